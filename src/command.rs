@@ -47,11 +47,11 @@ use self::terminal::Folded;
 #[command(name = "gatera", version, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// List the existing objects that the rules would refuse
     #[command(
         after_help = "Exit codes: 0 if nothing would be refused, 1 if something would, 2 if unknown\n\nExamples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
@@ -138,7 +138,7 @@ enum Command {
     Version,
 }
 
-impl Command {
+impl CliCommand {
     /// Returns whether the output is text for people, which may be folded. Commands that are not listed print it unchanged.
     fn is_for_people(&self) -> bool {
         match self {
@@ -236,37 +236,37 @@ impl Cli {
     fn answer(self) -> anyhow::Result<Exit> {
         let mut out = Folded::stdout(self.command.is_for_people());
         match self.command {
-            Command::Audit(options) => return audit::run(&options, &mut out),
-            Command::BreakGlass(options) => return break_glass::run(&options, out.listener()),
-            Command::Check(options) => return check::run(&options, Timestamp::now(), &mut out),
-            Command::Completions(options) => generate::completions(&options, &mut out)?,
-            Command::Doctor(options) => return doctor::run(&options, &mut out),
-            Command::Explain(options) => explain::run(&options, Timestamp::now(), &mut out)?,
-            Command::Man(options) => generate::man(&options, Self::command(), &mut out)?,
-            Command::Passwd(options) => return passwd::run(&options, out.listener()),
-            Command::Recover(options) => {
+            CliCommand::Audit(options) => return audit::run(&options, &mut out),
+            CliCommand::BreakGlass(options) => return break_glass::run(&options, out.listener()),
+            CliCommand::Check(options) => return check::run(&options, Timestamp::now(), &mut out),
+            CliCommand::Completions(options) => generate::completions(&options, &mut out)?,
+            CliCommand::Doctor(options) => return doctor::run(&options, &mut out),
+            CliCommand::Explain(options) => explain::run(&options, Timestamp::now(), &mut out)?,
+            CliCommand::Man(options) => generate::man(&options, Self::command(), &mut out)?,
+            CliCommand::Passwd(options) => return passwd::run(&options, out.listener()),
+            CliCommand::Recover(options) => {
                 return recover::run(&options, recover::RecoverGoal::Serve, out.listener());
             }
-            Command::Report(options) => bundle::run(&options, &mut out)?,
-            Command::Rollout(command) => return rollout::run(&command, &mut out),
-            Command::Rules(_) => anyhow::bail!("`gatera rules` was removed: `gatera explain` lists them"),
-            Command::Selftest(_) => anyhow::bail!(
+            CliCommand::Report(options) => bundle::run(&options, &mut out)?,
+            CliCommand::Rollout(command) => return rollout::run(&command, &mut out),
+            CliCommand::Rules(_) => anyhow::bail!("`gatera rules` was removed: `gatera explain` lists them"),
+            CliCommand::Selftest(_) => anyhow::bail!(
                 "`gatera selftest` was removed: `gatera doctor --canary --wait 60` sends the same dry run"
             ),
-            Command::Serve(options) => {
+            CliCommand::Serve(options) => {
                 drop(out);
                 let settings = options.config.as_deref().map(reload::load).transpose()?.unwrap_or_default();
                 serve::run(*options, settings)?;
             }
-            Command::Simulate(_) => anyhow::bail!(
+            CliCommand::Simulate(_) => anyhow::bail!(
                 "`gatera simulate` was removed: add --dry-run=server to the kubectl command, which then asks the guard and changes nothing"
             ),
-            Command::Start(options) => {
+            CliCommand::Start(options) => {
                 return recover::run(&options, recover::RecoverGoal::StartAll, out.listener());
             }
-            Command::Status(options) => return status::run(&options, out.listener()),
-            Command::Stop(cluster) => return stop::run(&cluster, out.listener()),
-            Command::Version => generate::version(&mut out)?,
+            CliCommand::Status(options) => return status::run(&options, out.listener()),
+            CliCommand::Stop(cluster) => return stop::run(&cluster, out.listener()),
+            CliCommand::Version => generate::version(&mut out)?,
         }
         Ok(Exit::Clean)
     }

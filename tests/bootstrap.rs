@@ -12,7 +12,7 @@ mod small;
 use facts::settings::Settings;
 use facts::view::View;
 use inspect::status::ClusterStatus;
-use leader::plan::bootstrap::{self, Stage};
+use leader::plan::bootstrap::{self, BootstrapStage};
 use leader::plan::{self, LeaderStep};
 use report::status;
 use serde_json::{Value, json};
@@ -28,13 +28,13 @@ fn formed() -> Scene {
     Scene { bootstrap: "running".into(), data: "none".into(), ..Scene::default() }
 }
 
-fn stage(small: &Small) -> Stage {
+fn stage(small: &Small) -> BootstrapStage {
     small.look(|view| bootstrap::stage(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), view))
 }
 
 fn kept(small: &Small) -> String {
     match stage(small) {
-        Stage::Kept(why) => why,
+        BootstrapStage::Kept(why) => why,
         other => panic!("it should be kept: {other:?}"),
     }
 }
@@ -67,7 +67,7 @@ fn a_formed_cluster_loses_its_bootstrap_node_step_by_step() {
         ]
     );
     small.is_clean();
-    assert_eq!(stage(&small), Stage::Removed);
+    assert_eq!(stage(&small), BootstrapStage::Removed);
 }
 
 /// A new leader may repeat a step that was done but that it has not seen yet.
@@ -136,7 +136,10 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
         assert!(steps.iter().any(reported), "{steps:?}");
         assert!(!steps.iter().any(LeaderStep::destroys), "{steps:?}");
     }
-    assert!(matches!(stage(&Small::of(&Scene { stateful_set: on_delete, ..formed() })), Stage::Going(..)));
+    assert!(matches!(
+        stage(&Small::of(&Scene { stateful_set: on_delete, ..formed() })),
+        BootstrapStage::Going(..)
+    ));
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn what_was_applied_again_stays_and_is_not_reported_again() {
     assert_eq!(small.look(plan::next), []);
     assert_eq!(
         stage(&small),
-        Stage::LeftAlone("Deployment galera-instance-bootstrap was applied again after it was removed; remove it from what you apply".into())
+        BootstrapStage::LeftAlone("Deployment galera-instance-bootstrap was applied again after it was removed; remove it from what you apply".into())
     );
     // The same holds when the objects are applied again between two steps.
     let mut small = before.clone();

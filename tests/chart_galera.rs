@@ -46,7 +46,7 @@ fn rendered(flags: &[&str]) -> BTreeMap<String, Value> {
 
 fn objects(text: &str) -> BTreeMap<String, Value> {
     let documents = inspect::manifest::read(text).into_iter().map(Result::unwrap).collect::<Vec<_>>();
-    let objects = documents.iter().map(inspect::manifest::Document::json).filter(|it| !it.is_null());
+    let objects = documents.iter().map(inspect::manifest::YamlDocument::json).filter(|it| !it.is_null());
     objects
         .map(|it| {
             (format!("{}/{}", it["kind"].as_str().unwrap(), it["metadata"]["name"].as_str().unwrap()), it)

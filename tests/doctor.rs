@@ -7,7 +7,7 @@ use facts::settings::Settings;
 use facts::view::View;
 use gatera::command::doctor::rights::{Where, needed};
 use gatera::rulebook;
-use inspect::doctor::{self, Replica, State};
+use inspect::doctor::{self, AnswerState, Replica};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -279,7 +279,7 @@ fn what_a_replica_says_of_itself_is_reported() {
         let rows = doctor::replicas(&Ok(replicas), "1");
         (doctor::worst(&rows), rows.into_iter().map(|row| row.says).collect::<Vec<_>>().join("; "))
     };
-    assert_eq!(state(vec![replica(well, true)]).0, State::Well);
+    assert_eq!(state(vec![replica(well, true)]).0, AnswerState::Well);
     for (line, other) in [
         ("[+] view: current", "[+] view: stale for 42s: a watch is silent"),
         ("[+] webhooks: registered", "[+] webhooks: not registered yet"),
@@ -291,24 +291,24 @@ fn what_a_replica_says_of_itself_is_reported() {
         ),
     ] {
         let (is, says) = state(vec![replica(&well.replace(line, other), true)]);
-        assert_eq!(is, State::Wrong, "{says}");
+        assert_eq!(is, AnswerState::Wrong, "{says}");
         assert_eq!(says, format!("pod gatera-1 says: {}", &other[4..]));
     }
-    assert_eq!(state(vec![]).0, State::Wrong);
-    assert_eq!(state(vec![replica(well, false)]).0, State::Wrong, "nobody is ready");
-    assert_eq!(state(vec![replica(well, true), replica(well, false)]).0, State::Remark);
+    assert_eq!(state(vec![]).0, AnswerState::Wrong);
+    assert_eq!(state(vec![replica(well, false)]).0, AnswerState::Wrong, "nobody is ready");
+    assert_eq!(state(vec![replica(well, true), replica(well, false)]).0, AnswerState::Remark);
     let older = Replica { version: Some("0".into()), ..replica(well, true) };
     assert_eq!(
         state(vec![older]),
-        (State::Remark, "pod gatera-1 has version 0, but this gatera has 1".to_owned())
+        (AnswerState::Remark, "pod gatera-1 has version 0, but this gatera has 1".to_owned())
     );
     let begins = well.replace("view: current", "view: the first lists are not complete");
-    assert_eq!(state(vec![replica(well, true), replica(&begins, false)]).0, State::Remark, "a rollout");
+    assert_eq!(state(vec![replica(well, true), replica(&begins, false)]).0, AnswerState::Remark, "a rollout");
     for other in ["", "404 page not found", "ok"] {
-        assert_eq!(state(vec![replica(other, true)]).0, State::NotAsked, "{other}");
+        assert_eq!(state(vec![replica(other, true)]).0, AnswerState::NotAsked, "{other}");
     }
     let silent = Replica { says: Err("no answer within 5 s".into()), ..replica(well, true) };
-    assert_eq!(state(vec![silent]).0, State::NotAsked);
+    assert_eq!(state(vec![silent]).0, AnswerState::NotAsked);
 }
 
 #[test]
@@ -319,11 +319,11 @@ fn a_ca_that_ends_is_reported_before_and_after() {
         let ends: Timestamp = ends.parse().unwrap();
         doctor::authority(&entries, |_| Ok(vec![ends]), now).unwrap().state
     };
-    assert_eq!(state("2027-12-01T09:30:00Z"), State::Well);
-    assert_eq!(state("2026-12-14T09:30:00Z"), State::Remark);
-    assert_eq!(state("2026-12-01T09:30:00Z"), State::Wrong);
+    assert_eq!(state("2027-12-01T09:30:00Z"), AnswerState::Well);
+    assert_eq!(state("2026-12-14T09:30:00Z"), AnswerState::Remark);
+    assert_eq!(state("2026-12-01T09:30:00Z"), AnswerState::Wrong);
     let unread = doctor::authority(&entries, |_| Err("it is no PEM".into()), now).unwrap();
-    assert!(unread.state == State::Wrong && unread.says.contains("it is no PEM"), "{unread:?}");
+    assert!(unread.state == AnswerState::Wrong && unread.says.contains("it is no PEM"), "{unread:?}");
 }
 
 /// A failed installation can leave a bootstrap node that keeps running.
@@ -338,7 +338,7 @@ fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
     assert_eq!(
         (row.state, &*row.instead.to_string()),
         (
-            State::Remark,
+            AnswerState::Remark,
             "if its installation failed: kubectl -n db delete deployment galera-instance-bootstrap, then its Service and ConfigMap",
         )
     );
@@ -360,10 +360,13 @@ fn a_mode_that_refuses_nothing_is_named_with_the_command_that_changes_it() {
     let enforce =
         "when you are ready: helm upgrade gatera charts/gatera -n gatera --reuse-values --set mode=enforce";
     let says = "mode is warn: nothing is refused in any namespace";
-    assert_eq!(row("mode: warn"), (State::Remark, says.to_owned(), enforce.to_owned()));
+    assert_eq!(row("mode: warn"), (AnswerState::Remark, says.to_owned(), enforce.to_owned()));
     let says = "rules that refuse nothing in any namespace: G11, G13";
     let instead = "when you are ready: take them out of `modes` in the guard's settings";
-    assert_eq!(row("modes: {G11: warn, G13: audit}"), (State::Remark, says.to_owned(), instead.to_owned()));
+    assert_eq!(
+        row("modes: {G11: warn, G13: audit}"),
+        (AnswerState::Remark, says.to_owned(), instead.to_owned())
+    );
 }
 
 /// Up to ten clusters have a row each; more would be hard to read.

@@ -4,7 +4,7 @@ use facts::settings::{Names, Settings};
 use facts::view::View;
 use jiff::SignedDuration;
 use leader::password;
-use leader::plan::rollout;
+use leader::plan::rollout::{self, RolloutStage};
 use leader::recovery::{self, Want};
 use leader::stop;
 use serde_json::{Value, json};
@@ -190,7 +190,7 @@ fn the_leader_leaves_rollouts_and_recovery_to_it() {
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        assert_eq!(rollout::stage(cluster, &view) != rollout::Stage::Absent, is_ours);
+        assert_eq!(rollout::stage(cluster, &view) != RolloutStage::Absent, is_ours);
         let step = stop::next(cluster, &view);
         assert_eq!(
             !format!("{step:?}").contains("MariaDB ours drives it, and its operator would start it again"),

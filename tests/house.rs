@@ -150,6 +150,38 @@ fn commands_that_look_at_a_cluster_have_no_other_clock() {
     }
 }
 
+/// The names that several types have: the options of each command and the errors of each module, which are always written with
+/// their module, and the parts of JSON output, which have these names in the published schemas.
+const SHARED_NAMES: [&str; 7] =
+    ["ClusterItem", "Document", "Error", "FindingItem", "Options", "StartItem", "Summary"];
+
+/// Returns the name of the type that a line of code defines. Types inside `impl` blocks belong to their trait.
+fn defined_type(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+    let is_type = match words.next()? {
+        "struct" | "enum" | "trait" | "union" => true,
+        "type" => !line.starts_with(' '),
+        _ => false,
+    };
+    words.next().filter(|_| is_type)?.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+/// A reader who sees the name of a type knows which one it is. Tests have their own types.
+#[test]
+fn a_type_has_its_name_alone() {
+    let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let of_tests = |path: &PathBuf| path.ends_with("tests.rs") || path.ends_with("search.rs");
+    for path in files(&root().join("src")).into_iter().filter(|path| !of_tests(path)) {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for name in code.lines().filter_map(defined_type) {
+            places.entry(name.to_owned()).or_default().push(path.clone());
+        }
+    }
+    places.retain(|_, all| all.len() > 1);
+    assert!(places.keys().eq(SHARED_NAMES), "types with the same name: {places:#?}");
+}
+
 /// Every file that a comment names exists.
 #[test]
 fn files_that_comments_name_exist() {

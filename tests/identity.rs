@@ -2,7 +2,7 @@
 //! which pods receive the result.
 
 use engine::inject;
-use facts::galera::identity::{self, Identity};
+use facts::galera::identity::{Identity, IdentityReport};
 use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use gatera::rulebook;
@@ -45,7 +45,7 @@ fn reported(ids: &[(&str, &str)]) -> Answers {
 }
 
 fn reported_at(at: &str, ids: &[(&str, &str)]) -> Answers {
-    let is = |id: &str| Identity::read(id).map_or(identity::Answer::HasNone, identity::Answer::Is);
+    let is = |id: &str| Identity::read(id).map_or(IdentityReport::HasNone, IdentityReport::Is);
     let reported = |(uid, id): &(&str, &str)| ((*uid).to_owned(), (at.parse().unwrap(), is(id)));
     ids.iter().map(reported).collect()
 }

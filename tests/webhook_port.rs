@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use facts::settings::Settings;
-use gatera::act::answer::{self, Lifecycle, Port, TlsOptions};
+use gatera::act::answer::{self, ServingPort, ShutdownStage, TlsOptions};
 use gatera::act::certs::{Leaf, Lives, Material};
 use gatera::act::guard::Guard;
 use hyper::StatusCode;
@@ -29,7 +29,7 @@ struct Served {
     address: SocketAddr,
     guard: Arc<Guard>,
     material: Material,
-    stage: watch::Sender<Lifecycle>,
+    stage: watch::Sender<ShutdownStage>,
     ended: tokio::task::JoinHandle<()>,
     folder: tempfile::TempDir,
 }
@@ -61,8 +61,8 @@ async fn served_by(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let guard = router::guard(Scene::default().world(&Settings::default()));
-    let (stage, stages) = watch::channel(Lifecycle::Serving);
-    let port = Port::webhooks(listener, tls, router(Arc::clone(&guard)));
+    let (stage, stages) = watch::channel(ShutdownStage::Serving);
+    let port = ServingPort::webhooks(listener, tls, router(Arc::clone(&guard)));
     let ended = tokio::spawn(answer::accept(port, Arc::clone(&guard), stages, Duration::from_secs(5)));
     Served { address, guard, material, stage, ended, folder }
 }
@@ -183,7 +183,7 @@ async fn whoever_leaves_says_so_with_every_answer() {
     let mut one = served.open(None).await.unwrap();
     let answer = one.ask("/validate", &review()).await.unwrap();
     assert!(allowed(&answer) && answer.1.get("connection").is_none());
-    served.stage.send_replace(Lifecycle::Leaving);
+    served.stage.send_replace(ShutdownStage::Leaving);
     let answer = one.ask("/validate", &review()).await.unwrap();
     assert!(allowed(&answer));
     assert_eq!(answer.1["connection"], "close");
@@ -191,7 +191,7 @@ async fn whoever_leaves_says_so_with_every_answer() {
     let mut late = served.open(None).await.unwrap();
     assert!(allowed(&late.ask("/validate", &review()).await.unwrap()), "still served");
     timeout(PATIENCE, late.closed()).await.expect("it is sent away");
-    served.stage.send_replace(Lifecycle::Closing);
+    served.stage.send_replace(ShutdownStage::Closing);
     timeout(PATIENCE, served.ended).await.expect("nothing is under way").unwrap();
 }
 
@@ -210,7 +210,7 @@ async fn a_request_that_is_under_way_is_answered_to_the_end() {
     stream.write_all(&body[..100]).await.unwrap();
     stream.flush().await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    served.stage.send_replace(Lifecycle::Closing);
+    served.stage.send_replace(ShutdownStage::Closing);
     let refused = async {
         while TcpStream::connect(served.address).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;

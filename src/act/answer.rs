@@ -11,7 +11,7 @@ mod judge;
 mod router;
 mod tls;
 
-pub use accept::{Lifecycle, Port, accept};
+pub use accept::{ServingPort, ShutdownStage, accept};
 pub use body::LARGEST_BODY;
 pub use router::{admission, operations};
 pub use tls::TlsOptions;

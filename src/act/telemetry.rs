@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU64;
 use engine::verdict::{Decision, Downgrade, Effect, Verdict};
 use facts::view::State;
 use inspect::audit::{ClusterReading, Counts};
-use leader::plan::rollout::Stage;
+use leader::plan::rollout::RolloutStage;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -34,14 +34,14 @@ pub struct Metrics {
     registry: Registry,
     /// The metrics whose names do not begin with `gatera`.
     process: Registry,
-    reviews: Family<Labels<2>, Counter>,
-    findings: Family<Labels<3>, Counter>,
-    overrides: Family<Labels<1>, Counter>,
+    reviews: Family<MetricLabels<2>, Counter>,
+    findings: Family<MetricLabels<3>, Counter>,
+    overrides: Family<MetricLabels<1>, Counter>,
     decision_seconds: Histogram,
-    view: Family<Labels<1>, Gauge>,
-    audit: Family<Labels<2>, Gauge>,
-    clusters: Family<Labels<1>, Gauge>,
-    rollouts: Family<Labels<1>, Gauge>,
+    view: Family<MetricLabels<1>, Gauge>,
+    audit: Family<MetricLabels<2>, Gauge>,
+    clusters: Family<MetricLabels<1>, Gauge>,
+    rollouts: Family<MetricLabels<1>, Gauge>,
     each_cluster: ClusterGauges,
     /// The number of namespaces in which break-glass suspends refusals.
     pub break_glass: Gauge,
@@ -54,7 +54,7 @@ pub struct Metrics {
     /// Connections that are open.
     pub connections: Gauge,
     /// Connections that the guard ended early, by reason: too many, too slow, or no handshake.
-    turned_away: Family<Labels<1>, Counter>,
+    turned_away: Family<MetricLabels<1>, Counter>,
     /// Connections that finished their handshake.
     pub opened: Counter,
     /// When the serving certificate expires, in seconds since 1970.
@@ -63,11 +63,11 @@ pub struct Metrics {
     pub leader: Gauge,
     /// The number of times that the entries of a webhook configuration were written.
     pub entries_written: Counter,
-    trouble: Family<Labels<1>, Gauge>,
+    trouble: Family<MetricLabels<1>, Gauge>,
 }
 
 /// The names and values of a metric's labels. Values come from small, fixed sets.
-type Labels<const N: usize> = [(&'static str, &'static str); N];
+type MetricLabels<const N: usize> = [(&'static str, &'static str); N];
 
 /// The commit that this program was built from, or `unknown` if the build was not given it.
 pub const COMMIT: &str = match option_env!("GATERA_COMMIT") {
@@ -161,7 +161,7 @@ impl Default for Metrics {
         r.register("decision_seconds", "Time from request body to answer", it.decision_seconds.clone());
         r.register_collector(Box::new(it.each_cluster.clone()));
         // It is a gauge, as in other programs, because the older text format has no type for infos.
-        let build: Family<Labels<2>, Gauge> =
+        let build: Family<MetricLabels<2>, Gauge> =
             new(r, "build_info", "1, with the version and the commit of this program");
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION")), ("commit", COMMIT)]).set(1);
         it.process.register_collector(Box::new(ProcessMetrics));
@@ -250,7 +250,7 @@ impl Metrics {
             let count = clusters.iter().filter(|it| it.state == state).count();
             self.clusters.get_or_create(&[("state", state.name())]).set(gauge(count));
         }
-        for state in Stage::WORDS {
+        for state in RolloutStage::WORDS {
             let count = clusters.iter().filter(|it| it.rollout == state).count();
             self.rollouts.get_or_create(&[("state", state)]).set(gauge(count));
         }

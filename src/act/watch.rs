@@ -32,10 +32,10 @@ use tracing::warn;
 
 use crate::act::guard::{Guard, WatchFreshness};
 
-pub use once::{Error, Listed, once, served};
+pub use once::{Error, Listing, once, served};
 
 use follow::Follower;
-use keeper::{Keeper, Source};
+use keeper::{Keeper, WatchSource};
 use sent::RawObject;
 
 /// The number of messages of watches that may wait for the keeper. Each may hold an object of some hundred kilobytes.
@@ -181,7 +181,7 @@ impl Watches {
         let collections: Vec<_> = collections(&adoption).collect();
         let needed = collections.iter().map(|(kind, ..)| !kind.is_optional());
         let freshness = WatchFreshness::of(needed);
-        let sources: Vec<_> = collections.iter().map(|(kind, ..)| Source::new(*kind)).collect();
+        let sources: Vec<_> = collections.iter().map(|(kind, ..)| WatchSource::new(*kind)).collect();
         let maps = sources.len() - 1;
         for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
             let (client, freshness, messages) = (client.clone(), freshness.clone(), messages.clone());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::header::WARNING;
 use engine::rule::Rule;
-use facts::galera::adopt::{Adoption, Requirement, Selector};
+use facts::galera::adopt::{Adoption, Requirement, TextSelector};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{PostParams, Request};
 use kube::client::Body;
@@ -158,7 +158,7 @@ fn forbidden(adoption: &Adoption) -> Result<StatefulSet, serde_json::Error> {
 
 /// Returns labels that the first selector adopts.
 fn labels(adoption: &Adoption) -> Map<String, Value> {
-    let requirements = adoption.selectors().first().map(Selector::requirements);
+    let requirements = adoption.selectors().first().map(TextSelector::requirements);
     let label = |Requirement { key, values }: &Requirement| {
         (key.clone(), json!(values.first().map_or(NAME, |value| value)))
     };

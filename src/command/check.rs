@@ -203,7 +203,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
             check::names(&new, &options.check_options(&with_mode(&chosen.settings), namespace, now))
         };
         let cluster = live::look(options, chosen, names, &progress)?;
-        let live::Cluster { world, objects, unseen, namespace, now, .. } = &cluster;
+        let live::LiveCluster { world, objects, unseen, namespace, now, .. } = &cluster;
         judging();
         let settings = with_mode(&cluster.chosen.settings);
         let live = Live { world, objects, unseen };

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::look;
 use crate::act::connect::{self, Person};
-use crate::act::watch::pages::Pages;
+use crate::act::watch::pages::ListPages;
 use crate::rulebook;
 
 /// The time limit for listing names, because a person waits at the prompt.
@@ -94,7 +94,7 @@ pub(super) fn clusters(begun: &OsStr) -> Vec<CompletionCandidate> {
 async fn names(by: &Person, namespace: Option<&str>) -> anyhow::Result<Vec<String>> {
     let client = connect::person(by).await?;
     let adoption = Adoption::default();
-    let mut pages = Pages::of(&client, StatefulSet::url_path(&(), namespace), ListParams::default());
+    let mut pages = ListPages::of(&client, StatefulSet::url_path(&(), namespace), ListParams::default());
     let mut found = Vec::new();
     while let Some(piece) = pages.next().await? {
         let Ok(Object::StatefulSet(set)) = Object::read(Kind::StatefulSet, &piece.text) else { continue };

@@ -15,7 +15,7 @@ use axum::http::Request;
 use clap::Args;
 use engine::webhooks::Destination;
 use facts::view::{Cluster, View, World};
-use inspect::doctor::{self, Asked, Replica, Row, State};
+use inspect::doctor::{self, AnswerState, Asked, Replica, Row};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -35,7 +35,7 @@ use super::look::{self, Look, Survey};
 use super::site::Site;
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
-use crate::act::watch::pages::Pages;
+use crate::act::watch::pages::ListPages;
 use crate::act::{certs, connect, watch};
 use crate::rulebook;
 
@@ -95,10 +95,10 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     out.write_all(output.of(text, || report::doctor::json(&rows))?.as_bytes())?;
     Ok(match doctor::worst(&rows) {
         // With `--canary`, a dry run that shows nothing is a failure.
-        State::Remark if options.canary => Exit::Refused,
-        State::Well | State::Remark => Exit::Clean,
-        State::NotAsked => Exit::Undecided,
-        State::Wrong => Exit::Refused,
+        AnswerState::Remark if options.canary => Exit::Refused,
+        AnswerState::Well | AnswerState::Remark => Exit::Clean,
+        AnswerState::NotAsked => Exit::Undecided,
+        AnswerState::Wrong => Exit::Refused,
     })
 }
 
@@ -290,7 +290,7 @@ async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Times
 /// Returns rows about StatefulSets that run a database server and that no selector adopts.
 pub(super) async fn unguarded(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Vec<Row> {
     let url = StatefulSet::url_path(&(), namespace);
-    let (mut pages, mut found) = (Pages::of(client, url, ListParams::default()), Vec::new());
+    let (mut pages, mut found) = (ListPages::of(client, url, ListParams::default()), Vec::new());
     loop {
         let piece = match pages.next().await {
             Ok(Some(piece)) => piece,

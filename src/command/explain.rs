@@ -26,8 +26,8 @@ pub struct Options {
     #[arg(add = ArgValueCandidates::new(complete::rules))]
     rule: Option<String>,
     /// Format of the list
-    #[arg(long, short, value_enum, default_value_t = Form::Text, conflicts_with = "rule")]
-    output: Form,
+    #[arg(long, short, value_enum, default_value_t = ExplainForm::Text, conflicts_with = "rule")]
+    output: ExplainForm,
     #[command(flatten)]
     colour: Colour,
 }
@@ -35,13 +35,13 @@ pub struct Options {
 impl Options {
     /// Returns whether the output is a list for people. The page of a rule is not: it is wrapped on its own.
     pub fn is_for_people(&self) -> bool {
-        self.rule.is_none() && matches!(self.output, Form::Text)
+        self.rule.is_none() && matches!(self.output, ExplainForm::Text)
     }
 }
 
 /// How to print the rules.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Form {
+enum ExplainForm {
     /// One line for each rule
     Text,
     /// For programs, with the manual pages
@@ -70,12 +70,12 @@ fn named(name: &str) -> anyhow::Result<Page> {
     })
 }
 
-fn list(form: Form, out: &mut impl Write) -> anyhow::Result<()> {
+fn list(form: ExplainForm, out: &mut impl Write) -> anyhow::Result<()> {
     let rules: Vec<_> = rulebook().rules().iter().collect();
     let text = match form {
-        Form::Text => rules::text(&rules),
-        Form::Markdown => rules::markdown(&rules),
-        Form::Json => format!("{:#}\n", rules::json(&rules)),
+        ExplainForm::Text => rules::text(&rules),
+        ExplainForm::Markdown => rules::markdown(&rules),
+        ExplainForm::Json => format!("{:#}\n", rules::json(&rules)),
     };
     Ok(out.write_all(text.as_bytes())?)
 }

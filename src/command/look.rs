@@ -21,7 +21,7 @@ use super::suggest::did_you_mean;
 use super::terminal::Colour;
 use crate::act::connect::{self, Person};
 use crate::act::telemetry::chain;
-use crate::act::watch::{self, Listed};
+use crate::act::watch::{self, Listing};
 
 /// Options that name the API server and the user.
 #[derive(Clone, Debug, Args)]
@@ -268,7 +268,7 @@ pub async fn all_or_one(
     namespaces: &BTreeSet<&str>,
     otherwise: &str,
     instead: &str,
-) -> anyhow::Result<Listed> {
+) -> anyhow::Result<Listing> {
     match watch::once(client, None, &settings.adoption).await {
         Err(error) if error.forbidden() => {
             anyhow::ensure!(

@@ -19,7 +19,7 @@ use facts::galera::accounts::Password;
 use facts::view::Cluster;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use leader::password::{self, Change, PasswordStep, Which};
+use leader::password::{self, PasswordChange, PasswordStep, Which};
 use report::password as report;
 use tokio::time::sleep;
 
@@ -163,7 +163,7 @@ impl PasswordRun<'_> {
 
     /// Returns how the run ends, if there is nothing to do.
     fn ends(&self, cluster: &Cluster, looked: &Looked, step: &PasswordStep) -> Option<Ending> {
-        let Change { account, old, new, underway, .. } = &looked.observed.change;
+        let PasswordChange { account, old, new, underway, .. } = &looked.observed.change;
         let (abort, keep_old) = (self.abort, self.options.keep_old);
         let refused = match (step, underway) {
             (_, Some(_)) if !looked.is_asked_for => report::is_of_another(account),

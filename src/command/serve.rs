@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch as channel;
 use tracing::{info, warn};
 
-use crate::act::answer::{Lifecycle, Port, TlsOptions, accept, admission, operations};
+use crate::act::answer::{ServingPort, ShutdownStage, TlsOptions, accept, admission, operations};
 use crate::act::certs::{Leaf, Lives};
 use crate::act::config_maps::ConfigMaps;
 use crate::act::guard::Guard;
@@ -118,7 +118,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     let probes = listen::at(options.operations).await?;
     info!(webhooks = %webhooks.local_addr()?, operations = %probes.local_addr()?, user = settings.own_user, "the guard is listening");
 
-    let (stage, stages) = channel::channel(Lifecycle::Serving);
+    let (stage, stages) = channel::channel(ShutdownStage::Serving);
     let (close, closing) = channel::channel(false);
     let (mut tasks, guard) =
         start(&options, settings, client, registration, [webhooks, probes], stages, closing)?;
@@ -129,13 +129,13 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     }
     info!(seconds = options.lame_duck, "the guard stops: it is unready, and still answers");
     guard.ready.leaving.store(true, Ordering::Relaxed);
-    stage.send_replace(Lifecycle::Leaving);
+    stage.send_replace(ShutdownStage::Leaving);
     tokio::select! {
         () = tokio::time::sleep(Duration::from_secs(options.lame_duck)) => {}
         () = signals.next() => {}
         end = tasks.ended() => return Err(end.into()),
     }
-    stage.send_replace(Lifecycle::Closing);
+    stage.send_replace(ShutdownStage::Closing);
     close.send_replace(true);
     tokio::select! {
         broken = tasks.finish(&[ADMISSION, LEASE]) => {
@@ -161,7 +161,7 @@ fn start(
     client: Client,
     registration: Registration,
     [webhooks, probes]: [TcpListener; 2],
-    stages: channel::Receiver<Lifecycle>,
+    stages: channel::Receiver<ShutdownStage>,
     closing: channel::Receiver<bool>,
 ) -> anyhow::Result<(Tasks, Arc<Guard>)> {
     let mut tasks = Tasks::default();
@@ -214,15 +214,15 @@ fn start(
     let tls_options = TlsOptions::new(leaf, options.client_ca.clone());
     let tls = tls_options.config()?;
     tasks.start("client-ca", tls_options.follow(Arc::clone(&tls)));
-    let port = Port::operations(probes, operations(Arc::clone(&guard)));
+    let port = ServingPort::operations(probes, operations(Arc::clone(&guard)));
     // Probes are answered until the process ends.
-    let (to_the_end, never) = channel::channel(Lifecycle::Serving);
+    let (to_the_end, never) = channel::channel(ShutdownStage::Serving);
     let serve = accept(port, Arc::clone(&guard), never, Duration::ZERO);
     tasks.start("operations", async move {
         serve.await;
         drop(to_the_end);
     });
-    let port = Port::webhooks(webhooks, tls, admission(Arc::clone(&guard)));
+    let port = ServingPort::webhooks(webhooks, tls, admission(Arc::clone(&guard)));
     let drain = Duration::from_secs(options.drain);
     tasks.start(ADMISSION, accept(port, Arc::clone(&guard), stages, drain));
     Ok((tasks, guard))
@@ -291,13 +291,13 @@ mod tests {
     }
 
     /// All tasks of a guard whose API server is out of reach.
-    async fn all_tasks() -> (Tasks, channel::Sender<bool>, channel::Sender<Lifecycle>) {
+    async fn all_tasks() -> (Tasks, channel::Sender<bool>, channel::Sender<ShutdownStage>) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let options = Line::parse_from(["serve", "--webhook-url=https://127.0.0.1:1"]).options;
         let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
         let listener = || TcpListener::bind("127.0.0.1:0");
         let listeners = [listener().await.unwrap(), listener().await.unwrap()];
-        let (stage, stages) = channel::channel(Lifecycle::Serving);
+        let (stage, stages) = channel::channel(ShutdownStage::Serving);
         let (close, closing) = channel::channel(false);
         let registration = registration(&options).unwrap();
         let (tasks, _) =

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
-use facts::galera::adopt::{BadSelector, Selector};
+use facts::galera::adopt::{BadSelector, TextSelector};
 use facts::view::{Cluster, World};
 use inspect::audit;
 use inspect::status::ClusterStatus;
@@ -31,12 +31,12 @@ pub struct ClusterChoice {
     cluster: Option<String>,
     /// Only clusters with these labels, such as team=a
     #[arg(long, short = 'l', value_name = "LABELS", value_parser = labels)]
-    selector: Option<Selector>,
+    selector: Option<TextSelector>,
     #[command(flatten)]
     look: look::Look,
 }
 
-fn labels(text: &str) -> Result<Selector, String> {
+fn labels(text: &str) -> Result<TextSelector, String> {
     let read = text.parse();
     read.map_err(|_: BadSelector| "write it as key, key=value or key in (a, b), joined by commas".to_owned())
 }
@@ -64,8 +64,8 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub of: ClusterChoice,
     /// Output format
-    #[arg(long, short, value_enum, default_value_t = Form::Text)]
-    output: Form,
+    #[arg(long, short, value_enum, default_value_t = StatusForm::Text)]
+    output: StatusForm,
     /// Print no line of headings above the table of --output wide
     #[arg(long)]
     no_headers: bool,
@@ -79,13 +79,13 @@ pub struct StatusArgs {
 impl StatusArgs {
     /// Returns whether the output may be folded at the width of the terminal, which would break a table or a name.
     pub fn is_for_people(&self) -> bool {
-        self.output == Form::Text
+        self.output == StatusForm::Text
     }
 }
 
 /// How to print it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum StatusForm {
     /// For people
     Text,
     /// A table with one line for each cluster
@@ -130,7 +130,7 @@ async fn printed(ask: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow
     let look = &ask.of.look;
     let site = Site::of(client.clone(), look.config.as_deref()).await?;
     *clock = site.clock;
-    let is_whole = !matches!(ask.output, Form::Wide | Form::Name);
+    let is_whole = !matches!(ask.output, StatusForm::Wide | StatusForm::Name);
     let mut guard = if is_whole { doctor::of_the_guard(&site, &Progress::off()).await.1 } else { Vec::new() };
     let (world, _) = look::looked(look.namespace(), &site).await?;
     let view = site.view(&world);
@@ -151,10 +151,10 @@ async fn printed(ask: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow
         clusters + &report::status::guard(&guard)
     };
     match ask.output {
-        Form::Text => Output::Text.of(text, json),
-        Form::Json => Output::Json.of(text, json),
-        Form::Yaml => Output::Yaml.of(text, json),
-        Form::Wide => Ok(report::status::table(&all, clock.now(), !ask.no_headers, colour)),
-        Form::Name => Ok(all.iter().map(|it| format!("{}\n", it.cluster.id)).collect()),
+        StatusForm::Text => Output::Text.of(text, json),
+        StatusForm::Json => Output::Json.of(text, json),
+        StatusForm::Yaml => Output::Yaml.of(text, json),
+        StatusForm::Wide => Ok(report::status::table(&all, clock.now(), !ask.no_headers, colour)),
+        StatusForm::Name => Ok(all.iter().map(|it| format!("{}\n", it.cluster.id)).collect()),
     }
 }

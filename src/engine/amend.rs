@@ -14,7 +14,8 @@ use facts::review::{Operation, Review};
 use facts::view::View;
 use objects::{Object, Pod};
 
-enum Change<'a> {
+/// What the patch for an object contains.
+enum PatchContent<'a> {
     /// Injects into the pod of a member or bootstrap node.
     Inject(&'a Pod),
     /// Makes the edits of the findings, and corrects the guard's marks.
@@ -32,8 +33,8 @@ pub fn amend(
     let before: Value = serde_json::from_str(object).ok()?;
     let mut after = before.clone();
     match change {
-        Change::Inject(pod) => inject::into_pod(&mut after, pod, &review.namespace, view),
-        Change::Correct { edits, marks } => {
+        PatchContent::Inject(pod) => inject::into_pod(&mut after, pod, &review.namespace, view),
+        PatchContent::Correct { edits, marks } => {
             for Edit { path, value } in edits {
                 edit::set(&mut after, &path.iter().map(String::as_str).collect::<Vec<_>>(), value);
             }
@@ -48,18 +49,18 @@ pub fn amend(
 }
 
 /// Returns the change to make, if any. The guard's own writes are not corrected, so the leader's "present" is not undone.
-fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Option<Change<'a>> {
+fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Option<PatchContent<'a>> {
     let written = matches!(review.operation, Operation::Create | Operation::Update);
     if !written || !review.subresource.is_empty() || view.settings.is_own(&review.user) {
         return None;
     }
     let new = review.new.as_ref()?;
     if let Object::Pod(pod) = new {
-        return (review.operation == Operation::Create).then_some(Change::Inject(pod));
+        return (review.operation == Operation::Create).then_some(PatchContent::Inject(pod));
     }
     let amended = decision.judged.iter().filter(|it| it.softened.is_none()).map(|it| &it.finding);
     let amended = amended.filter(|it| it.verdict == Verdict::Amend);
     let edits: Vec<_> = amended.flat_map(|it| it.edits.clone()).collect();
     let marks = rules::corrections(review, view);
-    (!edits.is_empty() || !marks.is_empty()).then_some(Change::Correct { edits, marks })
+    (!edits.is_empty() || !marks.is_empty()).then_some(PatchContent::Correct { edits, marks })
 }

@@ -3,7 +3,7 @@
 //! Must not know: what any rule finds.
 
 use crate::verdict::Decision;
-use facts::marks::overrides::{Invalid, Override};
+use facts::marks::overrides::{InvalidException, Override};
 use facts::marks::{self, BREAK_GLASS, PREFIX};
 use facts::review::{self, Operation, Origin, Review};
 use facts::view::View;
@@ -98,7 +98,7 @@ impl Exceptions {
                     Some(exception)
                 }
                 // G18 reports a mistake in an override that is written.
-                Err(problem) if written != Some(text) || matches!(problem, Invalid::Ended(_)) => {
+                Err(problem) if written != Some(text) || matches!(problem, InvalidException::Ended(_)) => {
                     add(format!("the annotation gatera.dev/override of {subject} has no effect: {problem}"));
                     None
                 }

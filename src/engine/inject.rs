@@ -29,7 +29,7 @@ use profile::Profile;
 
 pub use files::{BITNAMI_SCRIPT_TEXT, SCRIPT_TEXT, START_SCRIPT_TEXT};
 pub use ours::{Doubt, doubt};
-pub use start::Start;
+pub use start::StartMethod;
 
 /// The grace period, in seconds: time to wait for a joiner, then to write to disk.
 const GRACE: i64 = 600;
@@ -100,7 +100,7 @@ pub struct Prospect {
     /// Whether Ready will mean Synced.
     pub readiness_proves: bool,
     /// Whether a server that crashed will know its position.
-    pub start: Start,
+    pub start: StartMethod,
 }
 
 impl Prospect {
@@ -120,8 +120,8 @@ impl Prospect {
         let gets_ours = kept.is_none();
         let readiness_proves =
             !in_the_way && sees || gets_ours && meta.mark(marks::READINESS) != Some("keep");
-        let start = match Start::of(server, meta) {
-            Start::Prepended if in_the_way => Start::Blind {
+        let start = match StartMethod::of(server, meta) {
+            StartMethod::Prepended if in_the_way => StartMethod::Blind {
                 why: "gatera injects nothing into its pods",
                 instead: "give the conflicting volume another name or path",
             },

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use facts::galera::adopt::Selector;
+use facts::galera::adopt::TextSelector;
 use facts::marks::{self, PREFIX};
 use facts::revision::{self, Digest, Keys, Revision};
 use facts::view::{Cluster, View};
@@ -45,7 +45,7 @@ fn made(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) ->
         .filter(|(key, _)| keys.hold(key))
         .map(|(key, text)| (key.clone(), json!(text.look())))
         .collect();
-    let asked_for = view.adoption().selectors().iter().flat_map(Selector::requirements);
+    let asked_for = view.adoption().selectors().iter().flat_map(TextSelector::requirements);
     let asked_for: Vec<_> = asked_for.map(|it| &*it.key).collect();
     let mut labels: Map<_, _> = cluster
         .member_labels()

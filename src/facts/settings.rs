@@ -12,7 +12,7 @@ use crate::mode::Mode;
 use crate::pages::Pages;
 
 pub use file::schema;
-use file::{FailurePolicy, File};
+use file::{FailurePolicy, SettingsFile};
 
 /// The names that a settings file may use.
 #[derive(Clone, Debug, Default)]
@@ -129,7 +129,7 @@ impl Settings {
 
     pub fn read(yaml: &str, names: &Names) -> Result<Self, Error> {
         let options = serde_saphyr::options! { with_snippet: false };
-        let file: File = serde_saphyr::from_str_with_options(yaml, options)
+        let file: SettingsFile = serde_saphyr::from_str_with_options(yaml, options)
             .map_err(|error| Error::Form(error.to_string()))?;
         let mut settings = Self::default();
         let chosen = Adoption::from_texts(file.adopt.iter().map(|text| &**text))?;

@@ -38,7 +38,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::galera::adopt;
 use crate::marks;
-use crate::marks::overrides::{self, Override};
+use crate::marks::overrides::{self, InvalidException, Override};
 use crate::mode::Mode;
 use crate::settings::Settings;
 use objects::{Claim, ConfigMap, Kind, Labels, Node, Object, Secret, Workload};
@@ -319,7 +319,7 @@ impl<'a> View<'a> {
 
     /// Returns why the break-glass annotation of this namespace suspends nothing now; `None`: there is none, or it is
     /// in effect.
-    pub fn useless_break_glass(&self, namespace: &str) -> Option<overrides::Invalid> {
+    pub fn useless_break_glass(&self, namespace: &str) -> Option<InvalidException> {
         let meta = self.world.facts.namespaces.get(namespace)?;
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).err()
     }

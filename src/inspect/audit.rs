@@ -183,7 +183,7 @@ impl Audit {
 
 /// The key of a finding that refuses, from one audit to the next. It leaves out the text, which names times.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Fingerprint {
+struct RefusalKey {
     kind: Kind,
     id: Id,
     rule: &'static str,
@@ -192,7 +192,7 @@ struct Fingerprint {
 
 /// The findings that were published. None is published a second time while it lasts.
 #[derive(Debug, Default)]
-pub struct Announced(BTreeSet<Fingerprint>);
+pub struct Announced(BTreeSet<RefusalKey>);
 
 /// Findings of one rule on one object, at least one of them new.
 #[derive(Debug)]
@@ -215,15 +215,15 @@ impl Announced {
                 by_rule.entry(judged.finding.rule).or_default().push(&judged.finding);
             }
             for (rule, findings) in by_rule {
-                let prints: Vec<_> = findings.iter().map(|finding| fingerprint(object, finding)).collect();
-                let known = prints.iter().all(|print| self.0.contains(print));
+                let keys: Vec<_> = findings.iter().map(|finding| refusal_key(object, finding)).collect();
+                let known = keys.iter().all(|key| self.0.contains(key));
                 if known {
-                    stays.extend(prints);
+                    stays.extend(keys);
                 } else if news.len() < most {
-                    stays.extend(prints);
+                    stays.extend(keys);
                     news.push(News { object, rule, findings });
                 } else {
-                    stays.extend(prints.into_iter().filter(|print| self.0.contains(print)));
+                    stays.extend(keys.into_iter().filter(|key| self.0.contains(key)));
                     held_back += 1;
                 }
             }
@@ -233,6 +233,6 @@ impl Announced {
     }
 }
 
-fn fingerprint(object: &Audited, finding: &Finding) -> Fingerprint {
-    Fingerprint { kind: object.kind, id: object.id.clone(), rule: finding.rule, field: finding.field.clone() }
+fn refusal_key(object: &Audited, finding: &Finding) -> RefusalKey {
+    RefusalKey { kind: object.kind, id: object.id.clone(), rule: finding.rule, field: finding.field.clone() }
 }

@@ -20,7 +20,7 @@ pub type Asked<T> = Result<T, String>;
 
 /// The state of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum AnswerState {
     /// All is well.
     Well,
     /// It works, and you should know about it.
@@ -31,7 +31,7 @@ pub enum State {
     Wrong,
 }
 
-impl State {
+impl AnswerState {
     pub fn name(self) -> &'static str {
         match self {
             Self::Well => "well",
@@ -47,7 +47,7 @@ pub struct Row {
     /// Its subject, in a word.
     pub about: &'static str,
     /// The state of the subject.
-    pub state: State,
+    pub state: AnswerState,
     pub says: String,
     /// The way out; empty: there is nothing to do.
     pub instead: WayOut,
@@ -56,22 +56,22 @@ pub struct Row {
 impl Row {
     /// Returns a row for a subject that is well.
     pub fn well(about: &'static str, says: impl Into<String>) -> Self {
-        Self { about, state: State::Well, says: says.into(), instead: WayOut::default() }
+        Self { about, state: AnswerState::Well, says: says.into(), instead: WayOut::default() }
     }
 
     /// Returns a row for a subject that works, and about which you should know.
     pub fn remark(about: &'static str, says: impl Into<String>, instead: impl Into<WayOut>) -> Self {
-        Self { about, state: State::Remark, says: says.into(), instead: instead.into() }
+        Self { about, state: AnswerState::Remark, says: says.into(), instead: instead.into() }
     }
 
     /// Returns a row for a subject that is wrong.
     pub fn wrong(about: &'static str, says: impl Into<String>, instead: impl Into<WayOut>) -> Self {
-        Self { about, state: State::Wrong, says: says.into(), instead: instead.into() }
+        Self { about, state: AnswerState::Wrong, says: says.into(), instead: instead.into() }
     }
 
     /// Returns a row for a question that could not be asked.
     pub fn not_asked(about: &'static str, why: impl Into<String>) -> Self {
-        Self { about, state: State::NotAsked, says: why.into(), instead: WayOut::default() }
+        Self { about, state: AnswerState::NotAsked, says: why.into(), instead: WayOut::default() }
     }
 }
 
@@ -84,8 +84,9 @@ const OF_THE_GUARD: [&str; 4] =
 /// Returns the rows with one row for all questions that this user has no right to ask, and the role that an administrator can
 /// create. `kinds` are those that are looked at.
 pub fn without_rights(rows: Vec<Row>, kinds: impl Iterator<Item = Kind>, user: &str) -> Vec<Row> {
-    let needs_a_right =
-        |row: &Row| row.state == State::NotAsked && FORBIDDEN.iter().any(|words| row.says.contains(words));
+    let needs_a_right = |row: &Row| {
+        row.state == AnswerState::NotAsked && FORBIDDEN.iter().any(|words| row.says.contains(words))
+    };
     let (lacking, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(needs_a_right);
     if lacking.len() < 2 {
         rows.extend(lacking);
@@ -115,8 +116,8 @@ pub fn without_rights(rows: Vec<Row>, kinds: impl Iterator<Item = Kind>, user: &
 }
 
 /// Returns the worst state, which decides the exit code.
-pub fn worst(rows: &[Row]) -> State {
-    rows.iter().map(|row| row.state).max().unwrap_or(State::Well)
+pub fn worst(rows: &[Row]) -> AnswerState {
+    rows.iter().map(|row| row.state).max().unwrap_or(AnswerState::Well)
 }
 
 fn count(number: usize, one: &str, more: &str) -> String {

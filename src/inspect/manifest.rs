@@ -14,15 +14,15 @@ use std::thread;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use self::node::Node;
+use self::node::YamlNode;
 use self::part::Part;
 pub use self::part::{NoManifest, NoYaml, looks_like_one};
 use facts::galera::options;
 
 /// One document of a text.
 #[derive(Debug)]
-pub struct Document {
-    root: Spanned<Node>,
+pub struct YamlDocument {
+    root: Spanned<YamlNode>,
     /// The part of the text that holds it.
     text: Arc<str>,
     /// The number of lines above that part.
@@ -46,7 +46,7 @@ pub fn read(text: &str) -> Documents {
 }
 
 /// The documents of one text.
-pub type Documents = Vec<Result<Document, NoYaml>>;
+pub type Documents = Vec<Result<YamlDocument, NoYaml>>;
 
 /// Reads the documents of each text, on all processors: reading YAML takes more than half of the time of a check.
 pub fn read_all<E: Clone + Send + Sync>(texts: &[Result<&str, E>]) -> Vec<Result<Documents, E>> {
@@ -61,24 +61,24 @@ pub fn read_all<E: Clone + Send + Sync>(texts: &[Result<&str, E>]) -> Vec<Result
     })
 }
 
-fn each(part: &Part<'_>) -> Vec<Result<Document, NoYaml>> {
+fn each(part: &Part<'_>) -> Vec<Result<YamlDocument, NoYaml>> {
     let (above, template) = (part.above, part.template());
     let roots = match part.read() {
         Ok(roots) => roots,
         Err(problem) => return vec![Err(problem)],
     };
-    let full = roots.into_iter().filter(|root| !matches!(root.value, Node::Null));
+    let full = roots.into_iter().filter(|root| !matches!(root.value, YamlNode::Null));
     let opened = full.flat_map(opened);
     let text: Arc<str> = part.text.into();
     opened
-        .map(|root| Ok(Document { root, text: Arc::clone(&text), above, template: template.clone() }))
+        .map(|root| Ok(YamlDocument { root, text: Arc::clone(&text), above, template: template.clone() }))
         .collect()
 }
 
 /// Returns the items of a list, or the object itself. kubectl treats any object with `items` as a list, and so does
 /// this, as deep as YAML is read. An item without a kind has that of the list.
-fn opened(root: Spanned<Node>) -> Vec<Spanned<Node>> {
-    let list = matches!(root.value.get("items").map(|it| &it.value), Some(Node::List(_)))
+fn opened(root: Spanned<YamlNode>) -> Vec<Spanned<YamlNode>> {
+    let list = matches!(root.value.get("items").map(|it| &it.value), Some(YamlNode::List(_)))
         && root.value.get("kind").is_some();
     if !list {
         return vec![root];
@@ -86,7 +86,7 @@ fn opened(root: Spanned<Node>) -> Vec<Spanned<Node>> {
     let said = |key: &str| root.value.text(key).unwrap_or_default().to_owned();
     let (version, kind) = (said("apiVersion"), said("kind"));
     let items = root.value.into_entry("items");
-    let Some(Node::List(items)) = items else { return Vec::new() };
+    let Some(YamlNode::List(items)) = items else { return Vec::new() };
     let of_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
     let named = items.into_iter().map(|mut item| {
         if let Some(kind) =
@@ -100,7 +100,7 @@ fn opened(root: Spanned<Node>) -> Vec<Spanned<Node>> {
     named.flat_map(opened).collect()
 }
 
-impl Document {
+impl YamlDocument {
     /// Returns the document as JSON, as a webhook would get it.
     pub fn json(&self) -> Value {
         self.root.value.json()
@@ -131,7 +131,7 @@ impl Document {
             let (name, line) =
                 step.rsplit_once(" line ").map_or((step, None), |(name, line)| (name, line.parse().ok()));
             let Some(next) = node.value.step(name) else {
-                if let Node::Text(text) = &node.value {
+                if let YamlNode::Text(text) = &node.value {
                     let inside = options::line_of(text, name, steps.next()).filter(|_| text.contains('\n'));
                     lines = inside.and_then(|line| u64::try_from(line).ok()).unwrap_or(0);
                 } else if let Some((key, beside)) = was.and_then(|was| node.value.neighbour(&was.value, name))
@@ -143,14 +143,15 @@ impl Document {
             node = next;
             was = was.and_then(|it| it.value.step(name));
             // The place of a block text is its first line, not its `|`.
-            lines =
-                line.filter(|_| matches!(&node.value, Node::Text(text) if text.contains('\n'))).unwrap_or(0);
+            lines = line
+                .filter(|_| matches!(&node.value, YamlNode::Text(text) if text.contains('\n')))
+                .unwrap_or(0);
         }
         if lines > 0 && self.is_block(node) { self.inside(node, lines) } else { self.place(node) }
     }
 
     /// Returns the place of a line in a block text, where its words begin.
-    fn inside(&self, node: &Spanned<Node>, line: u64) -> Place {
+    fn inside(&self, node: &Spanned<YamlNode>, line: u64) -> Place {
         let number = node.referenced.line() + line - 1;
         let text = self.line(number).unwrap_or_default();
         let indent = text.chars().take_while(|c| c.is_whitespace()).count();
@@ -159,7 +160,7 @@ impl Document {
     }
 
     /// Returns the place of a value's key, which may be some lines above the value, or of the value if its key is not found.
-    fn key_place(&self, key: &str, value: &Spanned<Node>) -> Place {
+    fn key_place(&self, key: &str, value: &Spanned<YamlNode>) -> Place {
         /// The most lines between a key and its value: comments may stand there, but not many.
         const FAR: u64 = 20;
         let last = value.referenced.line();
@@ -180,13 +181,13 @@ impl Document {
     }
 
     /// Returns whether a text's lines are lines of the file, unlike a text in quotes, which has its own line breaks.
-    fn is_block(&self, node: &Spanned<Node>) -> bool {
+    fn is_block(&self, node: &Spanned<YamlNode>) -> bool {
         let before = usize::try_from(node.referenced.column()).unwrap_or_default().saturating_sub(1);
         let line = self.line(node.referenced.line());
         line.is_some_and(|line| line.chars().take(before).all(char::is_whitespace))
     }
 
-    fn place(&self, node: &Spanned<Node>) -> Place {
+    fn place(&self, node: &Spanned<YamlNode>) -> Place {
         Place { line: self.above + node.referenced.line(), column: node.referenced.column() }
     }
 }
@@ -214,7 +215,7 @@ fn steps(field: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> Vec<Document> {
+    fn all(text: &str) -> Vec<YamlDocument> {
         read(text).into_iter().map(Result::unwrap).collect()
     }
 
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn whatever_has_items_is_a_list() {
         let kinds = |text: &str| {
-            let kind = |it: Document| {
+            let kind = |it: YamlDocument| {
                 let json = it.json();
                 format!(
                     "{} {}",

@@ -10,7 +10,8 @@ use facts::marks::overrides::Override;
 use facts::view::condition::{self, Condition, Diagnosis};
 use facts::view::{Cluster, Member, State, View};
 use facts::way_out::WayOut;
-use leader::plan::{bootstrap, rollout};
+use leader::plan::bootstrap::{self, BootstrapStage};
+use leader::plan::rollout::{self, RolloutStage};
 use leader::recovery;
 
 #[derive(Debug)]
@@ -26,11 +27,11 @@ pub struct ClusterStatus<'a> {
     /// What is wrong, with the way out.
     pub matters: Vec<Diagnosis>,
     /// The stage of the removal of its bootstrap node.
-    pub bootstrap: bootstrap::Stage,
+    pub bootstrap: BootstrapStage,
     /// Members that run with outdated addresses.
     pub behind: Vec<&'a str>,
     /// The stage of the rollout of its configuration.
-    pub configuration: rollout::Stage,
+    pub configuration: RolloutStage,
     /// What to do about members whose Ready proves nothing.
     pub unverified: Option<String>,
     /// The override on its StatefulSet that counts now.
@@ -58,7 +59,7 @@ impl<'a> ClusterStatus<'a> {
             configuration: rollout::stage(cluster, view),
             // The reason to keep the bootstrap node says the same.
             unverified: bootstrap::unverified(cluster)
-                .filter(|_| !matches!(bootstrap, bootstrap::Stage::Kept(_))),
+                .filter(|_| !matches!(bootstrap, BootstrapStage::Kept(_))),
             waived: waived.and_then(|text| Override::read(text, view.now).ok()),
             break_glass: view.active_break_glass(&cluster.id.namespace),
             left_alone: view.left_alone(&cluster.id.namespace),

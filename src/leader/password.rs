@@ -40,7 +40,7 @@ impl Which {
 
 /// A change of a password: the account, the key of the Secret that holds its password, and both passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PasswordChange {
     pub account: String,
     pub secret: String,
     pub key: String,
@@ -49,7 +49,7 @@ pub struct Change {
     pub underway: Option<Underway>,
 }
 
-impl Change {
+impl PasswordChange {
     #[must_use]
     pub fn password(&self, which: Which) -> &Password {
         match which {
@@ -75,7 +75,7 @@ pub struct Underway {
 
 /// The state of the Secret's key that members read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct SecretState {
     /// The password that the key holds; `None`: neither of the two.
     pub holds: Option<Which>,
     /// The turn in which this command wrote the Secret, and when.
@@ -106,8 +106,8 @@ pub struct ReadingPod {
 pub struct Observed {
     /// Why nothing may be done at the moment.
     pub not_now: Option<String>,
-    pub change: Change,
-    pub kept: Kept,
+    pub change: PasswordChange,
+    pub kept: SecretState,
     pub members: Vec<OnMember>,
     pub readers: Vec<ReadingPod>,
 }

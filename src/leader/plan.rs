@@ -19,7 +19,7 @@ use engine::inject;
 use facts::marks;
 use facts::view::{Cluster, Freshness, Id, Removal, RemovalTarget, View};
 
-use bootstrap::Stage;
+use bootstrap::BootstrapStage;
 use rollout::Configure;
 
 pub use incremental::IncrementalPlanner;
@@ -268,12 +268,15 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
     // bootstrap can wipe it.
     let mut marks = cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.ready() > 0;
     match bootstrap::stage(cluster, view) {
-        Stage::Absent | Stage::LeftAlone(_) | Stage::Removed | Stage::Going(_, None) => {}
-        Stage::Kept(why) => {
+        BootstrapStage::Absent
+        | BootstrapStage::LeftAlone(_)
+        | BootstrapStage::Removed
+        | BootstrapStage::Going(_, None) => {}
+        BootstrapStage::Kept(why) => {
             let note = format!("the bootstrap node stays: {why}");
             steps.push(LeaderStep::Announce(Announcement::about(cluster, KEPT, note)));
         }
-        Stage::Going(_, Some(step)) => {
+        BootstrapStage::Going(_, Some(step)) => {
             marks &= !matches!(*step, LeaderStep::Mark(_));
             steps.push(*step);
         }

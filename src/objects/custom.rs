@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::scalar::Weigh;
 use super::unreadable::read_as;
-use super::{Meta, Row, Unreadable};
+use super::{KindNames, Meta, Unreadable};
 
 /// The type that objects of a custom kind are read into.
 pub trait Custom: Any + Debug + Send + Sync + Weigh {
@@ -28,7 +28,7 @@ pub type ReadCustom = fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadab
 #[derive(Debug)]
 pub struct CustomKind {
     /// The names that API servers, manifests and roles use.
-    pub row: Row,
+    pub row: KindNames,
     /// Its objects are watched and kept while the API server offers the kind; otherwise requests about them are judged alone.
     pub watched: bool,
     /// Its objects are in no namespace.

@@ -9,7 +9,7 @@ use super::{Custom, CustomKind, CustomObject, Meta, Unreadable, read};
 
 /// The names that API servers, manifests and roles use for a kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct KindNames {
     /// The API group; empty for the core.
     pub group: &'static str,
     /// The version in which it is read; API servers convert other versions.
@@ -46,9 +46,11 @@ macro_rules! kinds {
 
         impl Kind {
             /// Returns the row of the kind; [`Kind::Other`] has none.
-            pub const fn row(self) -> Option<&'static Row> {
+            pub const fn row(self) -> Option<&'static KindNames> {
                 Some(match self {
-                    $(Self::$kind => &Row { group: $group, version: $version, name: $name, plural: $plural },)*
+                    $(Self::$kind => {
+                        &KindNames { group: $group, version: $version, name: $name, plural: $plural }
+                    })*
                     Self::Custom(custom) => &custom.row,
                     Self::Other => return None,
                 })
@@ -196,7 +198,7 @@ impl Kinds {
         self.find(|row| row.group == group && row.plural == plural)
     }
 
-    fn find(&self, is_it: impl Fn(&Row) -> bool) -> Kind {
+    fn find(&self, is_it: impl Fn(&KindNames) -> bool) -> Kind {
         self.all().find(|kind| kind.row().is_some_and(&is_it)).unwrap_or(Kind::Other)
     }
 }

@@ -37,7 +37,7 @@ pub use by_name::ByName;
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
 pub use custom::{Custom, CustomKind, CustomObject, ReadCustom};
 pub use fingerprint::Fingerprint;
-pub use kinds::{KINDS, Kind, Kinds, Object, Row, Typed};
+pub use kinds::{KINDS, Kind, KindNames, Kinds, Object, Typed};
 pub use meta::{LONGEST_NAME, PROTECTION};
 pub use meta::{Labels, Meta, Owner, PREFIX};
 pub use node::Node;

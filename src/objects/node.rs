@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::Meta;
 use super::meta::list;
 use super::pod::{PodSpec, Toleration};
-use super::pod_status::{Condition, condition};
+use super::pod_status::{PodCondition, condition};
 
 /// A Node, as far as it decides where a member can run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -38,7 +38,7 @@ pub struct Taint {
 #[serde(default)]
 pub struct NodeStatus {
     #[serde(deserialize_with = "list")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<PodCondition>,
 }
 
 impl Node {
@@ -49,7 +49,7 @@ impl Node {
 
     /// Returns whether the node's kubelet reports. A node without a report does not count as lost.
     pub fn answers(&self) -> bool {
-        let is_silent = |condition: &Condition| condition.kind == "Ready" && condition.status == "Unknown";
+        let is_silent = |condition: &PodCondition| condition.kind == "Ready" && condition.status == "Unknown";
         !self.status.conditions.iter().any(is_silent)
     }
 

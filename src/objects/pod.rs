@@ -180,13 +180,13 @@ pub struct ClaimVolume {
 #[serde(default)]
 pub struct Projected {
     #[serde(deserialize_with = "list")]
-    pub sources: Vec<Source>,
+    pub sources: Vec<ProjectedSource>,
 }
 
 /// One source of a projected volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Source {
+pub struct ProjectedSource {
     pub config_map: Option<Box<SourceRef>>,
     pub secret: Option<Box<SourceRef>>,
 }

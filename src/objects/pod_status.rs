@@ -16,7 +16,7 @@ pub struct PodStatus {
     pub message: String,
     /// The conditions, of which Ready and PodScheduled count.
     #[serde(deserialize_with = "list")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<PodCondition>,
     #[serde(deserialize_with = "list")]
     pub container_statuses: Vec<ContainerStatus>,
     /// The status of its init containers.
@@ -26,7 +26,7 @@ pub struct PodStatus {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Condition {
+pub struct PodCondition {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: String,
@@ -132,12 +132,12 @@ impl Pod {
 
     /// Returns since when it is not Ready, as the kubelet wrote it, or since when it is pending without a node.
     pub fn unready_since(&self) -> Option<&str> {
-        let unready = |it: &&Condition| it.kind == "Ready" && it.status != "True";
+        let unready = |it: &&PodCondition| it.kind == "Ready" && it.status != "True";
         let condition = self.status.conditions.iter().find(unready).or(self.unscheduled());
         condition.map(|it| &*it.last_transition_time)
     }
 
-    fn unscheduled(&self) -> Option<&Condition> {
+    fn unscheduled(&self) -> Option<&PodCondition> {
         self.status.conditions.iter().find(|it| it.kind == "PodScheduled" && it.status == "False")
     }
 
@@ -186,6 +186,6 @@ impl Pod {
     }
 }
 
-pub(super) fn condition(conditions: &[Condition], kind: &str) -> bool {
+pub(super) fn condition(conditions: &[PodCondition], kind: &str) -> bool {
     conditions.iter().any(|condition| condition.kind == kind && condition.status == "True")
 }

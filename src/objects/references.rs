@@ -17,7 +17,7 @@ pub struct SourceRef {
     pub key: String,
     /// The keys that become files; empty: all of them (volumes).
     #[serde(deserialize_with = "list")]
-    pub items: Vec<Item>,
+    pub items: Vec<KeyToPath>,
     /// The pod starts without it.
     pub optional: bool,
 }
@@ -25,7 +25,7 @@ pub struct SourceRef {
 /// A key that becomes a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub struct Item {
+pub struct KeyToPath {
     pub key: String,
     /// The file that it becomes, below the mount.
     pub path: String,
@@ -49,15 +49,15 @@ impl Uses<'_> {
 impl Volume {
     /// Returns the `ConfigMaps` in the volume, or in a part of it.
     pub fn config_maps(&self) -> impl Iterator<Item = &SourceRef> {
-        self.sources(Kind::ConfigMap)
+        self.sources(ReferenceKind::ConfigMap)
     }
 
     /// Returns the Secrets in the volume, or in a part of it.
     pub fn secrets(&self) -> impl Iterator<Item = &SourceRef> {
-        self.sources(Kind::Secret)
+        self.sources(ReferenceKind::Secret)
     }
 
-    fn sources(&self, kind: Kind) -> impl Iterator<Item = &SourceRef> {
+    fn sources(&self, kind: ReferenceKind) -> impl Iterator<Item = &SourceRef> {
         let parts = self.projected.iter().flat_map(|it| &it.sources);
         let parts = parts.map(|it| [&it.config_map, &it.secret]);
         let all = iter::once([&self.config_map, &self.secret]).chain(parts);
@@ -69,26 +69,26 @@ impl PodSpec {
     /// Returns the `ConfigMaps` whose text reaches a container of this pod.
     pub fn config_maps(&self) -> impl Iterator<Item = &str> {
         let mounted = self.volumes.iter().flat_map(Volume::config_maps);
-        mounted.chain(self.variables(Kind::ConfigMap)).map(|reference| &*reference.name)
+        mounted.chain(self.variables(ReferenceKind::ConfigMap)).map(|reference| &*reference.name)
     }
 
     /// Returns the Secrets whose values reach a container of this pod.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let mounted = self.volumes.iter().flat_map(Volume::secrets);
-        mounted.chain(self.variables(Kind::Secret)).map(|reference| &*reference.name)
+        mounted.chain(self.variables(ReferenceKind::Secret)).map(|reference| &*reference.name)
     }
 
     /// Returns the parts of this ConfigMap that the pod uses.
     pub fn uses_of_config_map(&self, name: &str) -> Uses<'_> {
-        self.uses(Kind::ConfigMap, name)
+        self.uses(ReferenceKind::ConfigMap, name)
     }
 
     /// Returns the parts of this Secret that the pod uses.
     pub fn uses_of_secret(&self, name: &str) -> Uses<'_> {
-        self.uses(Kind::Secret, name)
+        self.uses(ReferenceKind::Secret, name)
     }
 
-    fn uses(&self, kind: Kind, name: &str) -> Uses<'_> {
+    fn uses(&self, kind: ReferenceKind, name: &str) -> Uses<'_> {
         let mut uses = Uses::default();
         for volume in &self.volumes {
             let own = [&volume.config_map, &volume.secret][kind as usize];
@@ -120,7 +120,7 @@ impl PodSpec {
     }
 
     /// Returns sources of the environment: with a key one variable, without one all of them.
-    fn variables(&self, kind: Kind) -> impl Iterator<Item = &SourceRef> {
+    fn variables(&self, kind: ReferenceKind) -> impl Iterator<Item = &SourceRef> {
         let containers = self.all_containers().map(|(_, container)| container);
         containers.chain(&self.ephemeral_containers).flat_map(move |container| {
             let whole = container.env_from.iter().map(|from| [&from.config_map_ref, &from.secret_ref]);
@@ -132,7 +132,7 @@ impl PodSpec {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum ReferenceKind {
     ConfigMap,
     Secret,
 }

@@ -90,8 +90,8 @@ impl Form {
 
 impl<'de> Deserialize<'de> for Hidden {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct Looked;
-        impl de::Visitor<'_> for Looked {
+        struct SecretVisitor;
+        impl de::Visitor<'_> for SecretVisitor {
             type Value = Hidden;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("text")
@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for Hidden {
                 Ok(Hidden::default())
             }
         }
-        input.deserialize_any(Looked)
+        input.deserialize_any(SecretVisitor)
     }
 }
 

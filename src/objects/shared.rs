@@ -12,10 +12,10 @@ use serde::{Deserialize, Deserializer};
 
 /// Reads like the value itself. A change of one copy is not seen in the others.
 #[derive(Clone, Default)]
-pub struct Shared<T>(Arc<Known<T>>);
+pub struct Shared<T>(Arc<SharedValue<T>>);
 
 #[derive(Clone, Default)]
-struct Known<T> {
+struct SharedValue<T> {
     value: T,
     place: OnceLock<Option<usize>>,
 }
@@ -59,7 +59,7 @@ impl<T: Hash> Hash for Shared<T> {
 
 impl<T> From<T> for Shared<T> {
     fn from(value: T) -> Self {
-        Self(Arc::new(Known { value, place: OnceLock::new() }))
+        Self(Arc::new(SharedValue { value, place: OnceLock::new() }))
     }
 }
 

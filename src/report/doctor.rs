@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use facts::way_out::WayOut;
-use inspect::doctor::{Row, State};
+use inspect::doctor::{AnswerState, Row};
 use objects::visible;
 
 use super::json::VERSION;
@@ -21,7 +21,7 @@ pub fn text(rows: &[Row], colour: bool) -> String {
 
 /// Returns only the lines that need attention.
 pub fn not_well(rows: &[Row], colour: bool) -> String {
-    lines(&rows.iter().filter(|row| row.state != State::Well).collect::<Vec<_>>(), Paint(colour))
+    lines(&rows.iter().filter(|row| row.state != AnswerState::Well).collect::<Vec<_>>(), Paint(colour))
 }
 
 fn lines(rows: &[&Row], paint: Paint) -> String {
@@ -42,12 +42,12 @@ pub(super) fn one_line(Row { says, instead, .. }: &Row) -> String {
     if instead.is_empty() { says.clone() } else { format!("{says}; do: {instead}") }
 }
 
-fn word(state: State, paint: Paint) -> String {
+fn word(state: AnswerState, paint: Paint) -> String {
     let (code, word) = match state {
-        State::Well => (GOOD, "well"),
-        State::Remark => (CALM, "note"),
-        State::NotAsked => (NOTABLE, "?"),
-        State::Wrong => (BAD, "WRONG"),
+        AnswerState::Well => (GOOD, "well"),
+        AnswerState::Remark => (CALM, "note"),
+        AnswerState::NotAsked => (NOTABLE, "?"),
+        AnswerState::Wrong => (BAD, "WRONG"),
     };
     paint.with(code, &format!("{word:<6}"))
 }
@@ -98,6 +98,6 @@ pub fn json(rows: &[Row]) -> Value {
 }
 
 fn counts(rows: &[Row]) -> [usize; 4] {
-    [State::Well, State::Remark, State::NotAsked, State::Wrong]
+    [AnswerState::Well, AnswerState::Remark, AnswerState::NotAsked, AnswerState::Wrong]
         .map(|state| rows.iter().filter(|row| row.state == state).count())
 }

@@ -6,7 +6,7 @@ use std::mem;
 
 use facts::view::Cluster;
 use facts::way_out::Command;
-use leader::password::{Change, Observed, PasswordStep, Which};
+use leader::password::{Observed, PasswordChange, PasswordStep, Which};
 use objects::visible;
 
 /// A change of a password that a person is asked to confirm.
@@ -23,7 +23,7 @@ pub struct Proposed<'a> {
 
 /// Returns what will be done.
 pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
-    let Change { account, secret, key, underway, .. } = &it.observed.change;
+    let PasswordChange { account, secret, key, underway, .. } = &it.observed.change;
     let back = it.goes_back || underway.as_ref().is_some_and(|it| it.target == Which::Old);
     let target = match (back, it.given) {
         (true, _) => "the old one again",
@@ -150,8 +150,8 @@ pub fn both(cluster: &Cluster, account: &str) -> String {
 }
 
 /// Returns the last lines.
-pub fn finished(cluster: &Cluster, change: &Change) -> String {
-    let Change { account, secret, key, underway, .. } = change;
+pub fn finished(cluster: &Cluster, change: &PasswordChange) -> String {
+    let PasswordChange { account, secret, key, underway, .. } = change;
     let is_old = underway.as_ref().is_some_and(|it| it.target == Which::Old);
     let which = if is_old { "old" } else { "new" };
     let show = Command::new(format!("kubectl -n {} get secret {secret}", cluster.id.namespace))

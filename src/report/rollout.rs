@@ -8,7 +8,7 @@ use super::status::{in_words, of_configuration};
 use facts::revision::Revision;
 use facts::view::Cluster;
 use inspect::status::ClusterStatus;
-use leader::plan::rollout::Stage;
+use leader::plan::rollout::RolloutStage;
 use objects::visible;
 
 /// A snapshot of a ConfigMap that members read, or have read.
@@ -24,12 +24,16 @@ pub struct KeptSnapshot {
 pub fn moves(cluster_status: &ClusterStatus<'_>) -> bool {
     let stage = &cluster_status.configuration;
     cluster_status.cluster.rolls()
-        || matches!(stage, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
+        || matches!(
+            stage,
+            RolloutStage::Rolls(..) | RolloutStage::Waits(_) | RolloutStage::Stopped(_, Some(_))
+        )
 }
 
 /// Returns whether every member runs what it should, or the guard does not manage the configuration.
 pub fn is_done(cluster_status: &ClusterStatus<'_>) -> bool {
-    !cluster_status.cluster.rolls() && matches!(cluster_status.configuration, Stage::Settled | Stage::Absent)
+    !cluster_status.cluster.rolls()
+        && matches!(cluster_status.configuration, RolloutStage::Settled | RolloutStage::Absent)
 }
 
 /// Returns the rollout of one cluster: its stage, and the revision of each member.

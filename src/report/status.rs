@@ -21,10 +21,10 @@ use facts::marks::overrides::Override;
 use facts::view::State;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Id, Member};
-use inspect::doctor::{self, Row};
+use inspect::doctor::{self, AnswerState, Row};
 use inspect::status::ClusterStatus;
-use leader::plan::bootstrap::Stage;
-use leader::plan::rollout;
+use leader::plan::bootstrap::BootstrapStage;
+use leader::plan::rollout::RolloutStage;
 use objects::Kind;
 use objects::visible;
 
@@ -90,15 +90,15 @@ pub(super) fn of_configuration(cluster_status: &ClusterStatus<'_>) -> (&'static 
 }
 
 /// Returns the step of the bootstrap node.
-fn node(cluster: &Cluster, stage: &Stage) -> PlanStep {
+fn node(cluster: &Cluster, stage: &BootstrapStage) -> PlanStep {
     let pods: Vec<_> = cluster.bootstrap.pods.iter().filter(|pod| pod.bootstrap).collect();
     let (status, says) = match (stage, pods.first()) {
         (_, Some(pod)) if pod.ready => (COMPLETE, format!("{} is Ready", pod.name)),
         (_, Some(pod)) if pod.going => (COMPLETE, format!("{} is being deleted", pod.name)),
         (_, Some(pod)) => (IN_PROGRESS, format!("{} is not Ready yet", pod.name)),
-        (Stage::Removed, _) => (COMPLETE, "removed".to_owned()),
+        (BootstrapStage::Removed, _) => (COMPLETE, "removed".to_owned()),
         _ if cluster.has_data() => (SKIPPED, "the members hold data and need none".to_owned()),
-        (Stage::Kept(_), _) => (PENDING, "its pod does not exist".to_owned()),
+        (BootstrapStage::Kept(_), _) => (PENDING, "its pod does not exist".to_owned()),
         _ if cluster.server().is_some_and(|(_, it)| bitnami::is_its_image(it)) => {
             (SKIPPED, "the first member founds the cluster by itself".to_owned())
         }
@@ -120,13 +120,13 @@ fn members(cluster: &Cluster) -> PlanStep {
     PlanStep { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
 }
 
-fn removal(stage: &Stage) -> PlanStep {
+fn removal(stage: &BootstrapStage) -> PlanStep {
     let (status, says) = match stage {
-        Stage::Absent => (SKIPPED, "there is none".to_owned()),
-        Stage::Removed => (COMPLETE, String::new()),
-        Stage::LeftAlone(why) => (SKIPPED, why.clone()),
-        Stage::Kept(why) => (PENDING, why.clone()),
-        Stage::Going(what, _) => (IN_PROGRESS, what.clone()),
+        BootstrapStage::Absent => (SKIPPED, "there is none".to_owned()),
+        BootstrapStage::Removed => (COMPLETE, String::new()),
+        BootstrapStage::LeftAlone(why) => (SKIPPED, why.clone()),
+        BootstrapStage::Kept(why) => (PENDING, why.clone()),
+        BootstrapStage::Going(what, _) => (IN_PROGRESS, what.clone()),
     };
     PlanStep { name: "remove the bootstrap node", status, says }
 }
@@ -140,13 +140,12 @@ fn membership(behind: &[&str]) -> PlanStep {
 }
 
 fn configuration(cluster_status: &ClusterStatus<'_>) -> PlanStep {
-    use rollout::Stage;
     let Id { namespace, name } = &cluster_status.cluster.id;
     let given_up = cluster_status.cluster.rollout.as_ref().and_then(|it| it.stopped.as_ref());
     let (status, says) = match (&cluster_status.configuration, given_up) {
-        (Stage::Absent, _) => (SKIPPED, "members read no option file from a ConfigMap".to_owned()),
-        (Stage::Settled, _) => (COMPLETE, String::new()),
-        (Stage::Stopped(why, _), Some(given_up)) => {
+        (RolloutStage::Absent, _) => (SKIPPED, "members read no option file from a ConfigMap".to_owned()),
+        (RolloutStage::Settled, _) => (COMPLETE, String::new()),
+        (RolloutStage::Stopped(why, _), Some(given_up)) => {
             let maps = given_up.revision.config_maps();
             let retry = format!("gatera rollout retry {name} -n {namespace}");
             (
@@ -154,8 +153,12 @@ fn configuration(cluster_status: &ClusterStatus<'_>) -> PlanStep {
                 format!("{why}; correct {maps}, which starts a new try, or try the same again: {retry}"),
             )
         }
-        (Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None), _) => (PENDING, why.clone()),
-        (Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)), _) => (IN_PROGRESS, says.clone()),
+        (RolloutStage::Held(why) | RolloutStage::Waits(why) | RolloutStage::Stopped(why, None), _) => {
+            (PENDING, why.clone())
+        }
+        (RolloutStage::Rolls(says, _) | RolloutStage::Stopped(says, Some(_)), _) => {
+            (IN_PROGRESS, says.clone())
+        }
     };
     PlanStep { name: "configuration", status, says }
 }
@@ -272,10 +275,10 @@ pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
 pub fn guard(rows: &[Row]) -> String {
     let state = doctor::worst(rows);
     let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
-    let listed = rows.iter().filter(|row| matches!(row.state, doctor::State::Remark | doctor::State::Wrong));
+    let listed = rows.iter().filter(|row| matches!(row.state, AnswerState::Remark | AnswerState::Wrong));
     let mut lines: Vec<_> =
         listed.map(|row| format!("{}: {}", row.about, super::doctor::one_line(row))).collect();
-    let not_asked = rows.iter().filter(|row| row.state == doctor::State::NotAsked).count();
+    let not_asked = rows.iter().filter(|row| row.state == AnswerState::NotAsked).count();
     if not_asked > 0 {
         lines.push(format!(
             "{not_asked} of {} questions could not be asked; gatera doctor lists them",

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use facts::galera::identity::Answer;
+use facts::galera::identity::IdentityReport;
 use facts::galera::start_report::{JoinPhase, StartReport};
 
 use crate::guarded;
@@ -294,7 +294,7 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
         "gatera did not start the server: x",
     ] {
         assert!(
-            Answer::read(words).is_some()
+            IdentityReport::read(words).is_some()
                 || JoinPhase::read(words).is_some()
                 || StartReport::read(words).is_some(),
             "{words}"

@@ -1,6 +1,6 @@
 //! Injection of the step in front of the server: where it is added, and where it is not.
 
-use engine::inject::Start;
+use engine::inject::StartMethod;
 use serde_json::{Value, json};
 
 use super::{injected, member, prospect, with_server};
@@ -56,7 +56,7 @@ fn the_step_is_put_in_front_of_a_command_that_is_known() {
         let container = &after["spec"]["containers"][0];
         let words = ["command", "args"].map(|field| container[field].as_array().cloned().unwrap_or_default());
         assert_eq!(json!(words.concat()), line, "{change}");
-        let blind = matches!(prospect(&with_server(&change)).start, Start::Blind { .. });
+        let blind = matches!(prospect(&with_server(&change)).start, StartMethod::Blind { .. });
         let recovers =
             ["start-member.sh", "mysqld_safe", "xtradb"].iter().any(|it| container.to_string().contains(it));
         assert_eq!(blind, !recovers, "{change}");
@@ -64,6 +64,6 @@ fn the_step_is_put_in_front_of_a_command_that_is_known() {
     let kept = member(&json!({ "metadata": { "annotations": { "gatera.dev/start": "keep" } } }));
     let after = injected(&kept, &Scene::default());
     assert_eq!(after["spec"]["containers"][0]["command"], Value::Null);
-    let Start::Blind { why, .. } = prospect(&kept).start else { panic!("its position is not known") };
+    let StartMethod::Blind { why, .. } = prospect(&kept).start else { panic!("its position is not known") };
     assert_eq!(why, "gatera.dev/start: keep keeps its command as it is");
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use facts::view::State;
-use leader::plan::rollout::Stage;
+use leader::plan::rollout::RolloutStage;
 use serde_json::{Value, json};
 
 use super::promql::{Asked, asked};
@@ -102,7 +102,7 @@ fn histories_name_every_state() {
     let dashboard = dashboard();
     for (id, metric, states) in [
         (28, "gatera_cluster_state", State::ALL.map(State::name).to_vec()),
-        (29, "gatera_cluster_rollout", Stage::WORDS.to_vec()),
+        (29, "gatera_cluster_rollout", RolloutStage::WORDS.to_vec()),
     ] {
         let panel = panels(&dashboard).iter().find(|it| it["id"] == id).unwrap();
         let names = &panel["fieldConfig"]["defaults"]["mappings"][0]["options"];

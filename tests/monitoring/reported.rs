@@ -10,7 +10,7 @@ use facts::view::{Id, State};
 use gatera::act::answer::operations;
 use gatera::act::guard::Guard;
 use inspect::audit::ClusterReading;
-use leader::plan::rollout::Stage;
+use leader::plan::rollout::RolloutStage;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -43,7 +43,7 @@ impl Reported {
         metrics.turn_away("too_many");
         metrics.audited(&[(("G01", "deny"), 1)].into(), &[].into());
         metrics.clusters_are(
-            State::ALL.into_iter().zip(Stage::WORDS.into_iter().cycle()).map(reading).collect(),
+            State::ALL.into_iter().zip(RolloutStage::WORDS.into_iter().cycle()).map(reading).collect(),
         );
 
         Reported::read(&scraped(&guard, "*/*").await.1)

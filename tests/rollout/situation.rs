@@ -4,7 +4,7 @@ use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use inspect::status::ClusterStatus;
 use leader::plan::LeaderStep;
-use leader::plan::rollout::{self, Stage};
+use leader::plan::rollout::{self, RolloutStage};
 use objects::{Kind, Unreadable};
 use serde_json::{Value, json};
 
@@ -167,12 +167,12 @@ impl Situation {
         let view = View::new(&world, scene::now(), &settings);
         let cluster = world.cluster(scene::NAMESPACE, STATEFUL_SET).unwrap();
         let (says, step) = match rollout::stage(cluster, &view) {
-            Stage::Absent => ("absent".to_owned(), None),
-            Stage::Settled => ("settled".to_owned(), None),
-            Stage::Held(why) => (format!("held: {why}"), None),
-            Stage::Waits(why) => (format!("waits: {why}"), None),
-            Stage::Rolls(says, step) => (says, step),
-            Stage::Stopped(says, step) => (format!("stopped: {says}"), step),
+            RolloutStage::Absent => ("absent".to_owned(), None),
+            RolloutStage::Settled => ("settled".to_owned(), None),
+            RolloutStage::Held(why) => (format!("held: {why}"), None),
+            RolloutStage::Waits(why) => (format!("waits: {why}"), None),
+            RolloutStage::Rolls(says, step) => (says, step),
+            RolloutStage::Stopped(says, step) => (format!("stopped: {says}"), step),
         };
         let short = |text: &str| {
             [(File::Old, "OLD"), (File::New, "NEW"), (File::Newer, "NEWER")]

@@ -13,7 +13,7 @@ use gatera::rulebook;
 use std::collections::BTreeMap;
 
 use engine::rules;
-use leader::plan::rollout::{self, Stage};
+use leader::plan::rollout::{self, RolloutStage};
 use serde_json::Value;
 
 use super::api::{Leave, Refusal};
@@ -257,12 +257,12 @@ impl Sim {
             let good = cluster.rollout.as_ref().map(|note| &note.good);
             let runs = cluster.members.iter().filter_map(|it| it.pod.as_ref()?.revision.as_ref());
             match stage {
-                Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => {
+                RolloutStage::Rolls(says, _) | RolloutStage::Stopped(says, Some(_)) => {
                     Some(format!("law 5: a rollout does not end: {says}"))
                 }
                 // A single member is never restarted.
-                Stage::Stopped(..) if cluster.members.len() == 1 => None,
-                Stage::Stopped(..) if runs.clone().any(|it| Some(it) != good) => {
+                RolloutStage::Stopped(..) if cluster.members.len() == 1 => None,
+                RolloutStage::Stopped(..) if runs.clone().any(|it| Some(it) != good) => {
                     Some("law 5: it was stopped, and not everybody runs what was good".to_owned())
                 }
                 _ => None,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::inject;
 use engine::snapshot::{Snapshot, snapshot};
-use facts::galera::identity::{Answer, Identity};
+use facts::galera::identity::{Identity, IdentityReport};
 use facts::marks::{self, PREFIX};
 use facts::view::{Id, RemovalTarget, View};
 use leader::plan::identity::{self, Concluded};
@@ -242,7 +242,7 @@ impl Sim {
             .filter_map(|(pod, life)| {
                 let component = self.galera.components.get(&self.galera.servers.get(pod)?.component?)?;
                 let is = Identity::read(&Galera::id(component.history))?;
-                Some((life.uid.clone(), (moment(now), Answer::Is(is))))
+                Some((life.uid.clone(), (moment(now), IdentityReport::Is(is))))
             })
             .collect();
         let look = |view: &View<'_>| {

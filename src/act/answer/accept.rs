@@ -54,7 +54,7 @@ const DRAIN_POLL: Duration = Duration::from_millis(50);
 
 /// The stages of a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lifecycle {
+pub enum ShutdownStage {
     /// No shutdown has begun.
     #[default]
     Serving,
@@ -77,14 +77,14 @@ pub(super) enum Caller {
 
 /// A listener, with the router and the limits of its connections.
 #[derive(Debug)]
-pub struct Port {
+pub struct ServingPort {
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
     router: Router,
     connections: Arc<Connections>,
 }
 
-impl Port {
+impl ServingPort {
     /// Creates the port for webhooks, which is served over TLS.
     pub fn webhooks(listener: TcpListener, tls: Arc<Tls>, router: Router) -> Self {
         let connections = Connections::new(MOST_CONNECTIONS, MAX_UNREAD_BYTES);
@@ -100,24 +100,30 @@ impl Port {
 
 /// The state that every connection of a port needs.
 #[derive(Clone)]
-struct Shared {
+struct ConnectionContext {
     tls: Option<Arc<Tls>>,
     router: Router,
     connections: Arc<Connections>,
-    stage: watch::Receiver<Lifecycle>,
+    stage: watch::Receiver<ShutdownStage>,
 }
 
-/// Serves until the stage is [`Lifecycle::Closing`], then lets requests in flight finish, for at most `drain`.
-pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Lifecycle>, drain: Duration) {
-    let Port { listener, tls, router, connections } = port;
-    let shared = Shared { tls, router, connections: Arc::clone(&connections), stage: stage.clone() };
+/// Serves until the stage is [`ShutdownStage::Closing`], then lets requests in flight finish, for at most `drain`.
+pub async fn accept(
+    port: ServingPort,
+    guard: Arc<Guard>,
+    mut stage: watch::Receiver<ShutdownStage>,
+    drain: Duration,
+) {
+    let ServingPort { listener, tls, router, connections } = port;
+    let shared =
+        ConnectionContext { tls, router, connections: Arc::clone(&connections), stage: stage.clone() };
     let mut sweep = interval(SWEEP);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = sweep.tick() => { connections.sweep(Instant::now()); continue }
-            _ = stage.wait_for(|stage| *stage == Lifecycle::Closing) => break,
+            _ = stage.wait_for(|stage| *stage == ShutdownStage::Closing) => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -148,7 +154,7 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Li
     }
 }
 
-async fn serve_slot(shared: Shared, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
+async fn serve_slot(shared: ConnectionContext, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
     let _open = shared.tls.as_ref().map(|_| OpenGauge::count(&guard.metrics.connections));
     let why = tokio::select! {
         biased;
@@ -178,7 +184,7 @@ impl Drop for OpenGauge<'_> {
 
 /// Serves one connection from its first byte to its last. The error is the metric label of a failed handshake.
 async fn handshake_and_serve(
-    shared: &Shared,
+    shared: &ConnectionContext,
     guard: &Guard,
     stream: TcpStream,
     connection: &Arc<Connection>,
@@ -207,7 +213,7 @@ async fn handshake_and_serve(
     Ok(())
 }
 
-async fn serve_http<S>(shared: &Shared, stream: S, connection: &Arc<Connection>, caller: Caller)
+async fn serve_http<S>(shared: &ConnectionContext, stream: S, connection: &Arc<Connection>, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -222,7 +228,7 @@ where
         async move {
             let mut answer: Response<Body> = answer.await?;
             in_flight.served = answer.status().is_success();
-            if *stage.borrow() != Lifecycle::Serving {
+            if *stage.borrow() != ShutdownStage::Serving {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, std::convert::Infallible>(answer.map(|body| in_pieces(body, in_flight)))
@@ -263,10 +269,10 @@ fn in_pieces(body: Body, in_flight: InFlight) -> Body {
 }
 
 /// Completes when a connection should accept no further request. An idle connection stays open until then, because a request may
-/// be on its way to it; after [`Lifecycle::Serving`] each answer announces that it was the last.
-async fn closing(mut stage: watch::Receiver<Lifecycle>) {
+/// be on its way to it; after [`ShutdownStage::Serving`] each answer announces that it was the last.
+async fn closing(mut stage: watch::Receiver<ShutdownStage>) {
     // The stage never changes after its sender was dropped.
-    if stage.wait_for(|stage| *stage == Lifecycle::Closing).await.is_err() {
+    if stage.wait_for(|stage| *stage == ShutdownStage::Closing).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
@@ -286,10 +292,12 @@ mod tests {
         const CROWD: usize = 60;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let to = listener.local_addr().unwrap();
-        let port =
-            Port { connections: Connections::new(SLOTS, 8), ..Port::operations(listener, Router::new()) };
+        let port = ServingPort {
+            connections: Connections::new(SLOTS, 8),
+            ..ServingPort::operations(listener, Router::new())
+        };
         let guard = Arc::new(Guard::new(Arc::default(), Settings::default(), Timestamp::now));
-        let (_stage, stages) = watch::channel(Lifecycle::Serving);
+        let (_stage, stages) = watch::channel(ShutdownStage::Serving);
         let accepting = tokio::spawn(accept(port, guard, stages, Duration::ZERO));
         let begun = Instant::now();
         let mut crowd = Vec::new();

@@ -29,7 +29,7 @@ const SLOW: Duration = Duration::from_secs(2);
 
 /// What a connection does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ConnectionStage {
     Handshake,
     /// It waits for a request, or for the end of its headers.
     Waiting,
@@ -40,7 +40,7 @@ enum Stage {
 /// The progress of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionProgress {
-    stage: Stage,
+    stage: ConnectionStage,
     /// When this stage began.
     since: Instant,
     /// When the last piece of the current answer was taken, or offered if none was.
@@ -55,7 +55,14 @@ pub(super) struct ConnectionProgress {
 
 impl ConnectionProgress {
     fn new(now: Instant) -> Self {
-        Self { stage: Stage::Handshake, since: now, taken: None, held: 0, served: false, proven: false }
+        Self {
+            stage: ConnectionStage::Handshake,
+            since: now,
+            taken: None,
+            held: 0,
+            served: false,
+            proven: false,
+        }
     }
 
     /// Returns the reason to close the connection, if its stage lasts too long.
@@ -64,10 +71,10 @@ impl ConnectionProgress {
             return Some("slow");
         }
         let (limit, why) = match self.stage {
-            Stage::Handshake => (HANDSHAKE, "handshake"),
-            Stage::Waiting if self.served => (IDLE, "idle"),
-            Stage::Waiting => (HEADERS, "slow"),
-            Stage::Asking => (REQUEST, "slow"),
+            ConnectionStage::Handshake => (HANDSHAKE, "handshake"),
+            ConnectionStage::Waiting if self.served => (IDLE, "idle"),
+            ConnectionStage::Waiting => (HEADERS, "slow"),
+            ConnectionStage::Asking => (REQUEST, "slow"),
         };
         (now.duration_since(self.since) > limit).then_some(why)
     }
@@ -77,8 +84,8 @@ impl ConnectionProgress {
         let rank = match self.stage {
             _ if self.proven => return None,
             _ if !self.served => EvictionRank::Unserved,
-            Stage::Asking if now.duration_since(self.since) > SLOW => EvictionRank::Slow,
-            Stage::Asking => EvictionRank::Busy,
+            ConnectionStage::Asking if now.duration_since(self.since) > SLOW => EvictionRank::Slow,
+            ConnectionStage::Asking => EvictionRank::Busy,
             _ => EvictionRank::Idle,
         };
         Some((rank, self.since))
@@ -120,7 +127,7 @@ impl Connection {
     /// Records that the handshake is complete.
     pub(super) fn open(&self, proven: bool) {
         let mut it = self.progress();
-        (it.stage, it.since, it.proven) = (Stage::Waiting, Instant::now(), proven);
+        (it.stage, it.since, it.proven) = (ConnectionStage::Waiting, Instant::now(), proven);
     }
 
     /// Waits until the connection has to end, and returns the reason.
@@ -220,7 +227,7 @@ impl Connections {
     /// Records that a request begins. Over HTTP/1.1 a connection has one at a time.
     pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
         let (begun, mut it) = (Instant::now(), connection.progress());
-        (it.stage, it.since, it.taken) = (Stage::Asking, begun, None);
+        (it.stage, it.since, it.taken) = (ConnectionStage::Asking, begun, None);
         InFlight { all: Arc::clone(self), connection: Arc::clone(connection), begun, served: false }
     }
 
@@ -270,7 +277,7 @@ impl Drop for InFlight {
         it.served |= self.served;
         // hyper may read the next request before it drops the body of this answer.
         if it.since == self.begun {
-            (it.stage, it.since, it.taken) = (Stage::Waiting, Instant::now(), None);
+            (it.stage, it.since, it.taken) = (ConnectionStage::Waiting, Instant::now(), None);
         }
     }
 }

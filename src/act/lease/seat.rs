@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep_until};
 use tracing::info;
 
 /// The end of the term; `None`: this process does not lead.
-type Term = Option<Instant>;
+type TermEnd = Option<Instant>;
 
 /// The candidate's side, which begins and ends terms.
 #[derive(Debug)]
 pub struct Seat {
-    term: watch::Sender<Term>,
+    term: watch::Sender<TermEnd>,
     /// 1 while this process leads.
     gauge: Gauge,
 }
@@ -24,7 +24,7 @@ pub struct Seat {
 /// The side of the leader's tasks, which read whether this process leads.
 #[derive(Clone, Debug)]
 pub struct Leading {
-    term: watch::Receiver<Term>,
+    term: watch::Receiver<TermEnd>,
 }
 
 /// Creates an empty seat, and the handle by which the leader's tasks read whether it is taken.
@@ -34,7 +34,7 @@ pub fn seat(gauge: Gauge) -> (Seat, Leading) {
 }
 
 /// Returns what is left of a term, if anything.
-fn left(term: Term) -> Option<Duration> {
+fn left(term: TermEnd) -> Option<Duration> {
     term.map(|end| end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
 }
 
@@ -72,7 +72,7 @@ impl Seat {
     }
 
     /// Sets the term. Only its beginning and its end wake the waiting tasks; a renewal can be read, and wakes none.
-    fn set(&self, term: Term) {
+    fn set(&self, term: TermEnd) {
         let leads = term.is_some();
         self.gauge.set(leads.into());
         self.term.send_if_modified(|before| {

@@ -15,7 +15,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use super::policy_reports::{Findings, PolicyReports};
+use super::policy_reports::{FindingsByNamespace, PolicyReports};
 use crate::act::events::{self, Notice};
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
@@ -91,7 +91,7 @@ struct RoundResult {
     news: Vec<Notice>,
     /// The findings for Reports: of each namespace that was judged, and an empty list for each that has a report and no finding
     /// any more.
-    findings: Findings,
+    findings: FindingsByNamespace,
 }
 
 fn judge(
@@ -103,7 +103,7 @@ fn judge(
 ) -> RoundResult {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
-    let (mut news, mut findings) = (Vec::new(), Findings::new());
+    let (mut news, mut findings) = (Vec::new(), FindingsByNamespace::new());
     let see = |namespace: &str, audit: &Audit| {
         if reported_in.is_some() {
             let results = report::policy_report::results(&audit.objects, view.now);

@@ -11,7 +11,7 @@ use objects::{Kind, Meta, Reader};
 
 use crate::act::api::Fault;
 use crate::act::config_maps;
-use crate::act::watch::pages::Pages;
+use crate::act::watch::pages::ListPages;
 
 use super::apply::{announce, delete, mark, set_removing};
 use super::{Done, StepContext};
@@ -105,7 +105,7 @@ async fn readers(
 ) -> kube::Result<Result<Vec<Reader>, String>> {
     let url = format!("/{api}/namespaces/{namespace}/{plural}");
     let (mut pages, mut found, mut room) =
-        (Pages::of(client, url, ListParams::default()), Vec::new(), MOST_READER_BYTES);
+        (ListPages::of(client, url, ListParams::default()), Vec::new(), MOST_READER_BYTES);
     loop {
         let piece = match pages.next().await {
             Ok(Some(piece)) => piece,

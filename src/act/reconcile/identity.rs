@@ -3,7 +3,7 @@
 //! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
 
 use engine::inject;
-use facts::galera::identity::Answer;
+use facts::galera::identity::IdentityReport;
 use facts::marks;
 use facts::view::Id;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -26,7 +26,8 @@ pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -
     for pod in pods {
         events.extend(events_of(&context.client, Topic::Probes, &id.namespace, &pod).await?);
     }
-    let answers = events.into_iter().filter_map(|it| Some((it.uid, (it.at, Answer::read(&it.message)?))));
+    let answers =
+        events.into_iter().filter_map(|it| Some((it.uid, (it.at, IdentityReport::read(&it.message)?))));
     let answers: identity::Answers = answers.collect();
     let found = context.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;

@@ -39,7 +39,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 const ROUND: Duration = Duration::from_secs(10);
 
 /// The findings of each namespace that was judged; a namespace with an empty list loses its report.
-pub(super) type Findings = BTreeMap<String, Vec<Value>>;
+pub(super) type FindingsByNamespace = BTreeMap<String, Vec<Value>>;
 
 /// The Reports that the guard writes.
 pub(super) struct PolicyReports {
@@ -119,7 +119,7 @@ impl PolicyReports {
     }
 
     /// Writes the reports that changed.
-    pub(super) async fn write(&mut self, findings: Findings) {
+    pub(super) async fn write(&mut self, findings: FindingsByNamespace) {
         let Some(kind) = self.kind.clone() else { return };
         let before = self.written.clone();
         let outcome = timeout(ROUND, async {

@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The versions of ConfigMaps that exist, and those whose text is known.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct ContentTracker {
     /// The number of ConfigMaps of one namespace whose text is kept or fetched.
     most: usize,
     /// The number of fetches that may be under way; a namespace has half of them.
@@ -64,7 +64,7 @@ pub(super) struct Contents {
 /// The ConfigMaps of one namespace.
 #[derive(Debug, Default)]
 struct NamespaceQueue {
-    /// Those whose text is known or requested; at most [`Contents::most`].
+    /// Those whose text is known or requested; at most [`ContentTracker::most`].
     looked_at: HashSet<Id>,
     /// Those that are needed beyond that number.
     beyond: BTreeSet<Id>,
@@ -80,7 +80,7 @@ pub(super) enum Fetched {
     Failed,
 }
 
-impl Contents {
+impl ContentTracker {
     /// Creates the contents that a process with this memory keeps, in bytes.
     pub(super) fn within(memory: usize) -> Self {
         Self {

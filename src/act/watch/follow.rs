@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use super::pages::{self, Pages};
+use super::pages::{self, ListPages};
 use super::sent::RawObject;
 use super::{Message, read};
 use crate::act::api::{Fault, refusal};
@@ -236,7 +236,7 @@ impl Follower {
         self.send(Message::Begun).await?;
         let asked = Instant::now();
         let params = ListParams { label_selector: self.selector.clone(), ..ListParams::default() };
-        let pages = Pages::of(&self.client, self.url.clone(), params);
+        let pages = ListPages::of(&self.client, self.url.clone(), params);
         let mut pages = pages.metadata_only(self.kind == Kind::ConfigMap);
         while let Some(piece) = pages.next().await? {
             let message = self.message(piece.read().map_err(Interruption::Line)?);
@@ -308,7 +308,7 @@ impl Follower {
 
     /// Handles one line of a watch.
     async fn line(&self, line: &[u8], place: &mut Reached) -> Result<(), Interruption> {
-        let Line { kind, object } = serde_json::from_slice(line).map_err(Interruption::Line)?;
+        let WatchLine { kind, object } = serde_json::from_slice(line).map_err(Interruption::Line)?;
         if kind == "ERROR" {
             let code = serde_json::from_str::<Status>(object.get()).map_or(500, |status| status.code);
             return Err(refusal(code, object.get().as_bytes()).into());
@@ -351,7 +351,7 @@ impl Follower {
 
 /// The content of one line of a watch.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct WatchLine<'a> {
     #[serde(rename = "type")]
     kind: String,
     #[serde(borrow)]

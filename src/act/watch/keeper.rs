@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::contents::{Contents, Fetched, LATE};
+use super::contents::{ContentTracker, Fetched, LATE};
 use super::member_events::{MemberEvent, Topic};
 use super::{LOOK, MESSAGES, Message};
 use crate::act::guard::Guard;
@@ -33,7 +33,7 @@ const REST: u32 = 4;
 const RELIST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// One list and watch, and the objects that it holds.
-pub(super) struct Source {
+pub(super) struct WatchSource {
     kind: Kind,
     listed: bool,
     /// The objects of this source, and their versions. Another source may have the same object by another selector.
@@ -44,7 +44,7 @@ pub(super) struct Source {
     pub(super) again: Arc<AtomicBool>,
 }
 
-impl Source {
+impl WatchSource {
     pub(super) fn new(kind: Kind) -> Self {
         Self { kind, listed: false, holds: HashMap::new(), before: HashMap::new(), again: Arc::default() }
     }
@@ -70,11 +70,11 @@ impl Source {
 
 /// The only owner of the facts.
 pub(super) struct Keeper {
-    sources: Vec<Source>,
+    sources: Vec<WatchSource>,
     facts: Facts,
     /// The last World that was built from the facts.
     world: World,
-    contents: Contents,
+    contents: ContentTracker,
     /// Sends requests for the content of a ConfigMap.
     want: mpsc::UnboundedSender<Id>,
     /// When every list was complete for the first time.
@@ -87,9 +87,9 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Creates a keeper that has only these facts.
-    pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, facts: Facts) -> Self {
+    pub(super) fn new(sources: Vec<WatchSource>, want: mpsc::UnboundedSender<Id>, facts: Facts) -> Self {
         let (world, contents) =
-            (World::empty(facts.adoption(), Freshness::Current), Contents::within(facts.memory()));
+            (World::empty(facts.adoption(), Freshness::Current), ContentTracker::within(facts.memory()));
         Self { sources, facts, world, contents, want, listed: None, loaded: false, looked: Instant::now() }
     }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
 use super::Message;
-use super::pages::Pages;
+use super::pages::ListPages;
 use crate::act::guard::Guard;
 use crate::act::telemetry::{chain, repeated};
 
@@ -96,7 +96,7 @@ async fn list(
 ) -> kube::Result<Vec<MemberEvent>> {
     let (mut found, mut seen) = (Vec::new(), 0);
     let url = Event::url_path(&(), namespace);
-    let mut pages = Pages::of(client, url, ListParams::default().fields(fields));
+    let mut pages = ListPages::of(client, url, ListParams::default().fields(fields));
     while let Some(piece) = pages.next().await?.filter(|_| seen < most) {
         seen += 1;
         found.extend(event(serde_json::from_str(&piece.text).map_err(kube::Error::SerdeError)?));

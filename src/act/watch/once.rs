@@ -14,7 +14,7 @@ use objects::{Kind, Object};
 
 use super::contents::AT_ONCE;
 use super::member_events::{MemberEvent, Topic, events};
-use super::pages::Pages;
+use super::pages::ListPages;
 use super::sent::RawObject;
 use super::{Message, read, resource, unreadable};
 use crate::act::api::Fault;
@@ -22,7 +22,7 @@ use crate::act::config_maps;
 
 /// The outcome of listing everything once.
 #[derive(Debug)]
-pub struct Listed {
+pub struct Listing {
     /// The facts from all objects that were listed.
     pub facts: Facts,
     /// The kinds that could not be listed: a user of one namespace often may not list nodes, and a pack's kind may be broken.
@@ -55,8 +55,8 @@ fn is_forbidden(error: &kube::Error) -> bool {
 }
 
 /// Lists everything, or everything of one namespace.
-pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listed, Error> {
-    let mut listed = Listed { facts: crate::rulebook().facts(adoption), unseen: Vec::new() };
+pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listing, Error> {
+    let mut listed = Listing { facts: crate::rulebook().facts(adoption), unseen: Vec::new() };
     for kind in super::kinds() {
         let plural = kind.plural();
         match (kind, namespace) {
@@ -150,7 +150,7 @@ async fn namespace_named(client: &Client, name: &str, facts: &mut Facts) -> kube
 async fn all(client: &Client, namespace: Option<&str>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
     let namespace = namespace.filter(|_| !kind.is_cluster_wide());
     let url = DynamicObject::url_path(&resource(kind), namespace);
-    let mut pages = Pages::of(client, url, ListParams::default());
+    let mut pages = ListPages::of(client, url, ListParams::default());
     while let Some(piece) = pages.next().await? {
         take(facts, kind, read(kind, piece.read().map_err(kube::Error::SerdeError)?));
     }

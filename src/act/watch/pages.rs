@@ -45,12 +45,12 @@ pub(super) async fn turn() -> Option<SemaphorePermit<'static>> {
 }
 
 /// One list. It ends after its last page.
-pub(crate) struct Pages {
+pub(crate) struct ListPages {
     client: Client,
     url: String,
     params: ListParams,
     metadata_only: bool,
-    page: Option<Page>,
+    page: Option<ListPage>,
     /// The version of the whole list, once its last page has come.
     version: Option<String>,
 }
@@ -71,7 +71,7 @@ impl ListedObject {
 }
 
 /// The answer to one request.
-struct Page {
+struct ListPage {
     body: Body,
     data: Bytes,
     split: Split,
@@ -79,7 +79,7 @@ struct Page {
     bytes: usize,
 }
 
-impl Pages {
+impl ListPages {
     /// Prepares a list. The first request is sent by `next`.
     pub(crate) fn of(client: &Client, url: String, params: ListParams) -> Self {
         let (client, params) = (client.clone(), params.limit(FIRST_LIMIT));
@@ -124,7 +124,7 @@ impl Pages {
         }
     }
 
-    async fn ask(&mut self) -> kube::Result<Page> {
+    async fn ask(&mut self) -> kube::Result<ListPage> {
         let request = Request::new(&self.url);
         let request =
             if self.metadata_only { request.list_metadata(&self.params) } else { request.list(&self.params) };
@@ -132,14 +132,14 @@ impl Pages {
         let answer = in_time(PAGE_DEADLINE, self.client.send(request)).await??;
         let (code, body) = (answer.status().as_u16(), answer.into_body());
         if code == 200 {
-            return Ok(Page { body, data: Bytes::new(), split: Split::default(), turn: None, bytes: 0 });
+            return Ok(ListPage { body, data: Bytes::new(), split: Split::default(), turn: None, bytes: 0 });
         }
         let text = in_time(SILENCE, body.collect()).await??.to_bytes();
         Err(refusal(code, &text))
     }
 }
 
-impl Page {
+impl ListPage {
     async fn next(&mut self) -> kube::Result<Option<ListedObject>> {
         loop {
             if self.data.is_empty() {

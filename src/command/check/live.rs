@@ -39,7 +39,7 @@ pub(super) struct LiveArgs {
 }
 
 /// The current state of the cluster.
-pub(super) struct Cluster {
+pub(super) struct LiveCluster {
     pub(super) world: World,
     pub(super) objects: BTreeMap<(Kind, Id), LiveObject>,
     /// The kinds that could not be listed.
@@ -59,7 +59,7 @@ pub(super) fn look(
     beside: Chosen,
     names: impl FnOnce(&Chosen, &str, Timestamp) -> BTreeSet<(Kind, Id)>,
     progress: &Progress,
-) -> anyhow::Result<Cluster> {
+) -> anyhow::Result<LiveCluster> {
     block_on(async {
         let client = options.live.access.client().await?;
         let site = &Site::that_judges(client, options.config.as_deref()).await?;
@@ -82,7 +82,7 @@ pub(super) fn look(
         });
         let objects = found.try_filter_map(|found| async { Ok(found) }).try_collect().await?;
         let world = World::build(listed.facts, Freshness::Current);
-        Ok(Cluster { world, objects, unseen: listed.unseen, namespace, now, chosen })
+        Ok(LiveCluster { world, objects, unseen: listed.unseen, namespace, now, chosen })
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::rulebook;
 use facts::mode::Mode;
 use facts::view::NEVER_GUARDED;
-use inspect::doctor::{Row, State};
+use inspect::doctor::{AnswerState, Row};
 
 use super::super::canary::{self, CanaryAnswer};
 use super::super::site::Site;
@@ -29,8 +29,9 @@ pub(super) async fn row(
             "gatera doctor --namespace NS",
         );
     }
-    let is_settled =
-        |it: &CanaryAnswer| matches!(judged(it, namespace, &mode).state, State::Well | State::Remark);
+    let is_settled = |it: &CanaryAnswer| {
+        matches!(judged(it, namespace, &mode).state, AnswerState::Well | AnswerState::Remark)
+    };
     match canary::ask_until(site, namespace, wait, is_settled).await {
         Ok(answer) => judged(&answer, namespace, &mode),
         Err(error) => Row::not_asked(CANARY, error.to_string()),
@@ -125,16 +126,16 @@ mod tests {
             CanaryAnswer::Other(403, words()),
         ] {
             let row = judged(&answer, "db", enforces);
-            assert!(row.state == State::NotAsked && row.says.starts_with("not asked: "), "{row:?}");
+            assert!(row.state == AnswerState::NotAsked && row.says.starts_with("not asked: "), "{row:?}");
         }
         for answer in [CanaryAnswer::Unanswered(words()), CanaryAnswer::Admitted(vec![])] {
             let row = judged(&answer, "db", enforces);
             assert!(
-                row.state == State::Wrong && row.says.starts_with("not refused by the guard: "),
+                row.state == AnswerState::Wrong && row.says.starts_with("not refused by the guard: "),
                 "{row:?}"
             );
         }
         let row = judged(&CanaryAnswer::Refused("[G07] x".into()), "db", |_| Mode::Warn);
-        assert!(row.state == State::Wrong && row.says.contains("other settings"), "{row:?}");
+        assert!(row.state == AnswerState::Wrong && row.says.contains("other settings"), "{row:?}");
     }
 }

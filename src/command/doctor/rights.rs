@@ -12,7 +12,7 @@ use crate::act::telemetry::chain;
 use crate::rulebook;
 
 /// A grant in the table: verbs, API group, resources, the name of the only object or `None` for all, and the scope.
-pub type Grant =
+pub type RoleGrant =
     (&'static [&'static str], &'static str, &'static [&'static str], Option<&'static str>, Where);
 
 /// The scope of a grant.
@@ -28,7 +28,7 @@ pub enum Where {
 const AT_ONCE: usize = 8;
 
 /// The rights that the guard needs, except those to list and watch the kinds that packs read.
-const GRANTS: &[Grant] = &[
+const GRANTS: &[RoleGrant] = &[
     (
         &["list", "watch"],
         "",

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 use facts::galera::{accounts, credentials};
-use facts::marks::password::PasswordChange;
+use facts::marks::password::PasswordMark;
 use facts::marks::{PASSWORD, PREFIX};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
@@ -103,7 +103,7 @@ async fn write(seen: &ObservedCluster, looked: &Looked, which: Which, turn: &str
     let value = credentials::replaced(&value, &change.account, change.password(which));
     let value =
         value.with_context(|| format!("key {} of Secret {name} holds another account now", change.key))?;
-    let mark = PasswordChange {
+    let mark = PasswordMark {
         cluster: seen.id.name.clone(),
         key: change.key.clone(),
         version: secret.resource_version().context("the Secret has no version")?,

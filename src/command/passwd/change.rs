@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
-use leader::password::{Change, Underway, Which};
+use leader::password::{PasswordChange, Underway, Which};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 /// The number of characters of a random password.
@@ -22,7 +22,7 @@ const CHARACTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 const TURN: usize = 8;
 
 /// Reads the change that an earlier run recorded.
-pub(super) fn read(own: &Secret) -> anyhow::Result<Change> {
+pub(super) fn read(own: &Secret) -> anyhow::Result<PasswordChange> {
     let name = own.name_any();
     let value = |key: &str| {
         text(own, key)
@@ -37,11 +37,15 @@ pub(super) fn read(own: &Secret) -> anyhow::Result<Change> {
     let target = if value("target")? == "old" { Which::Old } else { Which::New };
     let (turn, touched, sealed) = (value("turn")?, value("touched")? == "yes", value("sealed")? == "yes");
     let underway = Some(Underway { target, turn, touched, sealed });
-    Ok(Change { account, secret, key, old, new, underway })
+    Ok(PasswordChange { account, secret, key, old, new, underway })
 }
 
 /// Returns the Secret that records a change that begins.
-pub(super) fn written_down(change: &Change, name: &str, owner: OwnerReference) -> anyhow::Result<Secret> {
+pub(super) fn written_down(
+    change: &PasswordChange,
+    name: &str,
+    owner: OwnerReference,
+) -> anyhow::Result<Secret> {
     let own = [
         ("account", &*change.account),
         ("secret", &change.secret),
@@ -108,11 +112,11 @@ mod tests {
     fn what_is_written_down_is_read_back() {
         let [account, secret, key] = ["root", "s", "root-password"].map(str::to_owned);
         let old = Password::in_use("it's \"old\"").unwrap();
-        let change = Change { account, secret, key, old, new: made().unwrap(), underway: None };
+        let change = PasswordChange { account, secret, key, old, new: made().unwrap(), underway: None };
         let own = written_down(&change, "gatera-passwd-g", OwnerReference::default()).unwrap();
         let again = read(&own).unwrap();
         let underway = again.underway.clone().unwrap();
-        assert_eq!(Change { underway: None, ..again }, change);
+        assert_eq!(PasswordChange { underway: None, ..again }, change);
         assert!(underway.target == Which::New && !underway.touched && !underway.sealed);
         let strange = read(&Secret::default()).unwrap_err();
         assert_eq!(strange.to_string(), "Secret  lacks key account: it is not one of gatera passwd");

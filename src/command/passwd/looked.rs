@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context as _;
 use facts::galera::accounts::{self, Account, Password};
 use facts::galera::credentials::{self, Credential, Role};
-use facts::marks::password::PasswordChange;
+use facts::marks::password::PasswordMark;
 use facts::marks::{PASSWORD, PREFIX};
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
-use leader::password::{self, Change, Kept, Observed, OnMember, ReadingPod, Underway, Which};
+use leader::password::{self, Observed, OnMember, PasswordChange, ReadingPod, SecretState, Underway, Which};
 
 use super::change::{self, text};
 use crate::act::exec::{ExecError, shell};
@@ -110,7 +110,7 @@ fn begun(
     new: &Password,
     credentials: &[Credential],
     all: &BTreeMap<String, Secret>,
-) -> anyhow::Result<Change> {
+) -> anyhow::Result<PasswordChange> {
     let Some(it) = called(credentials, user).next() else {
         let found =
             credentials.iter().map(|it| format!("{} (key {} of Secret {})", it.account, it.key, it.secret));
@@ -134,7 +134,7 @@ fn begun(
     })?;
     may_be_written(seen, &all[secret], key)?;
     let new = new.clone();
-    Ok(Change {
+    Ok(PasswordChange {
         account: account.clone(),
         secret: secret.clone(),
         key: key.clone(),
@@ -168,7 +168,7 @@ fn may_be_written(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow:
 }
 
 /// Returns root's name, and two passwords, of which at least one is root's.
-fn root(credentials: &[Credential], change: &Change) -> anyhow::Result<(String, [Password; 2])> {
+fn root(credentials: &[Credential], change: &PasswordChange) -> anyhow::Result<(String, [Password; 2])> {
     let root = credentials.iter().find(|it| it.role == Role::Root).context(
         "no password of root was found in a Secret (MARIADB_ROOT_PASSWORD of the server), and root changes the others",
     )?;
@@ -180,17 +180,17 @@ fn root(credentials: &[Credential], change: &Change) -> anyhow::Result<(String, 
     Ok((root.account.clone(), passwords))
 }
 
-fn kept(seen: &ObservedCluster, secret: &Secret, change: &Change) -> Kept {
+fn kept(seen: &ObservedCluster, secret: &Secret, change: &PasswordChange) -> SecretState {
     let held = text(secret, &change.key).and_then(|it| credentials::held(&it, &change.account));
     let holds = [Which::New, Which::Old].into_iter().find(|it| held.as_ref() == Some(change.password(*it)));
     let mark = secret.annotations().get(&format!("{PREFIX}{PASSWORD}"));
-    let mark = mark.and_then(|text| PasswordChange::read(text));
+    let mark = mark.and_then(|text| PasswordMark::read(text));
     let written = mark.filter(|it| it.cluster == seen.id.name && it.key == change.key);
-    Kept { holds, written: written.map(|it| (it.turn, it.at)) }
+    SecretState { holds, written: written.map(|it| (it.turn, it.at)) }
 }
 
 /// Returns the pods that read the key and have not ended.
-async fn readers(seen: &ObservedCluster, change: &Change) -> anyhow::Result<Vec<ReadingPod>> {
+async fn readers(seen: &ObservedCluster, change: &PasswordChange) -> anyhow::Result<Vec<ReadingPod>> {
     let pods =
         seen.pods().list(&ListParams::default()).await.context("listing the pods that read the Secret")?;
     let mut readers = Vec::new();
@@ -242,7 +242,7 @@ impl Looked {
     ) -> anyhow::Result<String> {
         let (_, server) = seen.cluster()?.server().context("its template has no server")?;
         let Self { root, root_passwords: [first, second], observed, .. } = self;
-        let Change { account, old, new, .. } = &observed.change;
+        let PasswordChange { account, old, new, .. } = &observed.change;
         // A new password that is not recorded yet is not tried.
         let (second, new) = if self.own.is_some() { (second, new) } else { (first, old) };
         let [first, second, old, new] = [first, second, old, new].map(|it| credentials::quoted(it.look()));

@@ -188,7 +188,7 @@ async fn each_write_names_the_version_that_was_looked_at() {
     assert_eq!(written["metadata"]["resourceVersion"], "7");
     assert_eq!(written["data"], json!({ "root": "bmV3" }));
     let mark = written["metadata"]["annotations"]["gatera.dev/password"].as_str().unwrap();
-    let mark = facts::marks::password::PasswordChange::read(mark).unwrap();
+    let mark = facts::marks::password::PasswordMark::read(mark).unwrap();
     assert!(mark.permits("g", "root", "7") && mark.turn == "t", "{mark}");
 }
 

@@ -7,9 +7,9 @@
 use facts::review::Review;
 use objects::{Kind, Object};
 
-/// A row of the table.
+/// A row of the table: an object that no server reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Unread {
+pub struct UnreadObject {
     pub kind: Kind,
     /// The type of a Secret; empty for other kinds.
     pub of_type: &'static str,
@@ -17,19 +17,19 @@ pub struct Unread {
     pub name: &'static str,
 }
 
-pub const UNREAD: &[Unread] = &[
+pub const UNREAD: &[UnreadObject] = &[
     // Helm's record of a release.
-    Unread { kind: Kind::Secret, of_type: "helm.sh/release.v1", name: "sh.helm.release.v1." },
-    Unread { kind: Kind::Secret, of_type: "kubernetes.io/service-account-token", name: "" },
+    UnreadObject { kind: Kind::Secret, of_type: "helm.sh/release.v1", name: "sh.helm.release.v1." },
+    UnreadObject { kind: Kind::Secret, of_type: "kubernetes.io/service-account-token", name: "" },
     // Kubernetes puts it into every namespace.
-    Unread { kind: Kind::ConfigMap, of_type: "", name: "kube-root-ca.crt" },
+    UnreadObject { kind: Kind::ConfigMap, of_type: "", name: "kube-root-ca.crt" },
     // OpenShift puts it into every namespace.
-    Unread { kind: Kind::ConfigMap, of_type: "", name: "openshift-service-ca.crt" },
+    UnreadObject { kind: Kind::ConfigMap, of_type: "", name: "openshift-service-ca.crt" },
     // Istio puts it into every namespace.
-    Unread { kind: Kind::ConfigMap, of_type: "", name: "istio-ca-root-cert" },
+    UnreadObject { kind: Kind::ConfigMap, of_type: "", name: "istio-ca-root-cert" },
 ];
 
-impl Unread {
+impl UnreadObject {
     fn begins(&self) -> bool {
         self.name.is_empty() || self.name.ends_with('.')
     }

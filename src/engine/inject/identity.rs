@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{InjectTarget, Prospect, Start};
+use super::{InjectTarget, Prospect, StartMethod};
 use crate::grant;
 use facts::galera::identity::Identity;
 use facts::galera::start::EntryPoint;
@@ -45,7 +45,7 @@ pub(super) fn place<'a>(target: &InjectTarget<'a>, server: &Container) -> Option
 /// Returns whether the server starts by the step script after injection.
 fn begins_by_the_step(read: &Pod, server: &Container) -> bool {
     let Prospect { start, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
-    start == Start::Prepended || EntryPoint::of(server) == EntryPoint::Step
+    start == StartMethod::Prepended || EntryPoint::of(server) == EntryPoint::Step
 }
 
 fn knows<'a>(target: &InjectTarget<'a>, server: &Container) -> &'a str {

@@ -3,7 +3,7 @@
 //!
 //! Owns: [`doubt`], which compares a pod with the result of injection. Must not know: what rules do about a doubt.
 
-use super::{Profile, Start, VERSION, configuration, files, identity, probes};
+use super::{Profile, StartMethod, VERSION, configuration, files, identity, probes};
 use facts::galera::server;
 use facts::marks::{
     self, BITNAMI_SCRIPT, IDENTITY, INJECTED, MY_CNF, PREFIX, REVISION, SCRIPT, START_SCRIPT,
@@ -65,7 +65,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     if !files::are_there(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {
         return forged(INJECTED, "its volumes and mounts are missing");
     }
-    if Start::of(server, meta) == Start::Prepended {
+    if StartMethod::of(server, meta) == StartMethod::Prepended {
         return forged(INJECTED, "the server does not start by the step script");
     }
     let proves = || {

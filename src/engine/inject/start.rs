@@ -19,7 +19,7 @@ use objects::{Container, Meta};
 
 /// How the server starts after injection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartMethod {
     /// The command already recovers the position.
     Recovers,
     /// Injection puts the step script in front of the server.
@@ -28,7 +28,7 @@ pub enum Start {
     Blind { why: &'static str, instead: &'static str },
 }
 
-impl Start {
+impl StartMethod {
     /// Returns the start of this container, in a pod with these annotations.
     pub(super) fn of(server: &Container, meta: &Meta) -> Self {
         match EntryPoint::of(server) {
@@ -69,16 +69,16 @@ fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
 
 /// Puts the step script in front of the command; Bitnami's image takes it in by a file for bash.
 pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
-    match Start::of(server, &target.read.metadata) {
-        Start::Recovers | Start::Blind { .. } => {}
-        Start::Prepended if target.profile == Profile::Bitnami => {
+    match StartMethod::of(server, &target.read.metadata) {
+        StartMethod::Recovers | StartMethod::Blind { .. } => {}
+        StartMethod::Prepended if target.profile == Profile::Bitnami => {
             edit::put_named(
                 container,
                 &["env"],
                 json!({ "name": bitnami::BASH_ENV, "value": bitnami::SCRIPT }),
             );
         }
-        Start::Prepended => {
+        StartMethod::Prepended => {
             let mut command = vec![json!("sh"), json!(START_SCRIPT)];
             match container["command"].as_array() {
                 Some(own) if !own.is_empty() => command.extend(own.iter().cloned()),

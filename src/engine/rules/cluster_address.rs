@@ -40,14 +40,14 @@ use std::cell::LazyCell;
 use crate::rule::Check::All;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings};
-use facts::galera::address::{Placed, Source};
+use facts::galera::address::{AddressSource, PlacedAddress};
 use facts::galera::{options, runs, server};
 use facts::review::{Change, Origin, Review};
 use facts::revision;
 use facts::view::{Cluster, View, is_cluster};
 use objects::{ConfigMap, Kind, Literal, PodSpec, Workload};
 
-use hosts::{Fault, Members};
+use hosts::{AddressFault, Members};
 
 pub(super) const RULE: Rule = Rule {
     id: "G06",
@@ -93,7 +93,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
             found.push(finding(&place, format!("data[{key}].wsrep_new_cluster"), hosts::founding(&members)));
             continue;
         }
-        let Some(Placed { source: Source::File { map: name, key }, text }) =
+        let Some(PlacedAddress { source: AddressSource::File { map: name, key }, text }) =
             view.with(map).cluster_address(ns, workload)
         else {
             continue;
@@ -126,20 +126,22 @@ fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Finding
         let place = format!("--wsrep-new-cluster in {}", flag.field);
         return vec![finding(&place, field, hosts::founding(&Members::of(ns, workload)))];
     }
-    let Some(Placed { source, text }) = view.cluster_address(ns, workload) else {
+    let Some(PlacedAddress { source, text }) = view.cluster_address(ns, workload) else {
         return Findings::new();
     };
     let (place, field) = match source {
-        Source::Word(field, index) => (
+        AddressSource::Word(field, index) => (
             format!("wsrep_cluster_address in {field}[{index}]"),
             format!("{container}.{field}.wsrep_cluster_address"),
         ),
         // `check` judges the ConfigMap itself in the same run.
-        Source::File { .. } if review.origin == Origin::Check => return Findings::new(),
-        Source::File { map, .. } if is_made_elsewhere(&template.spec, Some(map)) => return Findings::new(),
-        Source::Variable(_) if is_made_elsewhere(&template.spec, None) => return Findings::new(),
-        Source::Variable(name) => (format!("variable {name}"), format!("{container}.env[{name}]")),
-        Source::File { map, key } => (format!("key {key} of ConfigMap {map}"), IN_A_FILE.to_owned()),
+        AddressSource::File { .. } if review.origin == Origin::Check => return Findings::new(),
+        AddressSource::File { map, .. } if is_made_elsewhere(&template.spec, Some(map)) => {
+            return Findings::new();
+        }
+        AddressSource::Variable(_) if is_made_elsewhere(&template.spec, None) => return Findings::new(),
+        AddressSource::Variable(name) => (format!("variable {name}"), format!("{container}.env[{name}]")),
+        AddressSource::File { map, key } => (format!("key {key} of ConfigMap {map}"), IN_A_FILE.to_owned()),
     };
     judge(ns, workload, &text, &place, &field, view)
 }
@@ -188,7 +190,7 @@ fn is_made_elsewhere(spec: &PodSpec, map: Option<&str>) -> bool {
     words.any(by_script) || by_a_script_file || mounts.any(|mount| refers(&mount.name))
 }
 
-fn finding(place: &str, field: String, fault: Fault) -> Finding {
-    let Fault { verdict, says, why, instead, .. } = fault;
+fn finding(place: &str, field: String, fault: AddressFault) -> Finding {
+    let AddressFault { verdict, says, why, instead, .. } = fault;
     RULE.finding(verdict, field, format!("{place} {says}"), why, instead)
 }

@@ -86,7 +86,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let cluster = view.cluster(&review.namespace, &review.name);
     let step = (review.kind == Kind::StatefulSet).then(|| {
         let field = format!("spec.template.spec.containers[{}].image.version", server.name);
-        let place = Place { rule: &RULE, field, of: format!("container {}: ", server.name) };
+        let place = ImagePlace { rule: &RULE, field, of: format!("container {}: ", server.name) };
         place.step(&old_server.image, &server.image, cluster, view)
     });
     found.into_iter().chain(step.flatten()).collect()
@@ -127,7 +127,7 @@ fn in_template(template: &Template, server: &Container, view: &View<'_>) -> Find
     for (list, container) in template.spec.all_containers() {
         let place = format!("spec.template.spec.{list}[{}].", container.name);
         let of = format!("container {}: image ", container.name);
-        let image = Place { rule: &RULE, field: format!("{place}image"), of };
+        let image = ImagePlace { rule: &RULE, field: format!("{place}image"), of };
         found.extend(image.unpinned(&container.image, std::ptr::eq(container, server)));
         found.extend(missing_programs(&place, container));
     }
@@ -176,7 +176,7 @@ fn never_ran(cluster: &Cluster, old: &str, new: &str) -> bool {
 }
 
 /// Where an image is written.
-pub struct Place<'a> {
+pub struct ImagePlace<'a> {
     /// The rule that judges it.
     pub rule: &'a Rule,
     pub field: String,
@@ -184,7 +184,7 @@ pub struct Place<'a> {
     pub of: String,
 }
 
-impl Place<'_> {
+impl ImagePlace<'_> {
     fn finding(&self, verdict: Verdict, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
         self.rule.finding(verdict, self.field.clone(), says, why.to_owned(), instead)
     }

@@ -58,7 +58,7 @@ use super::anti_affinity;
 use crate::rule::Check::{All, One};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::galera::data::{BITNAMIS, Backing, Place};
+use facts::galera::data::{BITNAMIS, Backing, DataFolder};
 use facts::galera::image::Image;
 use facts::galera::server::{self, DATA_DIRECTORIES};
 use facts::review::{Operation, Origin, Review};
@@ -117,7 +117,7 @@ fn retention(new: &Workload) -> Findings {
 }
 
 /// Returns a finding if the data directory is lost with the pod, or shared.
-fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+fn data_volume(ns: &str, new: &Workload, place: Option<&DataFolder>, view: &View<'_>) -> Option<Finding> {
     let server = server::of(&new.spec.template)?;
     match place {
         Some(place) if place.volume.is_some() => on_volume(ns, new, place, view),
@@ -128,12 +128,12 @@ fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>)
 
 /// Returns a finding if the data directory is unknown, and one volume for all members is mounted where images keep the data.
 fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Option<Finding> {
-    let places = DATA_DIRECTORIES.into_iter().map(|it| Place::at(new, server, it.to_owned()));
+    let places = DATA_DIRECTORIES.into_iter().map(|it| DataFolder::at(new, server, it.to_owned()));
     places.filter(|it| !goes_with_the_pod(new, it)).find_map(|it| on_volume(ns, new, &it, view))
 }
 
 /// Returns a finding if no volume holds the data. A volume at another path may hold it, because of an option that is not visible.
-fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Option<Finding> {
+fn on_no_volume(new: &Workload, server: &Container, place: Option<&DataFolder>) -> Option<Finding> {
     let (template, claims) = (&new.spec.template.spec, &new.spec.volume_claim_templates);
     let lasts = |volume: &Volume| {
         volume.persistent_volume_claim.is_some() || volume.host_path.is_some() || volume.nfs.is_some()
@@ -168,7 +168,7 @@ const CLAIMS: &str =
     "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
 
 /// Returns a finding if the data on the volume of this place is lost with the pod, or shared.
-fn on_volume(ns: &str, new: &Workload, place: &Place, view: &View<'_>) -> Option<Finding> {
+fn on_volume(ns: &str, new: &Workload, place: &DataFolder, view: &View<'_>) -> Option<Finding> {
     // A claim template replaces a volume of the same name.
     let own = !matches!(place.backing, Backing::Template(_));
     let mut volumes = new.spec.template.spec.volumes.iter();
@@ -211,7 +211,7 @@ fn on_volume(ns: &str, new: &Workload, place: &Place, view: &View<'_>) -> Option
 }
 
 /// Returns a finding if every member would start with another folder than the one that holds its data.
-fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+fn moved(review: &Review, new: &Workload, to: Option<&DataFolder>, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Workload>().old?;
     // Only another template looks for the data elsewhere.
     if old.spec.template == new.spec.template {
@@ -230,7 +230,7 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
         return None;
     }
     // If the new place is unknown, compare what is mounted at the old path.
-    let there = || Some(Place::at(new, server::of(&new.spec.template)?, from.directory.clone()));
+    let there = || Some(DataFolder::at(new, server::of(&new.spec.template)?, from.directory.clone()));
     if to.map_or_else(there, |to| Some(to.clone())).is_some_and(|to| to.is_same(&from)) {
         return None;
     }
@@ -264,17 +264,17 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
 fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
     let (before, after) = (server::of(&old.spec.template)?, server::of(&new.spec.template)?);
     let mut mounts =
-        before.volume_mounts.iter().map(|mount| Place::at(old, before, mount.mount_path.clone()));
+        before.volume_mounts.iter().map(|mount| DataFolder::at(old, before, mount.mount_path.clone()));
     let place = mounts.find(|from| {
         let lasts = matches!(from.backing, Backing::Template(_) | Backing::Claim(_) | Backing::Node(_));
-        lasts && !Place::at(new, after, from.directory.clone()).is_same(from)
+        lasts && !DataFolder::at(new, after, from.directory.clone()).is_same(from)
     })?;
     let says = format!("its data may be on {place}, which is no longer mounted at {}", place.directory);
     Some(finding(Verdict::Warn, MOVED.to_owned(), says, stay()))
 }
 
 /// Returns whether the volume loses its content with every pod anyway.
-fn goes_with_the_pod(workload: &Workload, place: &Place) -> bool {
+fn goes_with_the_pod(workload: &Workload, place: &DataFolder) -> bool {
     let mut volumes = workload.spec.template.spec.volumes.iter();
     let volume = volumes.find(|it| Some(&it.name) == place.volume.as_ref());
     matches!(place.backing, Backing::Volume(_))
@@ -289,7 +289,12 @@ fn stay() -> WayOut {
 }
 
 /// Returns a finding if a StatefulSet is created while claims of its name exist, and its server keeps its data elsewhere.
-fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+fn beside_claims(
+    review: &Review,
+    new: &Workload,
+    place: Option<&DataFolder>,
+    view: &View<'_>,
+) -> Option<Finding> {
     // The audit looks at what exists already.
     if review.operation != Operation::Create || review.origin == Origin::Audit {
         return None;
@@ -332,7 +337,12 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
 
 /// Returns a warning if a deleted StatefulSet is created again with its claims: no pod runs, and no member starts first by
 /// itself.
-fn comes_back(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+fn comes_back(
+    review: &Review,
+    new: &Workload,
+    place: Option<&DataFolder>,
+    view: &View<'_>,
+) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
     let Backing::Template(template) = &place?.backing else { return None };
     let begins = format!("{template}-{name}-");

@@ -59,7 +59,7 @@ use crate::inject::{self, Doubt};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 use facts::galera::adopt;
-use facts::marks::overrides::{Invalid, Override};
+use facts::marks::overrides::{InvalidException, Override};
 use facts::marks::{self, PREFIX};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
@@ -119,7 +119,7 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
                 .find(|id| !view.known_rules.iter().any(|known| known.eq_ignore_ascii_case(id)))?;
             format!("there is no rule {unknown}")
         }
-        Err(Invalid::Ended(_)) => return None,
+        Err(InvalidException::Ended(_)) => return None,
         Err(problem) => problem.to_string(),
     };
     Some(Finding {
@@ -139,7 +139,7 @@ fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<
     let problem = match Override::of_all(text, view.now) {
         _ if !of_namespace => "it counts only on a Namespace".to_owned(),
         // A namespace may be restored with an annotation that has ended.
-        Err(Invalid::Ended(_)) if review.operation == Operation::Create => return None,
+        Err(InvalidException::Ended(_)) if review.operation == Operation::Create => return None,
         Err(problem) if before != Some(text) => problem.to_string(),
         _ => return None,
     };

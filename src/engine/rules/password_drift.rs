@@ -84,7 +84,7 @@ use crate::verdict::{Finding, Findings};
 use facts::galera::options::keys::{self, Class};
 use facts::galera::{credentials, driver, server};
 use facts::marks::PASSWORD;
-use facts::marks::password::PasswordChange;
+use facts::marks::password::PasswordMark;
 use facts::review::Review;
 use facts::view::{Cluster, View};
 use facts::way_out::{WayOut, page, run, say};
@@ -116,7 +116,7 @@ fn secret(review: &Review, view: &View<'_>) -> Findings {
     for cluster in view.concerned(review).into_iter().filter(judged) {
         let spec = of_server(&cluster.workload.spec.template);
         let then = format!("change Secret {name} in {namespace}");
-        let change = new.metadata.mark(PASSWORD).and_then(PasswordChange::read);
+        let change = new.metadata.mark(PASSWORD).and_then(PasswordMark::read);
         let prepared =
             change.filter(|it| it.permits(&cluster.id.name, &it.key, &old.metadata.resource_version));
         let prepared = prepared.map(|it| it.key);

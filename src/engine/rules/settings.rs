@@ -62,7 +62,7 @@ use objects::{ConfigMap, Container, Kind, Workload};
 
 use together::Sets;
 use under::Under;
-use values::Setting;
+use values::OptionPlace;
 
 pub(super) const RULE: Rule = Rule {
     id: "G09",
@@ -113,7 +113,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> 
         Some((kind, reader)) => kind == Kind::Deployment || is_source(reader, &map.metadata.name),
         None => of_one_member(ns, map, view),
     };
-    let place = Setting::in_file(of_one);
+    let place = OptionPlace::in_file(of_one);
     let series = unknown::of_readers(ns, map, view, coming.map(|(_, it)| it));
     found.extend(
         texts(map)
@@ -152,7 +152,7 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
         // One more file for a single member does not change the other members.
         let changes = |set| {
             let [was, is] = [&was, &is].map(|files| effective(files, set));
-            Setting::in_file(false).changes(&was, &is, &under)
+            OptionPlace::in_file(false).changes(&was, &is, &under)
         };
         sets.together.iter().chain([&sets.alone]).flat_map(changes).collect::<Findings>()
     };
@@ -191,7 +191,7 @@ fn is_source(workload: &Workload, map: &str) -> bool {
 
 fn in_template(kind: Kind, workload: &Workload, view: &View<'_>) -> Findings {
     let Some(server) = server_of(workload, view) else { return Findings::new() };
-    let place = Setting::in_container(&server.name, kind == Kind::Deployment);
+    let place = OptionPlace::in_container(&server.name, kind == Kind::Deployment);
     let settings = Effective::of_flags(options::flags(server));
     let judged = settings.iter().flat_map(|(key, placed)| place.judge(key, placed));
     judged.chain(unknown::on_command_line(&place, server)).collect()
@@ -207,7 +207,7 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
     };
     let after = all_settings(ns, new, view);
     let under = Under::of(cluster, || all_settings(ns, old, view), &after, view);
-    let mut found = Setting::in_container(name, false).changes(&was, &is, &under);
+    let mut found = OptionPlace::in_container(name, false).changes(&was, &is, &under);
     let maps =
         |of: &Workload| revision::reaching(&of.spec.template.spec).into_keys().collect::<BTreeSet<_>>();
     let (before, after) = (maps(old), maps(new));
@@ -215,7 +215,7 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
     // Files that both templates read were judged when they were written, and unknown files cannot be judged.
     if before != after && before.iter().chain(&after).all(known) {
         let [was, is] = [old, new].map(|it| of_files(ns, it, view));
-        let changes = Setting::in_file(false).changes(&was, &is, &under);
+        let changes = OptionPlace::in_file(false).changes(&was, &is, &under);
         found.extend(changes.into_iter().map(|it| newly_read::of_template(it, "its ConfigMaps")));
     }
     found

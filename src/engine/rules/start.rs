@@ -43,7 +43,7 @@
 //! hour, and `modes: {G19: off}` in the settings file turns it off.
 
 use super::template;
-use crate::inject::{Prospect, Start};
+use crate::inject::{Prospect, StartMethod};
 use crate::rule::Check::OfTemplates;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings};
@@ -67,7 +67,7 @@ fn blind(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (template, server) = template::of(review.new.as_ref(), view)?;
     let set = review.change::<Workload>().new?;
     let claims = set.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);
-    let Start::Blind { why, instead } =
+    let StartMethod::Blind { why, instead } =
         Prospect::of(server, &template.metadata, &template.spec, claims).start
     else {
         return None;

@@ -4,12 +4,12 @@
 //! not exist.
 
 use crate::exemptions::users;
-use facts::galera::adopt::{Requirement, Selector};
+use facts::galera::adopt::{Requirement, TextSelector};
 use facts::marks::{self, OF_PEOPLE, PREFIX};
 
 /// Returns the CEL condition that one of these selectors selects the labels at this path, before or after. Keys and values are
 /// plain words (`adopt.rs` ensures this), so they need no escaping.
-pub(super) fn selected(selectors: &[Selector], place: &str) -> String {
+pub(super) fn selected(selectors: &[TextSelector], place: &str) -> String {
     let by_one = |object: &str| {
         let labels = format!("{object}.{place}");
         let holds = |requirement: &Requirement| {

@@ -96,7 +96,7 @@ impl Account {
     /// Reads a line that [`query`] prints.
     pub fn read(row: &str) -> Option<Self> {
         #[derive(Deserialize)]
-        struct Row {
+        struct Privileges {
             #[serde(flatten)]
             first: Method,
             /// All methods; an empty one stands for the method in `first`.
@@ -104,7 +104,7 @@ impl Account {
             auth_or: Vec<Method>,
         }
         let (host, privileges) = row.split_once(':')?;
-        let Row { first, auth_or } = serde_json::from_str(&unhexed(privileges)?).ok()?;
+        let Privileges { first, auth_or } = serde_json::from_str(&unhexed(privileges)?).ok()?;
         let or_first = |it: Method| if it.plugin.is_empty() { first.clone() } else { it };
         let mut methods: Vec<_> = auth_or.into_iter().map(or_first).collect();
         if methods.is_empty() {

@@ -6,7 +6,7 @@
 use core::net::IpAddr;
 
 use super::options::{effective, flags};
-use super::reading::File;
+use super::reading::ConfigMapFile;
 use objects::{Container, Literal};
 
 /// What a server does with an address.
@@ -62,14 +62,14 @@ impl<'a> Host<'a> {
 
 /// An address and the place it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed<'a> {
-    pub source: Source<'a>,
+pub struct PlacedAddress<'a> {
+    pub source: AddressSource<'a>,
     pub text: String,
 }
 
 /// A place where an address can be written, strongest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source<'a> {
+pub enum AddressSource<'a> {
     /// A key of a ConfigMap.
     File { map: &'a str, key: &'a str },
     /// A variable of the container.
@@ -83,11 +83,11 @@ const VARIABLES: [&str; 2] = ["MARIADB_GALERA_CLUSTER_ADDRESS", "WSREP_CLUSTER_A
 
 /// Returns the address that a server uses: the command line wins over the environment, the environment over the files,
 /// a later file over an earlier one. `None`: there is none, or another program fills it in.
-pub fn of_container<'a>(container: &'a Container, files: &[File<'a>]) -> Option<Placed<'a>> {
+pub fn of_container<'a>(container: &'a Container, files: &[ConfigMapFile<'a>]) -> Option<PlacedAddress<'a>> {
     let said = flags(container).into_iter().rfind(|flag| flag.key == "wsrep_cluster_address");
     if let Some(flag) = said {
         let text = flag.value.map_or(String::new(), |value| value.look().to_owned());
-        return visible(Source::Word(flag.field, flag.index), text);
+        return visible(AddressSource::Word(flag.field, flag.index), text);
     }
     // A start script may set it, differently for each member.
     let sets = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('='));
@@ -99,21 +99,21 @@ pub fn of_container<'a>(container: &'a Container, files: &[File<'a>]) -> Option<
         match var.value.look() {
             "" if var.value_from.is_some() => return None,
             "" => {}
-            text => return visible(Source::Variable(&var.name), text.to_owned()),
+            text => return visible(AddressSource::Variable(&var.name), text.to_owned()),
         }
     }
     let mut found = None;
-    for File { map, key, text } in files {
+    for ConfigMapFile { map, key, text } in files {
         if let Some(value) = effective(text, "wsrep_cluster_address") {
-            found = Some((Source::File { map, key }, value.look().to_owned()));
+            found = Some((AddressSource::File { map, key }, value.look().to_owned()));
         }
     }
     found.and_then(|(source, text)| visible(source, text))
 }
 
 /// Returns the address with its source; `None`: the text has placeholders, so it is not an address yet.
-fn visible(source: Source<'_>, text: String) -> Option<Placed<'_>> {
-    (!text.contains(['$', '{', '%'])).then_some(Placed { source, text })
+fn visible(source: AddressSource<'_>, text: String) -> Option<PlacedAddress<'_>> {
+    (!text.contains(['$', '{', '%'])).then_some(PlacedAddress { source, text })
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 use objects::Labels;
 
-/// A label selector: all of its requirements must hold.
+/// A label selector that is written as text: all of its requirements must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selector(Vec<Requirement>);
+pub struct TextSelector(Vec<Requirement>);
 
 /// A requirement for one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Requirement {
 
 /// Selectors: a pod is adopted if one of them selects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adoption(Vec<Selector>);
+pub struct Adoption(Vec<TextSelector>);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -39,9 +39,9 @@ impl Default for Adoption {
             values: values.iter().map(|value| (*value).into()).collect(),
         };
         Self(vec![
-            Selector(vec![one("gatera.dev/cluster")]),
-            Selector(vec![of("app", &["galera", "galera-bootstrap"]), one("instance")]),
-            Selector(vec![of("app.kubernetes.io/name", &["mariadb-galera"])]),
+            TextSelector(vec![one("gatera.dev/cluster")]),
+            TextSelector(vec![of("app", &["galera", "galera-bootstrap"]), one("instance")]),
+            TextSelector(vec![of("app.kubernetes.io/name", &["mariadb-galera"])]),
         ])
     }
 }
@@ -69,12 +69,12 @@ impl Adoption {
     }
 
     /// Returns the selectors, for requests to the API server.
-    pub fn selectors(&self) -> &[Selector] {
+    pub fn selectors(&self) -> &[TextSelector] {
         &self.0
     }
 }
 
-impl Selector {
+impl TextSelector {
     /// Returns whether it selects an object with these labels.
     pub fn selects(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.holds(labels))
@@ -108,7 +108,7 @@ pub fn is_bootstrap(labels: &Labels) -> bool {
     labels.get("app").is_some_and(|app| app == "galera-bootstrap")
 }
 
-impl FromStr for Selector {
+impl FromStr for TextSelector {
     type Err = BadSelector;
 
     fn from_str(text: &str) -> Result<Self, BadSelector> {
@@ -148,7 +148,7 @@ fn requirement(text: &str) -> Option<Requirement> {
 }
 
 /// Prints the selector as `kubectl -l` accepts it.
-impl fmt::Display for Selector {
+impl fmt::Display for TextSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Requirement { key, values }) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
@@ -186,11 +186,11 @@ mod tests {
         for text in
             ["gatera.dev/cluster", "app in (galera,galera-bootstrap),instance", "a=b,c", "c,a in (x,y)"]
         {
-            assert_eq!(text.parse::<Selector>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<TextSelector>().unwrap().to_string(), text);
         }
-        assert_eq!("app in (a, b) , x == y".parse::<Selector>().unwrap().to_string(), "app in (a,b),x=y");
+        assert_eq!("app in (a, b) , x == y".parse::<TextSelector>().unwrap().to_string(), "app in (a,b),x=y");
         for text in ["", "!app", "a notin (b)", "a in b", "a b", "a=", "a in ()", "a'||true=b"] {
-            assert!(text.parse::<Selector>().is_err(), "{text}");
+            assert!(text.parse::<TextSelector>().is_err(), "{text}");
         }
         let written = Adoption::default().selectors().iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(Adoption::from_texts(written.iter().map(|text| &**text)), Ok(Adoption::default()));

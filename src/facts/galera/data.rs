@@ -8,14 +8,14 @@ use std::fmt;
 
 use super::image::Image;
 use super::options::{flags, last};
-use super::reading::File;
+use super::reading::ConfigMapFile;
 use super::runs;
 use super::server::DATA_DIRECTORIES;
 use objects::{Container, Literal, Mount, Workload};
 
-/// A folder of a volume.
+/// The folder of a volume in which a server keeps its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DataFolder {
     /// The data directory, as the server sees it.
     pub directory: String,
     /// The volume that is mounted there, or above it.
@@ -42,9 +42,9 @@ pub enum Backing {
     Container,
 }
 
-impl Place {
+impl DataFolder {
     /// Returns where the server of this workload keeps its data; `None`: unknown.
-    pub fn of(workload: &Workload, server: &Container, files: &[File<'_>]) -> Option<Self> {
+    pub fn of(workload: &Workload, server: &Container, files: &[ConfigMapFile<'_>]) -> Option<Self> {
         Some(Self::at(workload, server, directory(server, files)?))
     }
 
@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DataFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.folder.is_empty() {
             write!(f, "folder {} of ", self.folder)?;
@@ -98,7 +98,7 @@ pub const BITNAMIS: &str = "/bitnami/mariadb/data";
 const DATADIR: &str = "datadir";
 
 /// Returns the data directory, without a slash at its end.
-fn directory(server: &Container, files: &[File<'_>]) -> Option<String> {
+fn directory(server: &Container, files: &[ConfigMapFile<'_>]) -> Option<String> {
     let plain = |path: &str| Some(path.trim_end_matches('/').to_owned()).filter(|it| it.starts_with('/'));
     let mut said = flags(server).into_iter().filter(|flag| flag.key == DATADIR);
     if let Some(flag) = said.next_back() {
@@ -169,7 +169,7 @@ mod tests {
         );
         let Ok(Object::StatefulSet(set)) = Object::read(Kind::StatefulSet, &json) else { panic!("{json}") };
         let container = &set.spec.template.spec.containers[0];
-        Place::of(&set, container, &[File { map: "c", key: "my.cnf", text: file }])
+        DataFolder::of(&set, container, &[ConfigMapFile { map: "c", key: "my.cnf", text: file }])
             .map(|it| format!("{}: {it}", it.directory))
     }
 
@@ -249,7 +249,7 @@ mod tests {
             let Ok(Object::StatefulSet(set)) = Object::read(Kind::StatefulSet, &json) else {
                 panic!("{json}")
             };
-            Place::of(&set, &set.spec.template.spec.containers[0], &[]).unwrap().of_each
+            DataFolder::of(&set, &set.spec.template.spec.containers[0], &[]).unwrap().of_each
         };
         let field = r#""valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}"#;
         assert!(of_each("WHO", field));

@@ -12,13 +12,13 @@ pub struct Identity(String);
 /// A member's report about its cluster: a probe of `wait-for-sync.sh` makes it while the guard does not know the
 /// cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Answer {
+pub enum IdentityReport {
     Is(Identity),
     /// The cluster has no identity: its members formed it without comparing their data.
     HasNone,
 }
 
-impl Answer {
+impl IdentityReport {
     /// Reads the output of a probe, as the kubelet repeats it in an Event.
     pub fn read(message: &str) -> Option<Self> {
         let (_, words) = message.split_once("; its cluster ")?;
@@ -66,10 +66,10 @@ mod tests {
     fn only_an_id_is_one() {
         let id = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
         assert_eq!(Identity::read(id).unwrap().to_string(), id);
-        let reported = |text: &str| Answer::read(&format!("Startup probe failed: {text}"));
-        let is = Identity::read(id).map(Answer::Is);
+        let reported = |text: &str| IdentityReport::read(&format!("Startup probe failed: {text}"));
+        let is = Identity::read(id).map(IdentityReport::Is);
         assert_eq!(reported(&format!("the server is SYNCED; its cluster is {id}\n")), is);
-        assert_eq!(reported("the server is SYNCED; its cluster has no id\n"), Some(Answer::HasNone));
+        assert_eq!(reported("the server is SYNCED; its cluster has no id\n"), Some(IdentityReport::HasNone));
         assert_eq!(reported("the server is SYNCED; its cluster has no idea"), None);
         assert_eq!(reported("the server is SYNCED"), None);
         assert_eq!(reported(&format!("the server is SYNCED; its cluster is {id} and more")), None);

@@ -20,9 +20,9 @@ use std::ops::Range;
 use std::{fmt, iter};
 
 pub use command_line::{Flag, flags};
-pub use effective::{Effective, Lost, Placed};
+pub use effective::{Effective, Lost, PlacedValue};
 pub use groups::{Readers, readers};
-pub use known::{Unknown, is_dynamic, unknown};
+pub use known::{UnknownOption, is_dynamic, unknown};
 pub use meaning::{Meaning, Unclear};
 pub use provider::provider_options;
 pub use value::{Value, number, same, switch};

@@ -1,7 +1,7 @@
 //! The ports that a server listens on, if anything visible sets others than the defaults.
 
 use super::options::{flags, last, provider_options};
-use super::reading::File;
+use super::reading::ConfigMapFile;
 use objects::Container;
 
 /// The default port for clients.
@@ -31,7 +31,7 @@ const NUMBER: &str = "MARIADB_PORT_NUMBER";
 
 impl Ports {
     /// Returns the ports of a server with these files.
-    pub fn of(server: &Container, files: &[File<'_>]) -> Self {
+    pub fn of(server: &Container, files: &[ConfigMapFile<'_>]) -> Self {
         let said = |key: &str| {
             let flag = flags(server).into_iter().rfind(|flag| flag.key == key);
             let of_flag = flag.map(|flag| flag.value.map_or(String::new(), |it| it.look().to_owned()));
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn options_win_over_files_and_those_over_the_image() {
-        let file = |text| [File { map: "conf", key: "g.cnf", text }];
+        let file = |text| [ConfigMapFile { map: "conf", key: "g.cnf", text }];
         let mut server = Container::default();
         assert_eq!(Ports::of(&server, &file("[client]\nport=3307\n")), Ports::default());
         let text = "[mysqld]\nport=3307\nwsrep_sst_receive_address=10.0.0.1:5444\nwsrep_provider_options=\"a=b;ist.recv_addr=[::1]:5568\"\n";
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(Ports::of(&server, &file(text)), Ports { clients: Some(3308), ..said });
         let based = |more: &str| {
             let text = format!("[mysqld]\nwsrep_provider_options=base_port=4600{more}\n");
-            let ports = Ports::of(&server, &[File { map: "conf", key: "g.cnf", text: &text }]);
+            let ports = Ports::of(&server, &[ConfigMapFile { map: "conf", key: "g.cnf", text: &text }]);
             (ports.group, ports.missed)
         };
         assert_eq!(

@@ -1,9 +1,9 @@
 //! Which container of a pod is the database server, and whether that server would found a new cluster.
 
-use super::address::{self, Address, Placed, Source};
+use super::address::{self, Address, AddressSource, PlacedAddress};
 use super::options::{Value, flags, last, switch};
 use super::programs;
-use super::reading::File;
+use super::reading::ConfigMapFile;
 use super::runs::{self, Runs};
 use objects::{Container, Meta, PodSpec, Shared, Template};
 
@@ -68,14 +68,14 @@ fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
 
 /// Returns the switch that makes this server found a new cluster, in the form in which a user would look for it; `None`
 /// if nothing visible does. The command line wins over the environment, the environment over the files.
-pub fn founds_new_cluster<'a>(container: &'a Container, files: &[File<'a>]) -> Option<String> {
+pub fn founds_new_cluster<'a>(container: &'a Container, files: &[ConfigMapFile<'a>]) -> Option<String> {
     let flags = flags(container);
     let new_cluster = flags.iter().find(|flag| flag.key == NEW_CLUSTER && switched_on(flag.value.as_ref()));
     if let Some(flag) = new_cluster {
         return Some(format!("{}[{}] --wsrep-new-cluster", flag.field, flag.index));
     }
     let address = address::of_container(container, files);
-    let by_command = matches!(address, Some(Placed { source: Source::Word(..), .. }));
+    let by_command = matches!(address, Some(PlacedAddress { source: AddressSource::Word(..), .. }));
     let bootstraps = container.env.iter().any(|var| var.name == BOOTSTRAP && ON.contains(&var.value.look()));
     if bootstraps && !by_command {
         return Some(format!("env {BOOTSTRAP}"));
@@ -84,14 +84,14 @@ pub fn founds_new_cluster<'a>(container: &'a Container, files: &[File<'a>]) -> O
     if programs::sets(&runs::started(container), BOOTSTRAP, &ON) && !by_command {
         return Some(format!("command {BOOTSTRAP}"));
     }
-    if let Some(File { map, key, .. }) = files.iter().find(|file| founds_by_file(file.text)) {
+    if let Some(ConfigMapFile { map, key, .. }) = files.iter().find(|file| founds_by_file(file.text)) {
         return Some(format!("ConfigMap {map} key {key} {NEW_CLUSTER}"));
     }
-    let Placed { source, text } = address?;
+    let PlacedAddress { source, text } = address?;
     let place = match source {
-        Source::File { map, key } => format!("ConfigMap {map} key {key}"),
-        Source::Variable(name) => format!("env {name}"),
-        Source::Word(field, index) => format!("{field}[{index}]"),
+        AddressSource::File { map, key } => format!("ConfigMap {map} key {key}"),
+        AddressSource::Variable(name) => format!("env {name}"),
+        AddressSource::Word(field, index) => format!("{field}[{index}]"),
     };
     (Address::read(&text) == Some(Address::NewCluster))
         .then(|| format!("{place} wsrep_cluster_address=gcomm://"))
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_command_line_wins_over_the_environment_and_that_over_files() {
         let words = |words: &[&str]| words.iter().map(|word| Literal::from(*word)).collect::<Vec<_>>();
-        let file = |text| [File { map: "conf", key: "g.cnf", text }];
+        let file = |text| [ConfigMapFile { map: "conf", key: "g.cnf", text }];
         let founding = file("[galera]\nwsrep_cluster_address=gcomm://\n");
         let mut container = Container::default();
         assert_eq!(

@@ -40,7 +40,7 @@ pub struct Override {
 
 /// The reason why an override suspends nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum InvalidException {
     #[error("it is not of the form \"RULE until=TIME reason=TEXT\"")]
     Form,
     /// The form of a break-glass is wrong.
@@ -61,25 +61,25 @@ pub enum Invalid {
 
 impl Override {
     /// Reads the annotation's value as it counts now.
-    pub fn read(text: &str, now: Timestamp) -> Result<Self, Invalid> {
-        let (rules, term) = text.trim().split_once(" until=").ok_or(Invalid::Form)?;
+    pub fn read(text: &str, now: Timestamp) -> Result<Self, InvalidException> {
+        let (rules, term) = text.trim().split_once(" until=").ok_or(InvalidException::Form)?;
         let rules: Vec<_> = rules.split([',', ' ']).filter(|id| !id.is_empty()).map(str::to_owned).collect();
         if rules.is_empty() {
-            return Err(Invalid::Form);
+            return Err(InvalidException::Form);
         }
-        Self::within(rules, text, term, now, LONGEST_OVERRIDE, Invalid::Form)
+        Self::within(rules, text, term, now, LONGEST_OVERRIDE, InvalidException::Form)
     }
 
     /// Reads the annotation of a namespace under break-glass.
-    pub fn of_all(text: &str, now: Timestamp) -> Result<Self, Invalid> {
-        let term = text.trim().strip_prefix("until=").ok_or(Invalid::FormOfAll)?;
+    pub fn of_all(text: &str, now: Timestamp) -> Result<Self, InvalidException> {
+        let term = text.trim().strip_prefix("until=").ok_or(InvalidException::FormOfAll)?;
         Self::within(
             vec![EVERY_RULE.to_owned()],
             text,
             term,
             now,
             LONGEST_OVERRIDE + SKEW,
-            Invalid::FormOfAll,
+            InvalidException::FormOfAll,
         )
     }
 
@@ -90,19 +90,19 @@ impl Override {
         term: &str,
         now: Timestamp,
         longest: SignedDuration,
-        form: Invalid,
-    ) -> Result<Self, Invalid> {
+        form: InvalidException,
+    ) -> Result<Self, InvalidException> {
         if text.len() > LONGEST_TEXT {
-            return Err(Invalid::Overlong);
+            return Err(InvalidException::Overlong);
         }
         let Some((until, reason)) = term.split_once(" reason=") else { return Err(form) };
         let Ok(until) = until.trim().parse::<Timestamp>() else { return Err(form) };
         let reason = reason.trim().to_owned();
         match () {
             () if reason.is_empty() => Err(form),
-            () if is_placeholder(&reason) => Err(Invalid::Placeholder),
-            () if until <= now => Err(Invalid::Ended(until)),
-            () if now.duration_until(until) > longest => Err(Invalid::TooLong(until)),
+            () if is_placeholder(&reason) => Err(InvalidException::Placeholder),
+            () if until <= now => Err(InvalidException::Ended(until)),
+            () if now.duration_until(until) > longest => Err(InvalidException::TooLong(until)),
             () => Ok(Self { rules, until, reason }),
         }
     }
@@ -139,17 +139,20 @@ mod tests {
             Override { rules: vec!["G07".into(), "G01".into()], until, reason: "new disks = faster".into() }
         );
         assert!(good.releases("G01") && good.releases("g07") && !good.releases("G11"));
-        assert_eq!(Override::read("G07 until=2026-12-01T09:30:00Z reason=x", now), Err(Invalid::Ended(now)));
+        assert_eq!(
+            Override::read("G07 until=2026-12-01T09:30:00Z reason=x", now),
+            Err(InvalidException::Ended(now))
+        );
         assert!(matches!(
             Override::read("G07 until=2026-12-01T10:30:01Z reason=x", now),
-            Err(Invalid::TooLong(_))
+            Err(InvalidException::TooLong(_))
         ));
         for placeholder in ["…", "...", "<>", "TEXT"] {
             let text = format!("G07 until=2026-12-01T10:00:00Z reason={placeholder}");
-            assert_eq!(Override::read(&text, now), Err(Invalid::Placeholder), "{text}");
+            assert_eq!(Override::read(&text, now), Err(InvalidException::Placeholder), "{text}");
         }
         let long = format!("G07 until=2026-12-01T10:00:00Z reason={}", "x".repeat(1024));
-        assert_eq!(Override::read(&long, now), Err(Invalid::Overlong));
+        assert_eq!(Override::read(&long, now), Err(InvalidException::Overlong));
         for text in [
             "",
             "G07",
@@ -159,7 +162,7 @@ mod tests {
             " until=2026-12-01T10:00:00Z reason=x",
             "G07 until=2026-12-01T10:00:00Z reason= ",
         ] {
-            assert_eq!(Override::read(text, now), Err(Invalid::Form), "{text}");
+            assert_eq!(Override::read(text, now), Err(InvalidException::Form), "{text}");
         }
     }
     #[test]
@@ -174,15 +177,15 @@ mod tests {
         for (text, problem) in [
             (
                 "until=2026-12-01T10:31:01Z reason=x",
-                Invalid::TooLong("2026-12-01T10:31:01Z".parse().unwrap()),
+                InvalidException::TooLong("2026-12-01T10:31:01Z".parse().unwrap()),
             ),
-            ("until=2026-12-01T09:30:00Z reason=x", Invalid::Ended(now)),
-            ("until=2026-12-01T09:45:00Z reason=TEXT", Invalid::Placeholder),
-            ("until=2026-12-01T09:45:00Z reason= ", Invalid::FormOfAll),
-            ("G01 until=2026-12-01T09:45:00Z reason=x", Invalid::FormOfAll),
-            ("until=soon reason=x", Invalid::FormOfAll),
-            ("15m", Invalid::FormOfAll),
-            ("", Invalid::FormOfAll),
+            ("until=2026-12-01T09:30:00Z reason=x", InvalidException::Ended(now)),
+            ("until=2026-12-01T09:45:00Z reason=TEXT", InvalidException::Placeholder),
+            ("until=2026-12-01T09:45:00Z reason= ", InvalidException::FormOfAll),
+            ("G01 until=2026-12-01T09:45:00Z reason=x", InvalidException::FormOfAll),
+            ("until=soon reason=x", InvalidException::FormOfAll),
+            ("15m", InvalidException::FormOfAll),
+            ("", InvalidException::FormOfAll),
         ] {
             assert_eq!(Override::of_all(text, now), Err(problem), "{text}");
         }

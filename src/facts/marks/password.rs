@@ -9,9 +9,9 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-/// The change that an annotation permits.
+/// The mark on a Secret: the change that it permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PasswordChange {
+pub struct PasswordMark {
     /// The StatefulSet whose members read the key.
     pub cluster: String,
     pub key: String,
@@ -23,7 +23,7 @@ pub struct PasswordChange {
     pub turn: String,
 }
 
-impl PasswordChange {
+impl PasswordMark {
     /// Reads the annotation's value; `None`: it is not valid.
     pub fn read(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
@@ -40,7 +40,7 @@ impl PasswordChange {
     }
 }
 
-impl fmt::Display for PasswordChange {
+impl fmt::Display for PasswordMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cluster, key, version, at, turn } = self;
         write!(f, "{cluster} {key} version={version} at={at} turn={turn}")
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn it_permits_one_write_of_one_key() {
         let text = "galera root-password version=4711 at=2026-12-01T10:00:00Z turn=2f9ac1";
-        let change = PasswordChange::read(text).unwrap();
+        let change = PasswordMark::read(text).unwrap();
         assert_eq!(change.to_string(), text);
         assert!(change.permits("galera", "root-password", "4711"));
         for (cluster, key, version) in [
@@ -77,7 +77,7 @@ mod tests {
             "galera root-password version=1 at=today turn=a",
             "galera root-password version=1 at=2026-12-01T10:00:00Z turn=a more",
         ] {
-            assert_eq!(PasswordChange::read(text), None, "{text}");
+            assert_eq!(PasswordMark::read(text), None, "{text}");
         }
     }
 }

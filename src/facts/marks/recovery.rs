@@ -32,7 +32,7 @@ pub struct Recovery {
 
 /// The reason why a text is not a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum InvalidRecovery {
     #[error(
         "it is not of the form \"MEMBER at ID:SEQNO until=TIME\", with accept-loss=TEXT at its end if data may be lost"
     )]
@@ -49,35 +49,35 @@ pub enum Invalid {
 
 impl Recovery {
     /// Reads the annotation's value, as it counts now.
-    pub fn read(text: &str, now: Timestamp) -> Result<Self, Invalid> {
+    pub fn read(text: &str, now: Timestamp) -> Result<Self, InvalidRecovery> {
         let recovery = Self::of(text)?;
         match recovery.until {
-            until if until <= now => Err(Invalid::Ended(until)),
-            until if now.duration_until(until) > LONGEST => Err(Invalid::TooLong(until)),
+            until if until <= now => Err(InvalidRecovery::Ended(until)),
+            until if now.duration_until(until) > LONGEST => Err(InvalidRecovery::TooLong(until)),
             _ => Ok(recovery),
         }
     }
 
     /// Reads the annotation's value, even if its time is over.
-    pub fn of(text: &str) -> Result<Self, Invalid> {
+    pub fn of(text: &str) -> Result<Self, InvalidRecovery> {
         if text.len() > LONGEST_TEXT || text.contains(char::is_control) {
-            return Err(Invalid::Form);
+            return Err(InvalidRecovery::Form);
         }
-        let (begin, rest) = text.split_once(" until=").ok_or(Invalid::Form)?;
-        let (member, position) = begin.split_once(" at ").ok_or(Invalid::Form)?;
+        let (begin, rest) = text.split_once(" until=").ok_or(InvalidRecovery::Form)?;
+        let (member, position) = begin.split_once(" at ").ok_or(InvalidRecovery::Form)?;
         let (position, node) = match position.split_once(" on ") {
             Some((position, node)) => (position, Some(node.to_owned())),
             None => (position, None),
         };
-        let position = Position::read(position).ok_or(Invalid::Form)?;
+        let position = Position::read(position).ok_or(InvalidRecovery::Form)?;
         let (until, loss) = match rest.split_once(" accept-loss=") {
             Some((until, loss)) => (until, Some(loss.trim().to_owned())),
             None => (rest, None),
         };
-        let until: Timestamp = until.parse().map_err(|_| Invalid::Form)?;
+        let until: Timestamp = until.parse().map_err(|_| InvalidRecovery::Form)?;
         match () {
-            () if !is_word(member) || !node.as_deref().is_none_or(is_word) => Err(Invalid::Form),
-            () if loss.as_deref().is_some_and(is_placeholder) => Err(Invalid::Placeholder),
+            () if !is_word(member) || !node.as_deref().is_none_or(is_word) => Err(InvalidRecovery::Form),
+            () if loss.as_deref().is_some_and(is_placeholder) => Err(InvalidRecovery::Placeholder),
             () => Ok(Self { member: member.to_owned(), position, node, until, loss }),
         }
     }
@@ -134,11 +134,11 @@ mod tests {
             assert!(Recovery::is_right(&read.of_pod()));
         }
         let refused = |rest: &str| Recovery::read(&format!("galera-2 at {ID}:363 {rest}"), now).unwrap_err();
-        assert_eq!(refused("until=2026-12-01T09:30:00Z"), Invalid::Ended(now));
-        assert!(matches!(refused("until=2026-12-01T10:30:01Z"), Invalid::TooLong(_)));
+        assert_eq!(refused("until=2026-12-01T09:30:00Z"), InvalidRecovery::Ended(now));
+        assert!(matches!(refused("until=2026-12-01T10:30:01Z"), InvalidRecovery::TooLong(_)));
         for loss in ["", "…", "TEXT", "  "] {
             let refused = refused(&format!("until=2026-12-01T10:00:00Z accept-loss={loss}"));
-            assert_eq!(refused, Invalid::Placeholder, "{loss}");
+            assert_eq!(refused, InvalidRecovery::Placeholder, "{loss}");
         }
         for text in [
             "",
@@ -153,7 +153,7 @@ mod tests {
             &format!("galera-2 at {ID}:1 on a b until=2026-12-01T10:00:00Z"),
             &format!("galera-2 at {ID}:1 until=2026-12-01T10:00:00Z accept-loss=\u{1b}[2J"),
         ] {
-            assert_eq!(Recovery::read(text, now), Err(Invalid::Form), "{text}");
+            assert_eq!(Recovery::read(text, now), Err(InvalidRecovery::Form), "{text}");
         }
     }
 

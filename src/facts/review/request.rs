@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Operation, Origin, Review, changes_nothing};
-use body::{Body, Part};
+use body::{Body, ObjectText};
 use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Present, Unreadable, Workload};
 
 /// A request as it came: the review, and what the answer must repeat.
@@ -134,7 +134,7 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
     let (object, [new, old]) = match may_be_same.then(|| same(sent, &parts)).flatten() {
         Some(same) => (None, same.map(|it| Some(Ok(it)))),
         None => {
-            let object = parts.object.as_ref().map(Part::text);
+            let object = parts.object.as_ref().map(ObjectText::text);
             let both = both(sent, object.as_deref(), &parts);
             (object, both)
         }
@@ -179,7 +179,7 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
 /// Returns both objects without their templates, new before old, if the update changes nothing that a rule reads; `None`: it may.
 fn same(kind: Kind, parts: &Body<'_>) -> Option<[Object; 2]> {
     let (new, old) = (parts.object.as_ref()?, parts.old.as_ref()?);
-    let read = |part: &Part<'_>| Object::read(kind, &part.without_template()).ok();
+    let read = |part: &ObjectText<'_>| Object::read(kind, &part.without_template()).ok();
     if !new.has_spec_of(old) {
         return None;
     }

@@ -7,14 +7,14 @@ use serde::Deserialize;
 
 /// Returns the schema of a settings file.
 pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(File)
+    schemars::schema_for!(SettingsFile)
 }
 
 /// The settings of Gatera: what it adopts, and how strictly it judges.
 #[derive(Default, Deserialize, JsonSchema)]
 #[schemars(title = "Settings")]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct File {
+pub(super) struct SettingsFile {
     /// Label selectors of pods that are Galera's, besides the usual ones: `key`, `key=value` or `key in (a, b)`.
     pub(super) adopt: Vec<String>,
     /// The usual selectors count, too.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::index::By;
 use super::{Facts, Id, PodFact, View};
 use crate::galera::image::Image;
-use crate::galera::reading::File;
+use crate::galera::reading::ConfigMapFile;
 use crate::galera::runs::Runs;
 use crate::galera::{address, adopt, server};
 use crate::revision;
@@ -87,7 +87,7 @@ fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) ->
     for (map, keys) in &reaching {
         let Some(known) = facts.config_maps.get(&Id::new(namespace, map)) else { return true };
         let read = known.data.iter().filter(|(key, _)| keys.hold(key));
-        files.extend(read.map(|(key, text)| File { map, key, text: text.look() }));
+        files.extend(read.map(|(key, text)| ConfigMapFile { map, key, text: text.look() }));
     }
     server::founds_new_cluster(server, &files).is_some() || address::of_container(server, &files).is_some()
 }

@@ -123,7 +123,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use objects::{Custom, CustomKind, Row, scalar};
+    use objects::{Custom, CustomKind, KindNames, scalar};
     use serde::Deserialize;
 
     use super::*;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     const USERS: Kind = Kind::Custom(&CustomKind {
-        row: Row { group: "example.com", version: "v1", name: "Users", plural: "users" },
+        row: KindNames { group: "example.com", version: "v1", name: "Users", plural: "users" },
         watched: true,
         cluster_wide: false,
         read: CustomKind::read_into::<Users>,

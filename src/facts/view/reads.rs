@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use super::index::By;
 use super::{Cluster, Id, View};
-use crate::galera::data::Place;
+use crate::galera::address::{self, PlacedAddress};
+use crate::galera::data::DataFolder;
 use crate::galera::ports::Ports;
-use crate::galera::reading::File;
-use crate::galera::{address, adopt, options, server};
+use crate::galera::reading::ConfigMapFile;
+use crate::galera::{adopt, options, server};
 use crate::revision::{self, Keys};
 use objects::{ConfigMap, Container, Literal, Meta, PodSpec, Workload};
 
@@ -23,7 +24,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the files of ConfigMaps that a pod sees, as far as they are known.
-    pub fn files<'s>(&self, namespace: &str, spec: &'s PodSpec) -> Vec<File<'s>>
+    pub fn files<'s>(&self, namespace: &str, spec: &'s PodSpec) -> Vec<ConfigMapFile<'s>>
     where
         'a: 's,
     {
@@ -35,7 +36,7 @@ impl<'a> View<'a> {
         namespace: &str,
         spec: &'s PodSpec,
         mut reaching: BTreeMap<String, Keys>,
-    ) -> Vec<File<'s>>
+    ) -> Vec<ConfigMapFile<'s>>
     where
         'a: 's,
     {
@@ -44,13 +45,13 @@ impl<'a> View<'a> {
             let keys = reaching.remove(map)?;
             let it = self.config_map(namespace, map)?;
             let read = it.data.iter().filter(|(key, _)| keys.hold(key));
-            Some(read.map(|(key, text)| File { map, key, text: text.look() }).collect::<Vec<_>>())
+            Some(read.map(|(key, text)| ConfigMapFile { map, key, text: text.look() }).collect::<Vec<_>>())
         };
         spec.config_maps().filter_map(known).flatten().collect()
     }
 
     /// Returns where the server of this StatefulSet keeps its data, as far as that is known.
-    pub fn place_of_data(&self, namespace: &str, workload: &Workload) -> Option<Place> {
+    pub fn place_of_data(&self, namespace: &str, workload: &Workload) -> Option<DataFolder> {
         let template = &workload.spec.template;
         let server = server::of(template)?;
         let server = self.filled_in(namespace, server);
@@ -60,11 +61,11 @@ impl<'a> View<'a> {
         if reaching.keys().any(unknown) {
             return None;
         }
-        Place::of(workload, &server, &self.files_of(namespace, &template.spec, reaching))
+        DataFolder::of(workload, &server, &self.files_of(namespace, &template.spec, reaching))
     }
 
     /// Returns the cluster address that the members of this workload start with, if anything visible shows it.
-    pub fn cluster_address<'s>(&self, namespace: &str, workload: &'s Workload) -> Option<address::Placed<'s>>
+    pub fn cluster_address<'s>(&self, namespace: &str, workload: &'s Workload) -> Option<PlacedAddress<'s>>
     where
         'a: 's,
     {

@@ -20,7 +20,7 @@ const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub struct IncrementalAudit {
     last: WorldDiff,
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, NamespaceFindings>,
 }
 
 /// The state of one cluster in a round.
@@ -52,7 +52,7 @@ impl ClusterReading {
 
 /// The findings of a namespace.
 #[derive(Debug, Default)]
-struct Place {
+struct NamespaceFindings {
     clusters: Vec<Arc<ClusterReading>>,
     counts: Counts,
     judged: usize,
@@ -145,7 +145,7 @@ impl IncrementalAudit {
     }
 }
 
-impl Place {
+impl NamespaceFindings {
     /// Replaces the earlier findings by these, and returns how many were published.
     fn take(&mut self, audit: &Audit, most: usize, publish: &mut impl FnMut(&News<'_>)) -> usize {
         let (news, held_back) = self.announced.news(audit, most);

@@ -19,8 +19,8 @@ use objects::{Kind, Object, Secret};
 /// Judges what differs from `before`.
 pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], before: &[Item]) {
     let pairs = Pairs::of(session, items, before);
-    let mut stage = Stage::new(session, items, &pairs);
-    stage.secrets = [before, items].map(secrets);
+    let mut world = CheckWorld::new(session, items, &pairs);
+    world.secrets = [before, items].map(secrets);
     for (item, was) in items.iter().zip(&pairs.was) {
         match was {
             Some(was) if was.document.json() == item.document.json() => session.note(item, None, true),
@@ -28,18 +28,18 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], before: &[It
                 // The namespace keeps its old mode for the other objects: none of them is judged more mildly.
                 let review =
                     Review { operation: Operation::Update, old: was.object().cloned(), ..item.created() };
-                stage.judge(session, (item, Some(*was)), &review, milder(was.object(), item.object(), item));
+                world.judge(session, (item, Some(*was)), &review, milder(was.object(), item.object(), item));
             }
             Some(was) => {
                 let (old, created) = (was.object().cloned(), item.created());
                 let unknown = old.is_none().then(|| unknown(item));
                 let operation = if old.is_some() { Operation::Update } else { Operation::Create };
                 let review = Review { operation, old, ..created };
-                stage.swap(Some(item), Some(was));
-                stage.judge(session, (item, Some(*was)), &review, unknown);
-                stage.swap(Some(was), Some(item));
+                world.swap(Some(item), Some(was));
+                world.judge(session, (item, Some(*was)), &review, unknown);
+                world.swap(Some(was), Some(item));
             }
-            None => stage.judge(session, (item, None), &item.created(), milder(None, item.object(), item)),
+            None => world.judge(session, (item, None), &item.created(), milder(None, item.object(), item)),
         }
     }
     for was in &pairs.unseen {
@@ -55,9 +55,9 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], before: &[It
             unreadable: None,
             ..was.created()
         };
-        stage.swap(twin, Some(was));
-        stage.judge(session, (*was, None), &review, unknown);
-        stage.swap(Some(was), twin);
+        world.swap(twin, Some(was));
+        world.judge(session, (*was, None), &review, unknown);
+        world.swap(Some(was), twin);
     }
 }
 
@@ -138,14 +138,14 @@ impl<'a> Pairs<'a> {
 }
 
 /// The world in which one object after the other is judged.
-struct Stage<'a> {
+struct CheckWorld<'a> {
     facts: Facts,
     world: World,
     adoption: &'a Adoption,
     secrets: [Vec<Secret>; 2],
 }
 
-impl<'a> Stage<'a> {
+impl<'a> CheckWorld<'a> {
     /// Builds the new state of all objects except namespaces. New clusters have no members yet.
     fn new(session: &CheckSession<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
         let adoption = &session.options.settings.adoption;

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::CheckOptions;
-use crate::manifest::{Document, Place};
+use crate::manifest::{Place, YamlDocument};
 use crate::stored::{self, complete};
 use facts::galera::adopt::Adoption;
 use facts::review::{self, Origin, Review};
@@ -18,7 +18,7 @@ use super::NamedObject;
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) source: usize,
-    pub(super) document: Document,
+    pub(super) document: YamlDocument,
     kind: Kind,
     pub(super) id: Id,
     pub(super) version: String,
@@ -37,7 +37,7 @@ pub(super) enum NoItem {
 }
 
 /// Reads the object of a document; one that names no namespace is in the default one.
-pub(super) fn of(source: usize, document: Document, options: &CheckOptions<'_>) -> Result<Item, NoItem> {
+pub(super) fn of(source: usize, document: YamlDocument, options: &CheckOptions<'_>) -> Result<Item, NoItem> {
     let mut json = document.json();
     let text = |json: &Value, pointer: &str| {
         json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()

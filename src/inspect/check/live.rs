@@ -127,7 +127,7 @@ fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
 fn besides(
     item: &Item,
     live: Live<'_>,
-    change: Option<&Change>,
+    change: Option<&LiveUpdate>,
 ) -> Option<(crate::manifest::Place, CheckFindingKind)> {
     if item.kind() == Kind::StatefulSet && !live.unseen.is_empty() {
         let words = format!(
@@ -136,7 +136,7 @@ fn besides(
         );
         return Some((item.document.start(), CheckFindingKind::Unjudged(words)));
     }
-    let Change { review, first } = change?;
+    let LiveUpdate { review, first } = change?;
     if item.kind() == Kind::Namespace {
         return super::change::milder(review.old.as_ref(), review.new.as_ref(), item);
     }
@@ -154,10 +154,11 @@ enum Becomes {
     Unchanged,
     Unknown(String),
     Created,
-    Changed(Box<Change>),
+    Changed(Box<LiveUpdate>),
 }
 
-struct Change {
+/// The update of an object that exists.
+struct LiveUpdate {
     review: Review,
     /// Whether its last applied manifest is not known.
     first: bool,
@@ -186,6 +187,6 @@ impl Becomes {
             unreadable,
             ..item.created()
         };
-        Self::Changed(Box::new(Change { review, first: last(before).is_none() }))
+        Self::Changed(Box::new(LiveUpdate { review, first: last(before).is_none() }))
     }
 }

@@ -15,7 +15,7 @@ use super::stand_in::StandIns;
 use super::unjudged;
 use super::waiver::Waivers;
 use super::{CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, Location, NoText, Outcome};
-use crate::manifest::{self, Document, NoManifest, NoYaml, Place};
+use crate::manifest::{self, NoManifest, NoYaml, Place, YamlDocument};
 use engine::rule::Rule;
 use engine::rules::UNREADABLE;
 use engine::verdict::{Effect, Judged};
@@ -105,7 +105,7 @@ impl<'a> CheckSession<'a> {
     }
 
     /// Returns the object of a document, or notes why there is none.
-    fn item(&mut self, source: usize, document: Result<Document, NoYaml>) -> Option<Item> {
+    fn item(&mut self, source: usize, document: Result<YamlDocument, NoYaml>) -> Option<Item> {
         let in_base = self.sources[source].in_base;
         match document.map(|it| item::of(source, it, self.options)) {
             Ok(Ok(item)) => {
@@ -256,7 +256,7 @@ impl<'a> CheckSession<'a> {
     pub(super) fn judge(
         &mut self,
         item: &Item,
-        was: Option<&Document>,
+        was: Option<&YamlDocument>,
         review: &Review,
         view: &View<'_>,
         besides: Option<(Place, CheckFindingKind)>,

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use crate::manifest::{Document, Place};
+use crate::manifest::{Place, YamlDocument};
 use engine::rulebook::Rulebook;
 use engine::rules::UNREADABLE;
 
@@ -84,7 +84,7 @@ impl Waivers {
     }
 
     /// Returns the reason why the finding of this rule at this place is waived.
-    pub(super) fn waives(&self, rule: &str, place: Place, document: &Document) -> Option<String> {
+    pub(super) fn waives(&self, rule: &str, place: Place, document: &YamlDocument) -> Option<String> {
         let start = document.start().line;
         let here = |it: &&Waiver| it.rule == rule && (it.about == place.line || it.about == start);
         let waiver = self.taken.iter().find(here)?;

@@ -9,7 +9,7 @@ use engine::rulebook::Rulebook;
 use facts::galera::server;
 use facts::marks::{BREAK_GLASS, PREFIX};
 use facts::mode::Mode;
-use facts::view::{Cluster, Id, MODE_LABEL, State as Health, View, is_cluster};
+use facts::view::{Cluster, Id, MODE_LABEL, State, View, is_cluster};
 use facts::way_out::{Command, run, say};
 use leader::once_guarded;
 use objects::{Meta, Workload};
@@ -77,7 +77,7 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
         let says = "no Galera cluster is adopted: the guard has nothing to guard";
         return vec![Row::remark(CLUSTERS, says, "label the pod template: gatera.dev/cluster: NAME")];
     }
-    let unwell: Vec<_> = clusters.iter().filter(|it| view.state(it) != Health::Healthy).collect();
+    let unwell: Vec<_> = clusters.iter().filter(|it| view.state(it) != State::Healthy).collect();
     let mut rows: Vec<_> = unwell
         .iter()
         .map(|it| {
@@ -91,9 +91,9 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
         })
         .collect();
     if rows.len() > MOST_CLUSTERS {
-        let of_state = |state: Health| unwell.iter().filter(|it| view.state(it) == state).count();
+        let of_state = |state: State| unwell.iter().filter(|it| view.state(it) == state).count();
         let counts =
-            Health::ALL.map(|state| (of_state(state), state.name())).into_iter().filter(|it| it.0 > 0);
+            State::ALL.map(|state| (of_state(state), state.name())).into_iter().filter(|it| it.0 > 0);
         let counts: Vec<_> = counts.map(|(many, name)| format!("{many} {name}")).collect();
         let says =
             format!("{} of {} clusters are not HEALTHY: {}", unwell.len(), clusters.len(), counts.join(", "));

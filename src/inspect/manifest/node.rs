@@ -7,17 +7,17 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::{Location, Spanned};
 
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum YamlNode {
     Null,
     Bool(bool),
     Number(Number),
     Text(String),
-    List(Vec<Spanned<Node>>),
-    Map(Vec<(String, Spanned<Node>)>),
+    List(Vec<Spanned<YamlNode>>),
+    Map(Vec<(String, Spanned<YamlNode>)>),
 }
 
-impl Node {
-    pub(super) fn get(&self, key: &str) -> Option<&Spanned<Node>> {
+impl YamlNode {
+    pub(super) fn get(&self, key: &str) -> Option<&Spanned<YamlNode>> {
         let Self::Map(entries) = self else { return None };
         entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
@@ -37,7 +37,11 @@ impl Node {
 
     /// Returns the nearest neighbour of a child that is only in an earlier version of this map or list, first below it, then above,
     /// with its key.
-    pub(super) fn neighbour<'n>(&'n self, was: &'n Self, gone: &str) -> Option<(&'n str, &'n Spanned<Node>)> {
+    pub(super) fn neighbour<'n>(
+        &'n self,
+        was: &'n Self,
+        gone: &str,
+    ) -> Option<(&'n str, &'n Spanned<YamlNode>)> {
         let names = was.names();
         let at = names.iter().position(|name| *name == gone)?;
         let near = names[at + 1..].iter().chain(names[..at].iter().rev());
@@ -70,7 +74,7 @@ impl Node {
     }
 
     /// Returns the value of a key, or the list item with this name or number.
-    pub(super) fn step(&self, name: &str) -> Option<&Spanned<Node>> {
+    pub(super) fn step(&self, name: &str) -> Option<&Spanned<YamlNode>> {
         match self {
             Self::List(items) => {
                 let named = items.iter().find(|item| item.value.item_name() == Some(name));
@@ -94,7 +98,7 @@ impl Node {
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         input.deserialize_any(AnyNode)
     }
@@ -103,50 +107,50 @@ impl<'de> Deserialize<'de> for Node {
 struct AnyNode;
 
 impl<'de> de::Visitor<'de> for AnyNode {
-    type Value = Node;
+    type Value = YamlNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("YAML")
     }
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+    fn visit_unit<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Null)
     }
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+    fn visit_none<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Null)
     }
-    fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<Node, D::Error> {
-        Node::deserialize(input)
+    fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<YamlNode, D::Error> {
+        YamlNode::deserialize(input)
     }
-    fn visit_bool<E>(self, it: bool) -> Result<Node, E> {
-        Ok(Node::Bool(it))
+    fn visit_bool<E>(self, it: bool) -> Result<YamlNode, E> {
+        Ok(YamlNode::Bool(it))
     }
-    fn visit_i64<E>(self, it: i64) -> Result<Node, E> {
-        Ok(Node::Number(it.into()))
+    fn visit_i64<E>(self, it: i64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Number(it.into()))
     }
-    fn visit_u64<E>(self, it: u64) -> Result<Node, E> {
-        Ok(Node::Number(it.into()))
+    fn visit_u64<E>(self, it: u64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Number(it.into()))
     }
-    fn visit_f64<E>(self, it: f64) -> Result<Node, E> {
-        Ok(Number::from_f64(it).map_or(Node::Null, Node::Number))
+    fn visit_f64<E>(self, it: f64) -> Result<YamlNode, E> {
+        Ok(Number::from_f64(it).map_or(YamlNode::Null, YamlNode::Number))
     }
-    fn visit_str<E>(self, it: &str) -> Result<Node, E> {
-        Ok(Node::Text(it.to_owned()))
+    fn visit_str<E>(self, it: &str) -> Result<YamlNode, E> {
+        Ok(YamlNode::Text(it.to_owned()))
     }
-    fn visit_string<E>(self, it: String) -> Result<Node, E> {
-        Ok(Node::Text(it))
+    fn visit_string<E>(self, it: String) -> Result<YamlNode, E> {
+        Ok(YamlNode::Text(it))
     }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<YamlNode, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
-        Ok(Node::List(items))
+        Ok(YamlNode::List(items))
     }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<YamlNode, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = map.next_entry()? {
             entries.push(entry);
         }
-        Ok(Node::Map(entries))
+        Ok(YamlNode::Map(entries))
     }
 }

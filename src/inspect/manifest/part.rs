@@ -6,7 +6,7 @@
 use serde_saphyr::Spanned;
 
 use super::Place;
-use super::node::Node;
+use super::node::YamlNode;
 
 /// A text between two `---`.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ fn until_next(text: &str) -> (usize, u64) {
 impl Part<'_> {
     /// Parses the YAML. Aliases may expand a small text without limit, so the result is limited; a long text may hold as many
     /// nodes as it has bytes.
-    pub(super) fn read(&self) -> Result<Vec<Spanned<Node>>, NoYaml> {
+    pub(super) fn read(&self) -> Result<Vec<Spanned<YamlNode>>, NoYaml> {
         let (length, few) = (self.text.len(), serde_saphyr::Budget::default());
         let options = serde_saphyr::options! {
             with_snippet: false,

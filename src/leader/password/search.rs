@@ -16,7 +16,7 @@ use super::*;
 const WALKS: u64 = 5_000;
 const LONGEST_WALK: u32 = 120;
 
-static CHANGE: LazyLock<Change> = LazyLock::new(|| Change {
+static CHANGE: LazyLock<PasswordChange> = LazyLock::new(|| PasswordChange {
     account: "root".to_owned(),
     secret: "s".to_owned(),
     key: "root".to_owned(),
@@ -110,7 +110,7 @@ impl Model {
     }
 
     fn observed(&self) -> Observed {
-        let change = Change { underway: self.own.clone(), ..CHANGE.clone() };
+        let change = PasswordChange { underway: self.own.clone(), ..CHANGE.clone() };
         let [old, new] = self.accepts.map(usize::from);
         let accounts = vec![ACCOUNTS[old][new].clone()];
         let reader = |(number, (_, created)): (usize, &(Which, Timestamp))| ReadingPod {
@@ -121,7 +121,7 @@ impl Model {
         Observed {
             not_now: self.away.then(|| "a member is away".to_owned()),
             change,
-            kept: Kept { holds: Some(self.secret), written: self.mark.clone() },
+            kept: SecretState { holds: Some(self.secret), written: self.mark.clone() },
             members: vec![OnMember { member: "g-0".to_owned(), accounts, logs_in: self.accepts }],
             readers: self.pods.iter().enumerate().map(reader).collect(),
         }

@@ -16,7 +16,7 @@ use objects::{Kind, Meta, Service, Workload};
 
 /// How far the removal of a cluster's bootstrap node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum BootstrapStage {
     Absent,
     /// The node is not touched, because it was applied again or has no replicas.
     LeftAlone(String),
@@ -28,12 +28,12 @@ pub enum Stage {
 }
 
 /// Returns how far the removal of this cluster's bootstrap node is.
-pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     let Some(removal) = Removal::of(&cluster.workload.metadata) else {
         return before(cluster, view);
     };
     if let Some(why) = super::looks_only(cluster, view).filter(|_| removal != Removal::Done) {
-        return Stage::Kept(why);
+        return BootstrapStage::Kept(why);
     }
     match removal {
         // A removal begins when all members are Ready, and its first mark also records that there is data.
@@ -41,8 +41,8 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
         Removal::Going(targets) => going(cluster, view, &targets),
         Removal::Odd => taken_out(cluster, "its format is not gatera's"),
         Removal::Done => match view.founders(cluster).next() {
-            None => Stage::Removed,
-            Some(again) => Stage::LeftAlone(format!(
+            None => BootstrapStage::Removed,
+            Some(again) => BootstrapStage::LeftAlone(format!(
                 "Deployment {} was applied again after it was removed; remove it from what you apply",
                 again.metadata.name
             )),
@@ -51,7 +51,7 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
 }
 
 /// Removes a record that the guard cannot have written.
-fn taken_out(cluster: &Cluster, why: &str) -> Stage {
+fn taken_out(cluster: &Cluster, why: &str) -> BootstrapStage {
     let says = format!("annotation gatera.dev/bootstrap was not written by gatera: {why}");
     let note = format!(
         "{says}; nothing was removed because of it, and gatera deletes the annotation; to see who wrote it: kubectl -n {} get statefulset {} --show-managed-fields --output=yaml",
@@ -60,19 +60,19 @@ fn taken_out(cluster: &Cluster, why: &str) -> Stage {
     let events = vec![Announcement::about(cluster, NOT_REMOVED, note)];
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { bootstrap: None, version, ..Mark::of(cluster) };
-    Stage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
+    BootstrapStage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
 }
 
-fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     let founders: Vec<_> = view.founders(cluster).collect();
     let running: Vec<_> = founders.iter().copied().filter(|it| runs(it, cluster)).collect();
     if let Some(why) = left_to_you(cluster) {
-        return Stage::Kept(why);
+        return BootstrapStage::Kept(why);
     }
     match (running.first(), founders.first()) {
-        (None, None) => return Stage::Absent,
+        (None, None) => return BootstrapStage::Absent,
         (None, Some(held)) => {
-            return Stage::LeftAlone(format!(
+            return BootstrapStage::LeftAlone(format!(
                 "Deployment {} has 0 replicas and does no harm; remove it from what you apply",
                 held.metadata.name
             ));
@@ -80,21 +80,21 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
         (Some(_), _) => {}
     }
     if let Some(going) = running.iter().find(|it| it.metadata.going()) {
-        return Stage::LeftAlone(format!(
+        return BootstrapStage::LeftAlone(format!(
             "Deployment {} is being deleted, but not by gatera",
             going.metadata.name
         ));
     }
     if let Some(why) = holds_up(cluster, view) {
-        return Stage::Kept(why);
+        return BootstrapStage::Kept(why);
     }
     let removal = Removal::Going(view.goes_with(cluster, &running));
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { version, ..Mark::with(cluster, &removal) };
-    Stage::Going("all members are Synced".to_owned(), Some(Box::new(LeaderStep::Mark(mark))))
+    BootstrapStage::Going("all members are Synced".to_owned(), Some(Box::new(LeaderStep::Mark(mark))))
 }
 
-fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> Stage {
+fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> BootstrapStage {
     if !inject::outdated(cluster, view).is_empty() {
         return wait("removing its name from the members' addresses".to_owned());
     }
@@ -124,13 +124,13 @@ fn with_deployments<'a>(
     view: &View<'a>,
     noted: &[RemovalTarget],
     own: &[&'a Workload],
-) -> Stage {
+) -> BootstrapStage {
     if let Some(going) = own.iter().find(|it| it.metadata.going()) {
         return wait(format!("Deployment {} and its pods are being deleted", going.metadata.name));
     }
     // A missing member may still join through this node.
     if let Some(why) = holds_up(cluster, view) {
-        return Stage::Kept(why);
+        return BootstrapStage::Kept(why);
     }
     let due = view.goes_with(cluster, own);
     if due != noted {
@@ -142,7 +142,7 @@ fn with_deployments<'a>(
     });
     if let Some(next) = unmarked {
         let says = format!("marking {}", next.target);
-        return Stage::Going(says, Some(Box::new(LeaderStep::Condemn(next))));
+        return BootstrapStage::Going(says, Some(Box::new(LeaderStep::Condemn(next))));
     }
     let first = due.iter().find(|it| it.kind == Kind::Deployment);
     first.and_then(|it| Some((it, seen(cluster, view, it)?))).map_or_else(
@@ -159,7 +159,7 @@ fn corrected<'a>(
     noted: &[RemovalTarget],
     due: Vec<RemovalTarget>,
     own: &[&'a Workload],
-) -> Stage {
+) -> BootstrapStage {
     let dropped = noted.iter().filter(|it| !due.contains(it));
     let events = dropped.filter_map(|target| {
         let why = stays(cluster, view, target, own)?;
@@ -169,7 +169,7 @@ fn corrected<'a>(
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { version, ..Mark::with(cluster, &Removal::Going(due)) };
     let says = "recording again what is to be removed".to_owned();
-    Stage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
+    BootstrapStage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
 }
 
 /// Returns why an object that the record names stays, as far as the view shows; `None`: it is removed or gone.
@@ -197,7 +197,7 @@ fn stays<'a>(
 }
 
 /// Removes the Services, once the Deployments and their pods are gone.
-fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> Stage {
+fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> BootstrapStage {
     let (ns, uid) = (&*cluster.id.namespace, &*cluster.workload.metadata.uid);
     let mut left = Vec::new();
     for target in noted.iter().filter(|it| it.kind == Kind::Service) {
@@ -225,7 +225,7 @@ pub(super) const UNMARKED: &str =
     "it was not marked while the bootstrap node existed, so its owner is unknown";
 
 /// Ends the removal. The view contains a ConfigMap only while a guarded workload reads it, so the rest is looked up.
-fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget, String)>) -> Stage {
+fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget, String)>) -> BootstrapStage {
     let finish = Finish {
         id: cluster.id.clone(),
         uid: cluster.workload.metadata.uid.clone(),
@@ -237,16 +237,16 @@ fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget,
         Some((target, why)) => format!("{target} is not removed: {why}"),
         None => "looking up what is left, then writing Events".to_owned(),
     };
-    Stage::Going(says, Some(Box::new(LeaderStep::Finish(finish))))
+    BootstrapStage::Going(says, Some(Box::new(LeaderStep::Finish(finish))))
 }
 
-fn wait(what: String) -> Stage {
-    Stage::Going(what, None)
+fn wait(what: String) -> BootstrapStage {
+    BootstrapStage::Going(what, None)
 }
 
-fn delete(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> Stage {
+fn delete(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> BootstrapStage {
     let step = LeaderStep::Delete(pending(cluster, target, meta));
-    Stage::Going(format!("deleting {target}"), Some(Box::new(step)))
+    BootstrapStage::Going(format!("deleting {target}"), Some(Box::new(step)))
 }
 
 fn pending(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> PendingDeletion {
@@ -292,7 +292,9 @@ pub fn kept_by_more_than_time<'a>(cluster: &'a Cluster, view: &View<'a>) -> Opti
         return None;
     }
     let again = || match stage(cluster, view) {
-        Stage::LeftAlone(why) if Removal::of(&cluster.workload.metadata) == Some(Removal::Done) => Some(why),
+        BootstrapStage::LeftAlone(why) if Removal::of(&cluster.workload.metadata) == Some(Removal::Done) => {
+            Some(why)
+        }
         _ => None,
     };
     left_to_you(cluster)

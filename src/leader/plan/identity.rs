@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use engine::inject;
-use facts::galera::identity::{Answer, Identity};
+use facts::galera::identity::{Identity, IdentityReport};
 use facts::marks::recovery::Recovery;
 use facts::marks::{FOUNDS, NONE, UNKNOWN};
 use facts::view::{Cluster, PodFact, View};
@@ -20,7 +20,7 @@ use facts::view::{Cluster, PodFact, View};
 const LIFE_OF_AN_EVENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// Reports of pods, by uid, with their time.
-pub type Answers = BTreeMap<String, (Timestamp, Answer)>;
+pub type Answers = BTreeMap<String, (Timestamp, IdentityReport)>;
 
 /// What follows from the reports of members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item =
 /// serves is in it. If none is, and all that serve are in the same cluster, that one counts: only a pod that was
 /// allowed to found it can have become Ready there. The first time, most members must be in it.
 pub fn concluded(cluster: &Cluster, view: &View<'_>, answers: &Answers) -> Option<Concluded> {
-    use Answer::{HasNone, Is};
+    use IdentityReport::{HasNone, Is};
     let of = |pod: &PodFact| {
         let known = || match pod.identity.as_deref()? {
             NONE => Some(HasNone),

@@ -37,7 +37,7 @@ pub const WAITS: &str = "RolloutWaits";
 
 /// How far the rollout of a cluster's configuration is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum RolloutStage {
     /// The guard does not manage the cluster's configuration.
     Absent,
     /// All members run the revision that they should.
@@ -52,7 +52,7 @@ pub enum Stage {
     Stopped(String, Option<Box<LeaderStep>>),
 }
 
-impl Stage {
+impl RolloutStage {
     /// The names of the stages in metrics, in order.
     pub const WORDS: [&str; 6] = ["absent", "settled", "held", "waits", "rolls", "stopped"];
 
@@ -92,34 +92,36 @@ pub struct Configure {
 }
 
 /// Returns how far this cluster's rollout is.
-pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     if cluster.left {
-        return Stage::Held("its StatefulSet is gone".to_owned());
+        return RolloutStage::Held("its StatefulSet is gone".to_owned());
     }
     if driver::of(&cluster.workload).is_some() {
-        return Stage::Absent;
+        return RolloutStage::Absent;
     }
     if let Some(why) = super::looks_only(cluster, view) {
-        return if cluster.rollout.is_some() { Stage::Held(why) } else { Stage::Absent };
+        return if cluster.rollout.is_some() { RolloutStage::Held(why) } else { RolloutStage::Absent };
     }
     match back::of_an_earlier_template(cluster, view) {
         None => of_configuration(cluster, view),
         Some((says, None)) => match of_configuration(cluster, view) {
-            stage @ (Stage::Rolls(_, Some(_)) | Stage::Stopped(..) | Stage::Held(_)) => stage,
+            stage @ (RolloutStage::Rolls(_, Some(_)) | RolloutStage::Stopped(..) | RolloutStage::Held(_)) => {
+                stage
+            }
             // Nothing else is done meanwhile.
-            _ => Stage::Rolls(says, None),
+            _ => RolloutStage::Rolls(says, None),
         },
-        Some((says, step)) => Stage::Rolls(says, step),
+        Some((says, step)) => RolloutStage::Rolls(says, step),
     }
 }
 
-fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     let Some(record) = &cluster.rollout else { return first(cluster, view) };
     let it = Rollout { cluster, view, record };
     match (&record.next, it.wanted()) {
         // A member that fails is restarted, whatever holds up the others.
-        (Some(next), Err(why)) => it.ill_of(&next.revision).unwrap_or(Stage::Held(why)),
-        (None, Err(why)) => it.put_back(true).unwrap_or(Stage::Held(why)),
+        (Some(next), Err(why)) => it.ill_of(&next.revision).unwrap_or(RolloutStage::Held(why)),
+        (None, Err(why)) => it.put_back(true).unwrap_or(RolloutStage::Held(why)),
         (Some(next), Ok(wanted)) if next.revision == wanted => it.goes_on(next),
         (Some(_), Ok(wanted)) => it.turns_to(&wanted),
         (None, Ok(wanted)) if wanted == record.good => it.is_good(),
@@ -128,7 +130,7 @@ fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
 }
 
 /// Writes the first record: the revision that members run counts as good, or else the one that they would start with.
-fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     // Only members that serve count: one that fails may fail because of what it runs.
     let serves =
         cluster.members.iter().filter_map(|it| it.pod.as_ref().filter(|pod| pod.ready && pod.verified));
@@ -137,13 +139,13 @@ fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     let most = runs().filter(|it| view.is_kept(&cluster.id.namespace, it)).max_by_key(|it| count(it));
     let good = match (most, &cluster.live) {
         (Some(most), _) => most,
-        (None, Ok(live)) if live.is_empty() => return Stage::Absent,
+        (None, Ok(live)) if live.is_empty() => return RolloutStage::Absent,
         (None, Ok(live)) => live,
-        (None, Err(unknown)) => return Stage::Held(unknown.to_string()),
+        (None, Err(unknown)) => return RolloutStage::Held(unknown.to_string()),
     };
     let step =
         LeaderStep::Configure(Box::new(configure(cluster, RolloutRecord::settled(good.clone()), None)));
-    Stage::Rolls("writing down which configuration members run".to_owned(), Some(Box::new(step)))
+    RolloutStage::Rolls("writing down which configuration members run".to_owned(), Some(Box::new(step)))
 }
 
 fn configure(cluster: &Cluster, record: RolloutRecord, event: Option<Announcement>) -> Configure {
@@ -226,14 +228,14 @@ impl Rollout<'_, '_> {
         record: RolloutRecord,
         event: Option<(&'static str, String)>,
         patience: Duration,
-    ) -> Stage {
+    ) -> RolloutStage {
         let event = event.map(|(reason, text)| Announcement::about(self.cluster, reason, text));
         let step = Configure { patience, ..configure(self.cluster, record, event) };
-        Stage::Rolls(says.into(), Some(Box::new(LeaderStep::Configure(Box::new(step)))))
+        RolloutStage::Rolls(says.into(), Some(Box::new(LeaderStep::Configure(Box::new(step)))))
     }
 
     /// Returns the stage that records this revision as the good one.
-    fn settles(&self, says: &str, on: &Revision) -> Stage {
+    fn settles(&self, says: &str, on: &Revision) -> RolloutStage {
         self.write(says, RolloutRecord::settled(on.clone()), None, Duration::ZERO)
     }
 
@@ -247,7 +249,7 @@ impl Rollout<'_, '_> {
     }
 
     /// Returns the stage where the wanted revision is the good one already.
-    fn is_good(&self) -> Stage {
+    fn is_good(&self) -> RolloutStage {
         if let Some(back) = self.put_back(false) {
             return back;
         }
@@ -260,15 +262,15 @@ impl Rollout<'_, '_> {
                 self.settles("clearing the record of what failed", &self.record.good)
             }
             Some(live) => self.settles("making a missing snapshot again", live),
-            None => Stage::Settled,
+            None => RolloutStage::Settled,
         }
     }
 
     /// Begins a rollout, because a new revision is wanted.
-    fn begins(&self, wanted: &Revision) -> Stage {
+    fn begins(&self, wanted: &Revision) -> RolloutStage {
         if self.is_given_up(wanted) {
             let why = self.record.stopped.iter().map(|it| it.why.clone()).collect::<String>();
-            return self.put_back(false).unwrap_or(Stage::Stopped(why, None));
+            return self.put_back(false).unwrap_or(RolloutStage::Stopped(why, None));
         }
         // All members run it: the template changed with it, or no member held data yet.
         if self.all_run(wanted) && !self.cluster.rolls() {
@@ -285,13 +287,13 @@ impl Rollout<'_, '_> {
         let Some(first) = self.next_for(wanted) else {
             let rolls = self.cluster.rolls() && self.all_run(wanted);
             return if rolls {
-                Stage::Waits(TEMPLATE_ROLLS.to_owned())
+                RolloutStage::Waits(TEMPLATE_ROLLS.to_owned())
             } else {
-                Stage::Held(self.held_back())
+                RolloutStage::Held(self.held_back())
             };
         };
         if let Some(why) = self.not_now(first) {
-            return Stage::Waits(why);
+            return RolloutStage::Waits(why);
         }
         let (names, name) = (self.names(wanted), &first.name);
         let event = format!(
@@ -303,7 +305,7 @@ impl Rollout<'_, '_> {
     }
 
     /// Redirects a rollout that is under way, because another revision is wanted now.
-    fn turns_to(&self, wanted: &Revision) -> Stage {
+    fn turns_to(&self, wanted: &Revision) -> RolloutStage {
         let took = self.cluster.members.iter().any(|it| self.is_astray(it));
         let first = self.next_for(wanted).filter(|_| took && *wanted != self.record.good);
         let next = first.map(|first| Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) });
@@ -312,14 +314,14 @@ impl Rollout<'_, '_> {
     }
 
     /// Continues a rollout that is under way.
-    fn goes_on(&self, next: &Candidate) -> Stage {
+    fn goes_on(&self, next: &Candidate) -> RolloutStage {
         let revision = &next.revision;
         let taken = |it: &&Member| Self::runs(it) == Some(revision);
         let canary =
             next.canary.and_then(|canary| self.cluster.members.iter().find(|it| it.ordinal == canary));
         match (self.ill_of(revision), canary.filter(|it| !taken(it) && turn::fails(it))) {
             // A member that is only starting does not hold up one that fails for another reason.
-            (Some(Stage::Rolls(_, None)), Some(fails)) => return self.restarts(fails, revision),
+            (Some(RolloutStage::Rolls(_, None)), Some(fails)) => return self.restarts(fails, revision),
             (Some(ill), _) => return ill,
             (None, _) => {}
         }
@@ -344,19 +346,19 @@ impl Rollout<'_, '_> {
         }
         match self.next_for(revision) {
             Some(member) => self.restarts(member, revision),
-            None => Stage::Held(self.held_back()),
+            None => RolloutStage::Held(self.held_back()),
         }
     }
 
-    fn restarts(&self, member: &Member, revision: &Revision) -> Stage {
+    fn restarts(&self, member: &Member, revision: &Revision) -> RolloutStage {
         let count = self.cluster.members.iter().filter(|it| Self::runs(it) == Some(revision)).count();
         let says = format!("{} of {} run with {}", count, self.cluster.members.len(), self.names(revision));
         if let Some(why) = self.not_now(member) {
             let says = format!("{says}; {why}");
             return if self.cluster.members.len() == 1 {
-                Stage::Held(says)
+                RolloutStage::Held(says)
             } else {
-                Stage::Rolls(says, None)
+                RolloutStage::Rolls(says, None)
             };
         }
         let name = &member.name;
@@ -377,14 +379,14 @@ impl Rollout<'_, '_> {
                 let record = RolloutRecord { next, ..self.record.clone() };
                 self.write(format!("{says}; {name} is next"), record, None, Duration::ZERO)
             }
-            _ => Stage::Rolls(
+            _ => RolloutStage::Rolls(
                 format!("{says}; {name} is next"),
                 self.evict(member, if turn::fails(member) { Duration::ZERO } else { self.between_two() }),
             ),
         }
     }
 
-    fn is_done(&self, revision: &Revision) -> Stage {
+    fn is_done(&self, revision: &Revision) -> RolloutStage {
         let event =
             format!("all {} members run {} ({revision})", self.cluster.members.len(), self.names(revision));
         let record = RolloutRecord::settled(revision.clone());

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use engine::inject::{Prospect, Start};
+use engine::inject::{Prospect, StartMethod};
 use facts::galera::start::EntryPoint;
 use facts::view::{Cluster, PodFact, View};
 use objects::{Kind, Object};
@@ -19,9 +19,11 @@ pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
     }
     let claims = cluster.workload.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);
     match Prospect::of(server, &cluster.workload.spec.template.metadata, spec, claims).start {
-        Start::Prepended => None,
-        Start::Blind { why, .. } => Some(why),
-        Start::Recovers => Some("its image or command recovers the position itself and does not report it"),
+        StartMethod::Prepended => None,
+        StartMethod::Blind { why, .. } => Some(why),
+        StartMethod::Recovers => {
+            Some("its image or command recovers the position itself and does not report it")
+        }
     }
 }
 

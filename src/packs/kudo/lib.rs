@@ -18,7 +18,7 @@ use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use facts::review::Review;
 use facts::view::View;
 use objects::scalar::{self, Listed, Scalar};
-use objects::{Custom, CustomKind, Kind, Meta, Object, ReadCustom, Row};
+use objects::{Custom, CustomKind, Kind, KindNames, Meta, Object, ReadCustom};
 
 pub const PACK: Pack = Pack {
     name: "kudo",
@@ -30,7 +30,7 @@ pub const PACK: Pack = Pack {
 };
 
 const fn kind(name: &'static str, plural: &'static str, read: ReadCustom) -> CustomKind {
-    let row = Row { group: "kudo.dev", version: "v1beta1", name, plural };
+    let row = KindNames { group: "kudo.dev", version: "v1beta1", name, plural };
     CustomKind { row, watched: true, cluster_wide: false, read }
 }
 

@@ -27,7 +27,7 @@
 use super::{MARIADB, MariaDb, driven};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
-use engine::rules::image::Place;
+use engine::rules::image::ImagePlace;
 use engine::verdict::Findings;
 use facts::review::Review;
 use facts::view::View;
@@ -46,7 +46,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     // An image that is not named is the operator's choice.
     let changes = before != after && !after.is_empty();
     let Some(cluster) = driven(review, view).filter(|_| changes) else { return Findings::new() };
-    let place = Place { rule: &RULE, field: "spec.image".to_owned(), of: String::new() };
+    let place = ImagePlace { rule: &RULE, field: "spec.image".to_owned(), of: String::new() };
     let step = place.step(before, after, Some(cluster), view);
     place.unpinned(after, true).into_iter().chain(step).collect()
 }

@@ -16,7 +16,7 @@ use facts::galera::driver;
 use facts::review::Review;
 use facts::view::{Cluster, View};
 use objects::scalar::{self, Scalar};
-use objects::{Custom, CustomKind, Kind, Meta, Row};
+use objects::{Custom, CustomKind, Kind, KindNames, Meta};
 
 pub const PACK: Pack = Pack {
     name: "mariadb",
@@ -28,7 +28,7 @@ pub const PACK: Pack = Pack {
 };
 
 const MARIADB_KIND: &CustomKind = &CustomKind {
-    row: Row { group: driver::GROUP, version: "v1alpha1", name: "MariaDB", plural: "mariadbs" },
+    row: KindNames { group: driver::GROUP, version: "v1alpha1", name: "MariaDB", plural: "mariadbs" },
     watched: false,
     cluster_wide: false,
     read: CustomKind::read_into::<MariaDb>,
@@ -78,12 +78,12 @@ pub struct MariaDb {
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
-    spec: Spec,
+    spec: MariaDbSpec,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-struct Spec {
+struct MariaDbSpec {
     image: Scalar,
     replicas: Scalar,
     suspend: Scalar,
@@ -96,12 +96,12 @@ struct Spec {
 struct Galera {
     enabled: Scalar,
     #[serde(deserialize_with = "scalar::map")]
-    recovery: Recovery,
+    recovery: GaleraRecovery,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Recovery {
+struct GaleraRecovery {
     force_cluster_bootstrap_in_pod: Scalar,
     min_cluster_size: Scalar,
 }

@@ -27,7 +27,7 @@
 //!
 //! Annotate the MariaDB, for an hour at most: `gatera.dev/override: "M02 until=TIME reason=…"`.
 
-use super::{MARIADB, MariaDb, Spec, driven};
+use super::{MARIADB, MariaDb, MariaDbSpec, driven};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::Findings;
@@ -67,7 +67,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let field = "spec.galera.recovery.forceClusterBootstrapInPod";
         found.push(RULE.deny(field, says, why, instead));
     }
-    let least = |it: &Spec| least_members(it.galera.recovery.min_cluster_size.look(), it.replicas.look());
+    let least =
+        |it: &MariaDbSpec| least_members(it.galera.recovery.min_cluster_size.look(), it.replicas.look());
     if let Some(least) = least(&new.spec).filter(|it| *it > 1 && least(&old.spec) != Some(*it)) {
         let says = format!(
             "with fewer than {least} members its operator scales the cluster to 0 to recover it, although members serve"

@@ -39,7 +39,7 @@ use facts::review::Review;
 use facts::view::View;
 use facts::way_out::{Command, page, run};
 use objects::scalar::{self, Listed, Scalar};
-use objects::{Custom, CustomKind, Kind, Meta, Row, or_default};
+use objects::{Custom, CustomKind, Kind, KindNames, Meta, or_default};
 
 pub(super) const RULE: Rule = Rule {
     id: "R17",
@@ -50,7 +50,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 pub(super) const KIND: &CustomKind = &CustomKind {
-    row: Row {
+    row: KindNames {
         group: "rbac.authorization.k8s.io",
         version: "v1",
         name: "ClusterRoleBinding",

@@ -29,7 +29,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R05 until=TIME reason=…"`. Use it if the cloud has a newer version
 //! than this table.
 
-use super::{RDS, Spec, Write, shown};
+use super::{RDS, RdsSpec, Write, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings};
@@ -59,7 +59,7 @@ fn finding(field: &str, says: String, instead: &str) -> Finding {
     RULE.deny(field, says, why, instead)
 }
 
-fn version(spec: &Spec) -> Option<Finding> {
+fn version(spec: &RdsSpec) -> Option<Finding> {
     let version = spec.version();
     let (known, instead) = match spec.engine() {
         "MySQL" => (matches!(version, "5.6" | "5.7" | "8.0"), "write 5.6, 5.7 or 8.0"),
@@ -75,7 +75,7 @@ fn version(spec: &Spec) -> Option<Finding> {
     (!known).then(|| finding("spec.datastoreversion", says, instead))
 }
 
-fn port(spec: &Spec) -> Option<Finding> {
+fn port(spec: &RdsSpec) -> Option<Finding> {
     let port = spec.port().parse::<u16>().ok();
     let (may, instead) = match spec.engine() {
         "MySQL" => (

@@ -28,7 +28,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R01 until=TIME reason=…"`. The instance still does not change: use it
 //! only to make the resource match the instance.
 
-use super::{RDS, Rds, Spec, Write, contents};
+use super::{RDS, Rds, RdsSpec, Write, contents};
 use engine::exceptions::confirmation;
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
@@ -46,9 +46,9 @@ pub(super) const RULE: Rule = Rule {
     source: include_str!("fixed.rs"),
 };
 
-type Field = (&'static str, fn(&Spec) -> &Scalar);
+type FixedField = (&'static str, fn(&RdsSpec) -> &Scalar);
 
-const FIXED: &[Field] = &[
+const FIXED: &[FixedField] = &[
     ("availabilityzone", |it| &it.availabilityzone),
     ("backupstarttime", |it| &it.backupstarttime),
     ("backupkeepdays", |it| &it.backupkeepdays),

@@ -25,7 +25,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 
-use super::{RDS, Rds, Spec, Write, bare, shown, until_active};
+use super::{RDS, Rds, RdsSpec, Write, bare, shown, until_active};
 use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
@@ -61,7 +61,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-fn unfit(spec: &Spec) -> Option<Finding> {
+fn unfit(spec: &RdsSpec) -> Option<Finding> {
     let flavor = spec.flavor();
     let prefix = match spec.engine() {
         "MySQL" => "rds.mysql.",

@@ -60,9 +60,9 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
     Some(found)
 }
 
-struct Reader(Peekable<IntoIter<Token>>);
+struct GrantReader(Peekable<IntoIter<Token>>);
 
-impl Reader {
+impl GrantReader {
     fn keyword(&mut self, word: &str) -> bool {
         self.0.next_if(|it| matches!(it, Token::Word(text) if text.eq_ignore_ascii_case(word))).is_some()
     }
@@ -110,7 +110,7 @@ impl Reader {
 impl Grant {
     /// Reads a statement; `None`: it is not one plain grant to one user.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let mut reader = Reader(tokens(text)?.into_iter().peekable());
+        let mut reader = GrantReader(tokens(text)?.into_iter().peekable());
         if !reader.keyword("GRANT") {
             return None;
         }

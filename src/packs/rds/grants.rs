@@ -30,7 +30,7 @@ use engine::rule::Check::All;
 use std::collections::BTreeSet;
 
 use super::grant::Grant;
-use super::spec::User;
+use super::spec::RdsUser;
 use super::{RDS, Write, shown};
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
@@ -59,7 +59,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// The largest number of findings in one answer.
 const MOST: usize = 20;
 
-fn of(before: Option<&User>, user: &User) -> Findings {
+fn of(before: Option<&RdsUser>, user: &RdsUser) -> Findings {
     let name = user.name.look();
     let field = format!("spec.users[{name}].privileges");
     if before.is_some_and(|was| granted(was) == granted(user)) {
@@ -80,7 +80,7 @@ fn of(before: Option<&User>, user: &User) -> Findings {
 }
 
 /// Returns the grants of a user, independent of order and spelling.
-fn granted(user: &User) -> BTreeSet<(Option<Grant>, String)> {
+fn granted(user: &RdsUser) -> BTreeSet<(Option<Grant>, String)> {
     let all = user.privileges.all().iter().map(Scalar::look);
     all.map(|text| match Grant::read(text) {
         Some(grant) => (Some(grant), String::new()),
@@ -116,7 +116,7 @@ const OF_A_DATABASE: [&str; 20] = [
 const OF_A_WATCHER: [&str; 4] = ["PROCESS", "REPLICATION CLIENT", "SHOW DATABASES", "USAGE"];
 
 /// Returns the verdict, fault and advice for one privilege. They do not contain its text, which may hold a password.
-fn wrong(text: &str, user: &User) -> Option<(Verdict, &'static str, &'static str)> {
+fn wrong(text: &str, user: &RdsUser) -> Option<(Verdict, &'static str, &'static str)> {
     let one = "write one GRANT … ON DATABASE.* TO this user";
     let deny = |says| Some((Verdict::Deny, says, one));
     if text.contains(';') {

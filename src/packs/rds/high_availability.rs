@@ -26,7 +26,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 
-use super::{RDS, Spec, Write, contents, shown};
+use super::{RDS, RdsSpec, Write, contents, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings};
@@ -57,7 +57,7 @@ fn finding(field: &str, says: String, instead: &str) -> Finding {
     RULE.deny(field, says, why, instead)
 }
 
-fn zones(spec: &Spec) -> Option<Finding> {
+fn zones(spec: &RdsSpec) -> Option<Finding> {
     let zones = spec.zones();
     let whole = zones.iter().all(|it| !it.is_empty());
     let (wanted, instead) = if spec.highly_available() {
@@ -74,7 +74,7 @@ fn zones(spec: &Spec) -> Option<Finding> {
     (!whole || zones.len() != wanted).then(|| finding("spec.availabilityzone", says, instead))
 }
 
-fn replication(spec: &Spec) -> Option<Finding> {
+fn replication(spec: &RdsSpec) -> Option<Finding> {
     let mode = &spec.hareplicationmode;
     let field = "spec.hareplicationmode";
     if !spec.highly_available() {

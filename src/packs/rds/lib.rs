@@ -30,11 +30,11 @@ use facts::review::{Change, Operation, Review};
 use facts::view::View;
 use facts::way_out::{Command, WayOut, edit, run, say};
 use objects::scalar::Scalar;
-use objects::{Custom, CustomKind, Kind, Meta, Row};
+use objects::{Custom, CustomKind, Kind, KindNames, Meta};
 
 pub use binding::ClusterRoleBinding;
 pub use spec::Rds;
-use spec::Spec;
+use spec::RdsSpec;
 
 pub const PACK: Pack = Pack {
     name: "rds",
@@ -64,7 +64,7 @@ pub const PACK: Pack = Pack {
 };
 
 const RDS_KIND: &CustomKind = &CustomKind {
-    row: Row { group: "otc.mcsps.de", version: "v1alpha1", name: "Rds", plural: "rdss" },
+    row: KindNames { group: "otc.mcsps.de", version: "v1alpha1", name: "Rds", plural: "rdss" },
     watched: true,
     cluster_wide: false,
     read: CustomKind::read_into::<Rds>,
@@ -136,7 +136,7 @@ impl<'r> Write<'r> {
     }
 
     /// Returns whether this part of the spec changes.
-    fn changes<T: PartialEq>(&self, part: impl Fn(&Spec) -> &T) -> bool {
+    fn changes<T: PartialEq>(&self, part: impl Fn(&RdsSpec) -> &T) -> bool {
         self.old.is_none_or(|old| part(&old.spec) != part(&self.new.spec))
     }
 }

@@ -28,7 +28,7 @@
 use engine::rule::Check::One;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{RDS, Rds, Spec, Write, shown, until_active};
+use super::{RDS, Rds, RdsSpec, Write, shown, until_active};
 use engine::exceptions::confirmation;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Verdict, YieldsTo};
@@ -87,8 +87,8 @@ fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding 
             return wrong(format!("{} {problem}", shown(text)), "write a time like 2026-12-01T08:00:00Z");
         }
     };
-    let alone = Spec { backuprestoretime: Scalar::Absent, ..old.spec.clone() }
-        == Spec { backuprestoretime: Scalar::Absent, ..new.spec.clone() };
+    let alone = RdsSpec { backuprestoretime: Scalar::Absent, ..old.spec.clone() }
+        == RdsSpec { backuprestoretime: Scalar::Absent, ..new.spec.clone() };
     let days = old.spec.keeps().unwrap_or(12).clamp(0, 732);
     if time > now {
         return wrong(format!("{time} is in the future"), "write a time in the past");

@@ -16,14 +16,14 @@ pub struct Rds {
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
-    pub(super) spec: Spec,
+    pub(super) spec: RdsSpec,
     #[serde(deserialize_with = "scalar::map")]
     pub(super) status: Status,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub(super) struct Spec {
+pub(super) struct RdsSpec {
     pub(super) availabilityzone: Scalar,
     pub(super) backupkeepdays: Scalar,
     pub(super) backuprestoretime: Scalar,
@@ -40,7 +40,7 @@ pub(super) struct Spec {
     pub(super) region: Scalar,
     pub(super) securitygroup: Scalar,
     pub(super) subnet: Scalar,
-    pub(super) users: Listed<User>,
+    pub(super) users: Listed<RdsUser>,
     pub(super) volumesize: Scalar,
     pub(super) volumetype: Scalar,
     pub(super) vpc: Scalar,
@@ -48,14 +48,14 @@ pub(super) struct Spec {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub(super) struct User {
+pub(super) struct RdsUser {
     pub(super) name: Scalar,
     pub(super) host: Scalar,
     pub(super) password: Scalar,
     pub(super) privileges: Listed<Scalar>,
 }
 
-impl User {
+impl RdsUser {
     /// Returns the account: name and host.
     pub(super) fn account(&self) -> (&str, &str) {
         (self.name.look(), self.host.look())
@@ -79,7 +79,7 @@ fn or<'v>(value: &'v Scalar, default: &'static str) -> &'v str {
     if value.given() { value.look() } else { default }
 }
 
-impl Spec {
+impl RdsSpec {
     pub(super) fn engine(&self) -> &str {
         or(&self.datastoretype, "MySQL")
     }
@@ -119,7 +119,7 @@ impl Spec {
     }
 
     /// Returns the users by name and host: two users of one name are two accounts.
-    pub(super) fn accounts(&self) -> BTreeMap<(&str, &str), &User> {
+    pub(super) fn accounts(&self) -> BTreeMap<(&str, &str), &RdsUser> {
         self.users.all().iter().map(|it| (it.account(), it)).collect()
     }
 

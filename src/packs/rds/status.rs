@@ -45,9 +45,9 @@ pub(super) const RULE: Rule = Rule {
     source: include_str!("status.rs"),
 };
 
-type Field = (&'static str, fn(&Status) -> &Scalar);
+type OperatorField = (&'static str, fn(&Status) -> &Scalar);
 
-const OPERATORS: &[Field] = &[("id", |it| &it.id), ("ip", |it| &it.ip), ("status", |it| &it.phase)];
+const OPERATORS: &[OperatorField] = &[("id", |it| &it.id), ("ip", |it| &it.ip), ("status", |it| &it.phase)];
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(write) = Write::of(review, view) else { return Findings::new() };
@@ -61,7 +61,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return if given && review.origin != Origin::Audit { vec![found] } else { Findings::new() };
     };
     let changed = OPERATORS.iter().filter(|(_, field)| !field(old).same_text(field(new)));
-    let of_field = |(name, _): &Field| match *name {
+    let of_field = |(name, _): &OperatorField| match *name {
         "id" if new.id.is_empty() => gives_up(review, view),
         "id" if old.id.is_empty() => takes_over(review, view, "status.id"),
         name => set(review, &format!("status.{name}")),

@@ -33,7 +33,7 @@ use serde_json::json;
 use super::{Tier, part};
 use engine::rule::{Rule, Verb, WRITTEN};
 use engine::verdict::{Edit, Finding, Findings, Verdict};
-use facts::galera::data::{Backing, Place};
+use facts::galera::data::{Backing, DataFolder};
 use facts::galera::image::{Image, Series, Vendor, VersionChange};
 use facts::galera::server::DATA_DIRECTORIES;
 use facts::review::{Change, Origin, Review};
@@ -128,7 +128,7 @@ fn changed(old: &Workload, new: &Workload) -> Findings {
         let why = "an empty folder becomes an empty database, and the site starts with its setup page";
         found.push(RULE.finding(verdict, field.clone(), says, why, instead));
     };
-    match (Place::of(old, was, &[]), Place::of(new, is, &[])) {
+    match (DataFolder::of(old, was, &[]), DataFolder::of(new, is, &[])) {
         // Data outside a volume cannot be lost by this change.
         (Some(before), _) if matches!(before.backing, Backing::Volume(_) | Backing::Container) => {}
         (Some(before), Some(after)) if !before.is_same(&after) => {

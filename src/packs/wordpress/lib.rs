@@ -19,7 +19,7 @@ use serde::Deserialize;
 use engine::rulebook::Pack;
 use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use objects::scalar::{self, Scalar};
-use objects::{Custom, CustomKind, Kind, Meta, Row};
+use objects::{Custom, CustomKind, Kind, KindNames, Meta};
 
 pub const PACK: Pack = Pack {
     name: "wordpress",
@@ -108,7 +108,7 @@ const ENTRIES: &[Entry] = &[
 ];
 
 const WORDPRESS_KIND: &CustomKind = &CustomKind {
-    row: Row { group: GROUP, version: "v1", name: "Wordpress", plural: "wordpresses" },
+    row: KindNames { group: GROUP, version: "v1", name: "Wordpress", plural: "wordpresses" },
     watched: true,
     cluster_wide: false,
     read: CustomKind::read_into::<Wordpress>,
@@ -129,12 +129,12 @@ pub struct Wordpress {
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
-    spec: Spec,
+    spec: WordpressSpec,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-struct Spec {
+struct WordpressSpec {
     sqlrootpassword: Scalar,
 }
 

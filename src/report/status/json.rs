@@ -20,12 +20,13 @@ use inspect::status::ClusterStatus;
 pub struct Document<'a> {
     version: u32,
     clusters: Vec<ClusterItem<'a>>,
-    guard: Guard<'a>,
+    guard: GuardItem<'a>,
 }
 
 /// The guard itself, as in `gatera doctor`.
 #[derive(Serialize, JsonSchema)]
-struct Guard<'a> {
+#[schemars(rename = "Guard")]
+struct GuardItem<'a> {
     /// The worst state of its rows.
     state: &'static str,
     rows: Vec<doctor::AnswerItem<'a>>,
@@ -103,7 +104,7 @@ struct Plan {
 
 impl<'a> Document<'a> {
     pub(super) fn of(all: &'a [ClusterStatus<'a>], guard: &'a [Row]) -> Self {
-        let guard = Guard { state: worst(guard).name(), rows: doctor::AnswerItem::all(guard) };
+        let guard = GuardItem { state: worst(guard).name(), rows: doctor::AnswerItem::all(guard) };
         Self { version: VERSION, clusters: all.iter().map(ClusterItem::of).collect(), guard }
     }
 }

@@ -16,9 +16,9 @@ fn at(seconds: u64, start: Instant) -> Instant {
 fn each_stage_has_its_time() {
     let now = Instant::now();
     let connected = ConnectionProgress::new(now);
-    let open = ConnectionProgress { stage: Stage::Waiting, ..connected.clone() };
+    let open = ConnectionProgress { stage: ConnectionStage::Waiting, ..connected.clone() };
     let served = ConnectionProgress { served: true, ..open.clone() };
-    let asking = ConnectionProgress { stage: Stage::Asking, ..served.clone() };
+    let asking = ConnectionProgress { stage: ConnectionStage::Asking, ..served.clone() };
     let stuck = ConnectionProgress { taken: Some(at(3, now)), ..asking.clone() };
     for (what, it, fine, over, why) in [
         ("a handshake", connected, 5, 6, "handshake"),
@@ -35,11 +35,11 @@ fn each_stage_has_its_time() {
 #[test]
 fn what_a_connection_is_worth() {
     let now = Instant::now();
-    let open = ConnectionProgress { stage: Stage::Waiting, ..ConnectionProgress::new(now) };
+    let open = ConnectionProgress { stage: ConnectionStage::Waiting, ..ConnectionProgress::new(now) };
     let idle = ConnectionProgress { served: true, ..open.clone() };
     let asks = |served: bool, second: u64| ConnectionProgress {
         served,
-        stage: Stage::Asking,
+        stage: ConnectionStage::Asking,
         since: at(second, now),
         ..open.clone()
     };
@@ -91,9 +91,9 @@ fn the_end_of_an_answer_leaves_the_next_request_alone() {
     let since = slot.connection.progress().since;
     drop(first);
     let progress = slot.connection.progress().clone();
-    assert_eq!((progress.stage, progress.since, progress.taken), (Stage::Asking, since, None));
+    assert_eq!((progress.stage, progress.since, progress.taken), (ConnectionStage::Asking, since, None));
     drop(next);
-    assert_eq!(slot.connection.progress().stage, Stage::Waiting);
+    assert_eq!(slot.connection.progress().stage, ConnectionStage::Waiting);
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn shown(truth: &Truth, (kind, name): (Kind, &'static str)) -> Option<u64> {
 impl Model {
     fn new() -> Self {
         let (want, wanted) = mpsc::unbounded_channel();
-        let sources = SOURCES.iter().map(|(kind, _)| Source::new(*kind)).collect();
+        let sources = SOURCES.iter().map(|(kind, _)| WatchSource::new(*kind)).collect();
         let keeper = Keeper::new(sources, want, Facts::default());
         let history = vec![(Instant::now(), Truth::new())];
         let links = [const { Link::Nowhere }; 4];

@@ -6,7 +6,7 @@ use super::*;
 
 fn keeper(kinds: &[Kind]) -> Keeper {
     let (want, _) = mpsc::unbounded_channel();
-    let sources = kinds.iter().map(|kind| Source::new(*kind)).collect();
+    let sources = kinds.iter().map(|kind| WatchSource::new(*kind)).collect();
     Keeper::new(sources, want, Facts::default())
 }
 
@@ -70,7 +70,7 @@ fn what_cannot_be_read_is_remembered_until_it_can_or_is_gone() {
 #[test]
 fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
     let (want, mut wanted) = mpsc::unbounded_channel();
-    let sources = [Kind::StatefulSet, Kind::Pod, Kind::ConfigMap].map(Source::new).into();
+    let sources = [Kind::StatefulSet, Kind::Pod, Kind::ConfigMap].map(WatchSource::new).into();
     let mut keeper = Keeper::new(sources, want, Facts::default());
     let version = |name: &str, version: &str| Message::Version(Id::new("db", name), version.to_owned());
     let put = |kind, json: String| Message::Put(Box::new(Object::read(kind, &json).unwrap()));
@@ -165,7 +165,7 @@ fn reader(namespace: &str, names: &[String]) -> Message {
 
 fn keeper_of_texts() -> (Keeper, mpsc::UnboundedReceiver<Id>) {
     let (want, wanted) = mpsc::unbounded_channel();
-    let sources = [Kind::StatefulSet, Kind::ConfigMap].map(Source::new).into();
+    let sources = [Kind::StatefulSet, Kind::ConfigMap].map(WatchSource::new).into();
     (Keeper::new(sources, want, Facts::default()), wanted)
 }
 
@@ -265,7 +265,7 @@ async fn what_finds_no_room_is_not_fetched_at_every_write() {
 
 #[tokio::test(start_paused = true)]
 async fn what_found_no_room_is_listed_again_when_room_was_freed() {
-    let sources: Vec<_> = [Kind::Service, Kind::Pod].map(Source::new).into();
+    let sources: Vec<_> = [Kind::Service, Kind::Pod].map(WatchSource::new).into();
     let again: Vec<_> = sources.iter().map(|it| Arc::clone(&it.again)).collect();
     let (want, _wanted) = mpsc::unbounded_channel();
     let mut keeper = Keeper::new(sources, want, Facts::default().within(128 << 20));

@@ -15,7 +15,7 @@ const MOST: usize = 64;
 const SHOWN: usize = 9;
 
 /// A fault of an address.
-pub(super) struct Fault {
+pub(super) struct AddressFault {
     pub(super) verdict: Verdict,
     /// The host that is wrong; `None` for the list as a whole.
     pub(super) host: Option<String>,
@@ -112,7 +112,7 @@ pub(super) fn judge(
     members: &Members<'_>,
     view: &View<'_>,
     founds_too_many: impl Fn() -> bool,
-) -> Vec<Fault> {
+) -> Vec<AddressFault> {
     let hosts = match Address::read(address) {
         Some(Address::Peers(hosts)) => hosts,
         Some(Address::NewCluster) if founds_too_many() => return vec![founding(members)],
@@ -130,8 +130,8 @@ const ONE_CREATES: &str =
     "let one node create it: add a bootstrap node and its Service, or start with replicas: 1";
 
 /// Returns the fault of an address with which every member creates a cluster.
-pub(super) fn founding(members: &Members<'_>) -> Fault {
-    Fault {
+pub(super) fn founding(members: &Members<'_>) -> AddressFault {
+    AddressFault {
         verdict: Verdict::Deny,
         host: None,
         says: format!("makes each of {} members create a cluster of its own", members.count()),
@@ -210,7 +210,7 @@ fn pod_of(pod: &str, members: &Members<'_>) -> Option<Who> {
 }
 
 /// Returns the fault of one host, independent of the others.
-fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<Fault> {
+fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<AddressFault> {
     let (says, why) = match who {
         Who::Address => (
             format!("lists {host}, an address that a pod loses when it restarts"),
@@ -230,17 +230,23 @@ fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<Fault> {
         ),
         Who::Member | Who::Beyond | Who::Stranger | Who::Service { .. } | Who::Unknown => return None,
     };
-    Some(Fault { verdict: Verdict::Deny, host: Some(host.to_owned()), says, why, instead: members.set_it() })
+    Some(AddressFault {
+        verdict: Verdict::Deny,
+        host: Some(host.to_owned()),
+        says,
+        why,
+        instead: members.set_it(),
+    })
 }
 
 const SKIPPED: &str = "a name that does not resolve is skipped";
 const NO_ANSWER: &str = "a member that starts gets no answer from these names, and restarts repeatedly; a list that gatera injects wins, but a member that starts while gatera is down has only this one";
 
 /// Returns the fault of the list as a whole.
-fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Option<Fault> {
+fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Option<AddressFault> {
     let fault = |verdict, says: String, why| {
         let instead = if verdict == Verdict::Deny { members.set_it() } else { members.list_them() };
-        Some(Fault { verdict, host: None, says, why, instead })
+        Some(AddressFault { verdict, host: None, says, why, instead })
     };
     let first = |is: &dyn Fn(&Who) -> bool| hosts.iter().find(|(_, who)| is(who)).map(|(host, _)| *host);
     let count = hosts.iter().filter(|(_, who)| matches!(who, Who::Member)).count();
@@ -260,7 +266,7 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Op
                 .or(format!("for a new cluster, set wsrep_cluster_address to {}", members.list())),
                 None => found.instead,
             };
-            Some(Fault { instead, ..found })
+            Some(AddressFault { instead, ..found })
         }
         (0, _, Some(host)) => {
             let says = format!("lists no member by name; {host} leads to a random one");

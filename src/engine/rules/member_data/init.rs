@@ -2,16 +2,16 @@
 
 use super::finding;
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::galera::data::Place;
+use facts::galera::data::DataFolder;
 use facts::galera::programs;
 use facts::way_out::say;
 use objects::{Literal, Mount, Workload};
 
-pub(super) fn rewrites(new: &Workload, place: Option<&Place>) -> Findings {
+pub(super) fn rewrites(new: &Workload, place: Option<&DataFolder>) -> Findings {
     let found = new.spec.template.spec.all_containers().filter_map(|(list, container)| {
         let words: Vec<_> = container.command.iter().chain(&container.args).cloned().collect();
         // Another folder of the same volume is not the data directory.
-        let is_its = |place: &Place, mount: &Mount| {
+        let is_its = |place: &DataFolder, mount: &Mount| {
             let whole = mount.sub_path.is_empty() && mount.sub_path_expr.is_empty();
             Some(&mount.name) == place.volume.as_ref() && (whole || mount.sub_path == place.folder)
         };

@@ -2,11 +2,11 @@
 
 use super::finding;
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::galera::data::{Backing, Place};
+use facts::galera::data::{Backing, DataFolder};
 use objects::Workload;
 
 /// Returns warnings about claims that are too small: all members fill their disks at the same time.
-pub(super) fn small_volumes(new: &Workload, place: Option<&Place>) -> Findings {
+pub(super) fn small_volumes(new: &Workload, place: Option<&DataFolder>) -> Findings {
     // A volume for logs may be smaller.
     let holds_data = |name: &String| match place.map(|place| &place.backing) {
         Some(Backing::Template(of)) => of == name,

@@ -32,10 +32,10 @@ pub(super) fn moved<'a>(was: &'a PodSpec, is: &'a PodSpec, keys: &BTreeSet<&'a s
 
 /// A map from container, mount path (empty: environment) and file or variable to the field with the reference, and its Secret and
 /// key.
-type Places<'a> = BTreeMap<(&'a str, &'a str, &'a str), (String, (&'a str, &'a str))>;
+type SecretPlaces<'a> = BTreeMap<(&'a str, &'a str, &'a str), (String, (&'a str, &'a str))>;
 
 /// Returns all places of this pod. A Secret that is read as a whole may have each of these keys.
-fn places<'a>(spec: &'a PodSpec, keys: &BTreeSet<&'a str>) -> Places<'a> {
+fn places<'a>(spec: &'a PodSpec, keys: &BTreeSet<&'a str>) -> SecretPlaces<'a> {
     let mut all = BTreeMap::new();
     for (list, container) in spec.all_containers() {
         // The server's container may have been renamed.

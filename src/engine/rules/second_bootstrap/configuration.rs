@@ -2,7 +2,7 @@
 
 use super::{data_of, member_refused};
 use crate::verdict::Finding;
-use facts::galera::address::{Address, Placed, Source};
+use facts::galera::address::{Address, AddressSource, PlacedAddress};
 use facts::galera::server;
 use facts::review::Review;
 use facts::revision;
@@ -28,8 +28,8 @@ fn by_file(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Swi
         return found(key, "wsrep_new_cluster");
     }
     let with = view.with(new);
-    let Placed { source, text } = with.cluster_address(ns, &cluster.workload)?;
-    let Source::File { map, key } = source else { return None };
+    let PlacedAddress { source, text } = with.cluster_address(ns, &cluster.workload)?;
+    let AddressSource::File { map, key } = source else { return None };
     let founds = map == new.metadata.name && Address::read(&text) == Some(Address::NewCluster);
     if founds { found(key, "wsrep_cluster_address=gcomm://") } else { None }
 }

@@ -3,7 +3,7 @@
 //! Must not know: single options, except the two that decide whether members can connect to each other (TLS).
 
 use super::command_line;
-use facts::galera::options::{Effective, Placed, is_file, switch};
+use facts::galera::options::{Effective, PlacedValue, is_file, switch};
 use facts::revision::{self, Keys, Revision};
 use facts::view::{Cluster, Freshness, PodFact, State, View};
 
@@ -80,7 +80,7 @@ const fn connect(one: (bool, bool), other: (bool, bool)) -> bool {
 /// Returns whether a server with these settings uses TLS, which a certificate alone turns on; and whether it accepts connections
 /// both with and without TLS.
 fn tls_modes(settings: &Effective<'_>) -> (bool, bool) {
-    let is_on = |it: &Placed<'_>| switch(it.look().trim()) == Some(true);
+    let is_on = |it: &PlacedValue<'_>| switch(it.look().trim()) == Some(true);
     let on = |key| settings.get(key).map(is_on);
     (
         on("socket.ssl").unwrap_or_else(|| settings.get("socket.ssl_cert").is_some()),

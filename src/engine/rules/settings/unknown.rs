@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use super::values::Setting;
+use super::values::OptionPlace;
 use crate::verdict::Finding;
 use facts::galera::image::{Image, Series, Vendor};
-use facts::galera::options::{self, Readers, Unknown, Value};
+use facts::galera::options::{self, Readers, UnknownOption, Value};
 use facts::galera::runs::Runs;
 use facts::galera::server;
 use facts::view::View;
@@ -50,7 +50,12 @@ fn series_of(server: &Container) -> Option<Series> {
 }
 
 /// Returns findings about the options of a file.
-pub(super) fn in_file(place: &Setting<'_>, file: &str, text: &str, series: &SeriesOfReaders) -> Vec<Finding> {
+pub(super) fn in_file(
+    place: &OptionPlace<'_>,
+    file: &str,
+    text: &str,
+    series: &SeriesOfReaders,
+) -> Vec<Finding> {
     let plugins = plugins(options::read_with(text, &["plugin"]).map(|it| it.look().to_owned()));
     let of_servers = options::read(text).filter(|it| it.readers == Readers::Server && !it.loose);
     // Only servers of one series read a group such as [mariadb-10.11].
@@ -66,7 +71,7 @@ pub(super) fn in_file(place: &Setting<'_>, file: &str, text: &str, series: &Seri
 }
 
 /// Returns findings about the options on the command line of a container that runs the server itself.
-pub(super) fn on_command_line(place: &Setting<'_>, server: &Container) -> Vec<Finding> {
+pub(super) fn on_command_line(place: &OptionPlace<'_>, server: &Container) -> Vec<Finding> {
     if !may_be_mariadb(server) || Runs::of(server) != Runs::Server {
         return Vec::new();
     }
@@ -85,7 +90,7 @@ fn unknown(
     key: &str,
     series: &SeriesOfReaders,
     plugins: &BTreeSet<String>,
-) -> Option<(Option<Series>, Unknown)> {
+) -> Option<(Option<Series>, UnknownOption)> {
     let why = series.iter().find_map(|series| Some((*series, options::unknown(key, *series)?)))?;
     (!plugins.iter().any(|plugin| key.starts_with(&**plugin))).then_some(why)
 }

@@ -6,16 +6,16 @@ use super::under::Under;
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::image::Series;
 use facts::galera::options::keys::{self, Class, Key};
-use facts::galera::options::{Effective, Placed, Unknown, same};
+use facts::galera::options::{Effective, PlacedValue, UnknownOption, same};
 
-/// The place where settings are written.
-pub(super) struct Setting<'a> {
+/// The place where options are written.
+pub(super) struct OptionPlace<'a> {
     container: Option<&'a str>,
     /// The settings are for one member only.
     of_one: bool,
 }
 
-impl<'a> Setting<'a> {
+impl<'a> OptionPlace<'a> {
     /// Returns the place of settings in files of a ConfigMap.
     pub(super) fn in_file(of_one: bool) -> Self {
         Self { container: None, of_one }
@@ -42,7 +42,7 @@ impl<'a> Setting<'a> {
     }
 
     /// Returns findings about a value alone.
-    pub(super) fn judge(&self, key: &str, placed: &Placed<'_>) -> Findings {
+    pub(super) fn judge(&self, key: &str, placed: &PlacedValue<'_>) -> Findings {
         let value = placed.value.as_ref().map(|_| placed.look());
         let judge = |row: &Key| {
             let (verdict, whom) = match &row.class {
@@ -66,18 +66,18 @@ impl<'a> Setting<'a> {
         &self,
         key: &str,
         (file, line): (&str, usize),
-        why: Unknown,
+        why: UnknownOption,
         series: Option<Series>,
     ) -> Finding {
         let by =
             series.map_or("no MariaDB server knows".to_owned(), |it| format!("MariaDB {it} does not know"));
         let (more, instead) = match why {
-            Unknown::Nowhere(Some(meant)) => (format!(" (probably {meant})"), format!("write {meant}")),
-            Unknown::Nowhere(None) => {
+            UnknownOption::Nowhere(Some(meant)) => (format!(" (probably {meant})"), format!("write {meant}")),
+            UnknownOption::Nowhere(None) => {
                 (String::new(), format!("remove it; or, if a plugin adds it, write loose_{key}"))
             }
-            Unknown::Since(first) => (format!("; {first} and later do"), "remove it".to_owned()),
-            Unknown::Until(last) => (format!("; {last} was the last that did"), "remove it".to_owned()),
+            UnknownOption::Since(first) => (format!("; {first} and later do"), "remove it".to_owned()),
+            UnknownOption::Until(last) => (format!("; {last} was the last that did"), "remove it".to_owned()),
         };
         let says = format!("{}, which {by}{more}", self.says(file, line, &format!("sets {key}")));
         let why = "a server does not start with an option that it does not know, so a member fails at its next start";
@@ -96,8 +96,8 @@ impl<'a> Setting<'a> {
     fn change(
         &self,
         key: &str,
-        was: Option<&Placed<'_>>,
-        now: Option<&Placed<'_>>,
+        was: Option<&PlacedValue<'_>>,
+        now: Option<&PlacedValue<'_>>,
         under: &Under<'_>,
     ) -> Vec<Finding> {
         let Some(placed) = now.or(was) else { return Vec::new() };
@@ -116,13 +116,14 @@ impl<'a> Setting<'a> {
                 }
                 Class::Cluster { default, fatal: false } => (Verdict::Warn, default, String::new()),
                 Class::Kept(default)
-                    if now.is_none() && !matter(elsewhere.map(Placed::look), None, default) =>
+                    if now.is_none() && !matter(elsewhere.map(PlacedValue::look), None, default) =>
                 {
                     (Verdict::Deny, default, format!(" under {whose}"))
                 }
                 Class::Kept(_) | Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
             };
-            let changes = matter(was.map(Placed::look), now.or(elsewhere).map(Placed::look), default);
+            let changes =
+                matter(was.map(PlacedValue::look), now.or(elsewhere).map(PlacedValue::look), default);
             let says = format!("{}{of}", self.says(placed.file, placed.line, &changed(key, was, now)));
             let instead = row.way_out(&under.named);
             changes.then(|| RULE.finding(verdict, self.field(key, placed.file), says, row.why, instead))
@@ -131,7 +132,7 @@ impl<'a> Setting<'a> {
     }
 }
 
-fn is_bad(key: &str, placed: &Placed<'_>) -> bool {
+fn is_bad(key: &str, placed: &PlacedValue<'_>) -> bool {
     let value = placed.value.as_ref().map(|_| placed.look());
     let bad = |row: &Key| matches!(&row.class, Class::Deny(bad) | Class::Warn(bad) if bad.is(value));
     keys::rows(key).iter().any(bad)
@@ -150,25 +151,25 @@ fn matter(was: Option<&str>, now: Option<&str>, default: &[&str]) -> bool {
 
 /// Returns whether the setting is a literal value in a file for several members. A value that is filled in per pod or chosen by
 /// the server is not, and neither is one in a file whose name has the number of a member.
-fn belongs_to_one(placed: &Placed<'_>) -> bool {
+fn belongs_to_one(placed: &PlacedValue<'_>) -> bool {
     let value = placed.look().trim();
     let open = ["", "auto", "0.0.0.0", "::"].iter().any(|word| value.eq_ignore_ascii_case(word));
     let filled_in = value.contains(['$', '{', '%', '@', '<']);
     !open && !filled_in && !is_numbered(placed.file)
 }
 
-fn changed(key: &str, was: Option<&Placed<'_>>, now: Option<&Placed<'_>>) -> String {
-    let text = |placed: &Placed<'_>| clean(placed.look());
+fn changed(key: &str, was: Option<&PlacedValue<'_>>, now: Option<&PlacedValue<'_>>) -> String {
+    let text = |placed: &PlacedValue<'_>| clean(placed.look());
     match (was, now) {
         _ if !keys::may_be_shown(key) => format!("changes {key}"),
         (Some(was), Some(now)) => format!("changes {key} from {} to {}", text(was), text(now)),
         (Some(was), None) => format!("no longer sets {key} = {}", text(was)),
-        (None, now) => format!("newly sets {}", shown(key, now.map(Placed::look))),
+        (None, now) => format!("newly sets {}", shown(key, now.map(PlacedValue::look))),
     }
 }
 
 /// Returns the earlier places of the same setting, which have to change as well.
-fn also(placed: &Placed<'_>) -> String {
+fn also(placed: &PlacedValue<'_>) -> String {
     let before = placed.also.iter().map(|(file, line)| format!("{file} line {line}")).collect::<Vec<_>>();
     if before.is_empty() { String::new() } else { format!(", as {} did before", before.join(" and ")) }
 }

@@ -8,7 +8,7 @@ use super::{Flag, Unread, Value, keys, of_server, provider_options};
 
 /// A value and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed<'a> {
+pub struct PlacedValue<'a> {
     /// The file, or the field of a container.
     pub file: &'a str,
     /// The line in the file, counted from 1; in a field the word, counted from 0.
@@ -23,7 +23,7 @@ pub struct Placed<'a> {
 /// The largest number of places that a message lists.
 const MOST: usize = 8;
 
-impl Placed<'_> {
+impl PlacedValue<'_> {
     pub fn look(&self) -> &str {
         self.value.as_ref().map_or("", Value::look)
     }
@@ -53,8 +53,8 @@ pub struct Lost<'a> {
 /// `pc.ignore_sb`.
 #[derive(Clone, Debug, Default)]
 pub struct Effective<'a> {
-    settings: BTreeMap<Cow<'a, str>, Placed<'a>>,
-    provider: Vec<Placed<'a>>,
+    settings: BTreeMap<Cow<'a, str>, PlacedValue<'a>>,
+    provider: Vec<PlacedValue<'a>>,
 }
 
 impl<'a> Effective<'a> {
@@ -63,7 +63,7 @@ impl<'a> Effective<'a> {
         let mut all = Self::default();
         for (file, text) in files {
             for setting in of_server(text).filter(|it| it.may_be(keys::is_judged)).map(Unread::read) {
-                let placed = Placed {
+                let placed = PlacedValue {
                     file,
                     line: setting.line,
                     value: setting.value,
@@ -79,7 +79,10 @@ impl<'a> Effective<'a> {
     pub fn of_flags(flags: Vec<Flag<'a>>) -> Self {
         let mut all = Self::default();
         for Flag { field, index, key, value, .. } in flags {
-            all.put(key, Placed { file: field, line: index, value, also: Vec::new(), of_provider: false });
+            all.put(
+                key,
+                PlacedValue { file: field, line: index, value, also: Vec::new(), of_provider: false },
+            );
         }
         all
     }
@@ -92,14 +95,15 @@ impl<'a> Effective<'a> {
     }
 
     /// Stores a value; a later one wins. Keys that no rule judges are not kept.
-    fn put(&mut self, key: Cow<'a, str>, placed: Placed<'a>) {
+    fn put(&mut self, key: Cow<'a, str>, placed: PlacedValue<'a>) {
         // Options of the provider may follow the address, too.
         if key == "wsrep_cluster_address" {
             let (_, options) = placed.look().split_once('?').unwrap_or_default();
             for (name, value) in options.split('&').filter_map(|it| it.split_once('=')) {
                 if name.contains('.') && keys::is_judged(name) {
                     let value = Some(Value::from(value.to_owned()));
-                    self.settings.insert(Cow::Owned(name.to_owned()), Placed { value, ..placed.clone() });
+                    self.settings
+                        .insert(Cow::Owned(name.to_owned()), PlacedValue { value, ..placed.clone() });
                 }
             }
             return;
@@ -127,19 +131,19 @@ impl<'a> Effective<'a> {
         });
         for (name, value) in provider_options(placed.look()).filter(|(name, _)| keys::is_judged(name)) {
             let value = Some(Value::from(value.to_owned()));
-            let placed = Placed { value, of_provider: true, ..placed.clone() };
+            let placed = PlacedValue { value, of_provider: true, ..placed.clone() };
             let placed = placed.after(earlier.remove(name));
             self.settings.insert(Cow::Owned(name.to_owned()), placed);
         }
         self.provider.push(placed);
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Placed<'a>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &PlacedValue<'a>)> {
         self.settings.iter().map(|(key, placed)| (&**key, placed))
     }
 
     /// Returns the value in effect for this key.
-    pub fn get(&self, key: &str) -> Option<&Placed<'a>> {
+    pub fn get(&self, key: &str) -> Option<&PlacedValue<'a>> {
         self.settings.get(key)
     }
 
@@ -147,7 +151,7 @@ impl<'a> Effective<'a> {
     pub fn lost(&self) -> Vec<Lost<'a>> {
         let Some((last_line, earlier)) = self.provider.split_last() else { return Vec::new() };
         let kept: BTreeSet<_> = provider_options(last_line.look()).map(|(name, _)| name).collect();
-        let lost = |placed: &Placed<'a>| {
+        let lost = |placed: &PlacedValue<'a>| {
             let options = provider_options(placed.look()).map(|(name, _)| name);
             let options = options.filter(|name| !kept.contains(name)).map(str::to_owned).collect();
             Lost { file: placed.file, line: placed.line, options }

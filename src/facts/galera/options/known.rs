@@ -11,7 +11,7 @@ use crate::galera::image::Series;
 
 /// Why a server does not know an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unknown {
+pub enum UnknownOption {
     /// No server knows the option; the known one that was meant, if one is similar.
     Nowhere(Option<&'static str>),
     /// This series is the first that knows the option.
@@ -58,7 +58,7 @@ const OF_PLUGINS: [&str; 30] = [
 ];
 
 /// An option, and the series between which it is known.
-struct Row {
+struct KnownOption {
     name: &'static str,
     /// A running server accepts it.
     is_dynamic: bool,
@@ -66,12 +66,12 @@ struct Row {
     until: Option<Series>,
 }
 
-static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
+static TABLE: LazyLock<Vec<KnownOption>> = LazyLock::new(|| {
     let lines = include_str!("known.txt").lines().filter(|line| !line.starts_with('#'));
-    lines.map(Row::read).collect()
+    lines.map(KnownOption::read).collect()
 });
 
-impl Row {
+impl KnownOption {
     /// Reads `name`, `name 10.11-`, `name -10.5`, each with ` *` or without.
     fn read(line: &'static str) -> Self {
         let (line, is_dynamic) = line.strip_suffix(" *").map_or((line, false), |line| (line, true));
@@ -82,11 +82,11 @@ impl Row {
 
     /// Returns why a server of this series does not know the option. A server of a series between two of the table is assumed to
     /// know what a server of either does.
-    fn unknown_to(&self, wanted: Series) -> Option<Unknown> {
+    fn unknown_to(&self, wanted: Series) -> Option<UnknownOption> {
         let above = TABLED.into_iter().find(|it| *it >= wanted).unwrap_or(wanted);
         let below = TABLED.into_iter().rfind(|it| *it <= wanted).unwrap_or(wanted);
-        let early = self.since.filter(|since| *since > above).map(Unknown::Since);
-        early.or_else(|| self.until.filter(|until| *until < below).map(Unknown::Until))
+        let early = self.since.filter(|since| *since > above).map(UnknownOption::Since);
+        early.or_else(|| self.until.filter(|until| *until < below).map(UnknownOption::Until))
     }
 }
 
@@ -97,7 +97,7 @@ fn series(text: &str) -> Option<Series> {
 
 /// Returns why a server does not know an option, in its canonical spelling. An option that is not in the table is unknown to a
 /// server of a series in the table; to another server only if it looks like a misspelt one.
-pub fn unknown(key: &str, image: Option<Series>) -> Option<Unknown> {
+pub fn unknown(key: &str, image: Option<Series>) -> Option<UnknownOption> {
     let key = key.strip_prefix("maximum_").unwrap_or(key);
     let is_name = |key: &str| key.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
     let known = image.filter(|it| TABLED[0] <= *it && *it <= TABLED[TABLED.len() - 1]);
@@ -109,7 +109,7 @@ pub fn unknown(key: &str, image: Option<Series>) -> Option<Unknown> {
         _ if !is_name(key) || OF_PLUGINS.iter().any(|prefix| key.starts_with(prefix)) => None,
         _ => {
             let meant = alike::meant(key, TABLE.iter().map(|row| row.name));
-            (known.is_some() || meant.is_some()).then_some(Unknown::Nowhere(meant))
+            (known.is_some() || meant.is_some()).then_some(UnknownOption::Nowhere(meant))
         }
     }
 }
@@ -154,17 +154,17 @@ mod tests {
         let [old, lts, new, later] = [Series(10, 5), Series(10, 11), Series(11, 8), Series(12, 3)].map(Some);
         for (key, image, why) in [
             ("max_connections", lts, None),
-            ("max_conections", lts, Some(Unknown::Nowhere(Some("max_connections")))),
-            ("max_conections", None, Some(Unknown::Nowhere(Some("max_connections")))),
-            ("wsrep_sst_methd", later, Some(Unknown::Nowhere(Some("wsrep_sst_method")))),
-            ("frobnicate_widgets", lts, Some(Unknown::Nowhere(None))),
+            ("max_conections", lts, Some(UnknownOption::Nowhere(Some("max_connections")))),
+            ("max_conections", None, Some(UnknownOption::Nowhere(Some("max_connections")))),
+            ("wsrep_sst_methd", later, Some(UnknownOption::Nowhere(Some("wsrep_sst_method")))),
+            ("frobnicate_widgets", lts, Some(UnknownOption::Nowhere(None))),
             ("frobnicate_widgets", None, None),
             ("frobnicate_widgets", later, None),
             ("wsrep_replicate_myisam", old, None),
             ("wsrep_replicate_myisam", Some(Series(10, 6)), None),
-            ("wsrep_replicate_myisam", lts, Some(Unknown::Until(Series(10, 5)))),
+            ("wsrep_replicate_myisam", lts, Some(UnknownOption::Until(Series(10, 5)))),
             ("wsrep_replicate_myisam", None, None),
-            ("mhnsw_default_m", lts, Some(Unknown::Since(Series(11, 8)))),
+            ("mhnsw_default_m", lts, Some(UnknownOption::Since(Series(11, 8)))),
             ("mhnsw_default_m", Some(Series(11, 5)), None),
             ("mhnsw_default_m", new, None),
             ("innodb_file_format", new, None),

@@ -12,12 +12,12 @@ use std::slice::Iter;
 pub(super) struct Body<'a> {
     /// The review with an empty value for each object.
     pub(super) envelope: String,
-    pub(super) object: Option<Part<'a>>,
-    pub(super) old: Option<Part<'a>>,
+    pub(super) object: Option<ObjectText<'a>>,
+    pub(super) old: Option<ObjectText<'a>>,
 }
 
 /// The text of an object.
-pub(super) struct Part<'a> {
+pub(super) struct ObjectText<'a> {
     text: &'a str,
     /// The values that no rule reads, in order.
     unread: Vec<Range<usize>>,
@@ -35,7 +35,7 @@ impl<'a> Body<'a> {
     pub(super) fn read(body: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(body).ok()?;
         let mut json = Walk { json: body, at: 0 };
-        let (mut object, mut old): (Option<Part<'_>>, Option<Part<'_>>) = (None, None);
+        let (mut object, mut old): (Option<ObjectText<'_>>, Option<ObjectText<'_>>) = (None, None);
         let mut objects = Vec::new();
         json.fields(|json, key| match key {
             b"request" => json.fields(|json, key| {
@@ -51,7 +51,7 @@ impl<'a> Body<'a> {
                     _ => json.skip()?,
                 }
                 let within = |it: Range<usize>| it.start - start..it.end - start;
-                let part = Part {
+                let part = ObjectText {
                     text: text.get(start..json.at)?,
                     unread: found.unread.into_iter().map(within).collect(),
                     spec: found.spec.map(within),
@@ -66,7 +66,7 @@ impl<'a> Body<'a> {
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> ObjectText<'a> {
     /// Returns the object without what no rule reads.
     pub(super) fn text(&self) -> Cow<'a, str> {
         without(self.text, &self.unread)
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
 
     /// Goes through a Kubernetes object, and notes its spec, its template and what no rule reads. The spec or the template may be
     /// that of the other object.
-    fn object(&mut self, other: Option<&Part<'_>>, found: &mut FieldRanges) -> Option<()> {
+    fn object(&mut self, other: Option<&ObjectText<'_>>, found: &mut FieldRanges) -> Option<()> {
         let FieldRanges { unread, spec, template } = found;
         self.fields(|json, key| {
             let start = json.next()?;
@@ -201,14 +201,14 @@ impl<'a> Walk<'a> {
                 })?,
                 (b"spec", b'{') => {
                     *template = None;
-                    match json.same(other.and_then(Part::spec)) {
+                    match json.same(other.and_then(ObjectText::spec)) {
                         Some(()) => *template = other.and_then(|it| it.template_from(start)),
                         None => json.fields(|json, key| {
                             let start = json.next()?;
                             if key != b"template" {
                                 return json.skip();
                             }
-                            json.same(other.and_then(Part::template)).or_else(|| json.skip())?;
+                            json.same(other.and_then(ObjectText::template)).or_else(|| json.skip())?;
                             *template = Some(start..json.at);
                             Some(())
                         })?,

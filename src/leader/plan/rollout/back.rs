@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use super::super::{Announcement, LeaderStep, bootstrap};
+use super::super::bootstrap::{self, BootstrapStage};
+use super::super::{Announcement, LeaderStep};
 use super::turn::fails;
-use super::{Rollout, STOPPED, Stage, WAITS};
+use super::{Rollout, RolloutStage, STOPPED, WAITS};
 use facts::galera::start_report::JoinPhase;
 use facts::marks::RECOVER;
 use facts::revision::Revision;
@@ -28,7 +29,7 @@ const REPLACED: Duration = Duration::from_secs(30);
 impl Rollout<'_, '_> {
     /// Returns the stage of a member that started with the new revision and is not Ready, if there is one. A member
     /// that fails takes precedence over one that waits.
-    pub(super) fn ill_of(&self, revision: &Revision) -> Option<Stage> {
+    pub(super) fn ill_of(&self, revision: &Revision) -> Option<RolloutStage> {
         let ill = || {
             let members = self.cluster.members.iter();
             members.filter(|it| Self::runs(it) == Some(revision) && !it.ready())
@@ -36,7 +37,7 @@ impl Rollout<'_, '_> {
         ill().find(|it| fails(it)).or_else(|| ill().next()).map(|member| self.is_ill(member, revision))
     }
 
-    fn is_ill(&self, member: &Member, revision: &Revision) -> Stage {
+    fn is_ill(&self, member: &Member, revision: &Revision) -> RolloutStage {
         let (names, name) = (self.names(revision), &member.name);
         if member.pod.as_ref().is_some_and(|pod| pod.lacks_an_image) {
             let says = format!("{name} has no image to start from with {names}");
@@ -45,15 +46,15 @@ impl Rollout<'_, '_> {
                 "{says}: {pod} shows why; no other member restarts until the image is there or the change is reverted"
             );
             let event = LeaderStep::Announce(Announcement::about(self.cluster, WAITS, event));
-            return Stage::Rolls(says, Some(Box::new(event)));
+            return RolloutStage::Rolls(says, Some(Box::new(event)));
         }
         let starts = format!("{name} starts with {names}");
         let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
-            return Stage::Rolls(starts, None);
+            return RolloutStage::Rolls(starts, None);
         };
         // While no member serves, none can become Ready, whatever its configuration.
         if patience == HANGS && self.cluster.ready() == 0 {
-            return Stage::Rolls(starts, None);
+            return RolloutStage::Rolls(starts, None);
         }
         let ended = member.pod.as_ref().and_then(|pod| pod.ended());
         let ended = ended.map(|ended| format!(" ({ended})")).unwrap_or_default();
@@ -70,7 +71,7 @@ impl Rollout<'_, '_> {
         says: String,
         why: String,
         patience: Duration,
-    ) -> Stage {
+    ) -> RolloutStage {
         let event = format!(
             "{why}: it goes back to the previous configuration, and no other member restarts; its log is lost with its pod unless logs are collected; correct {}, or revert the change ({revision})",
             revision.config_maps()
@@ -82,7 +83,7 @@ impl Rollout<'_, '_> {
     }
 
     /// Restarts members that run a revision which is neither good nor wanted, those that fail first.
-    pub(super) fn put_back(&self, only_ill: bool) -> Option<Stage> {
+    pub(super) fn put_back(&self, only_ill: bool) -> Option<RolloutStage> {
         let good = &self.record.good;
         if self.record.next.is_some() {
             return None;
@@ -104,14 +105,21 @@ impl Rollout<'_, '_> {
         let astray = |it: &&Member| (strays(it) || reads_live(it)) && (!only_ill || fails(it));
         if !self.is_kept(good) {
             let why = format!("there is no snapshot of {good} to go back to");
-            return self.cluster.members.iter().any(|it| astray(&it)).then_some(Stage::Stopped(why, None));
+            return self
+                .cluster
+                .members
+                .iter()
+                .any(|it| astray(&it))
+                .then_some(RolloutStage::Stopped(why, None));
         }
         let members = || self.cluster.members.iter().rev().filter(astray);
         let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
         let why = self.record.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
         Some(match self.others_need(member) {
-            Some(waits) => Stage::Stopped(format!("{why}{} goes back later: {waits}", member.name), None),
-            None => Stage::Stopped(
+            Some(waits) => {
+                RolloutStage::Stopped(format!("{why}{} goes back later: {waits}", member.name), None)
+            }
+            None => RolloutStage::Stopped(
                 format!("{why}{} goes back to the previous configuration", member.name),
                 self.evict(member, Duration::ZERO),
             ),
@@ -165,7 +173,7 @@ pub(super) fn of_an_earlier_template(
 /// the guard nor a person works on the cluster.
 fn nothing_else_goes_on(cluster: &Cluster, view: &View<'_>) -> bool {
     let bootstrap =
-        matches!(bootstrap::stage(cluster, view), bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..));
+        matches!(bootstrap::stage(cluster, view), BootstrapStage::Kept(_) | BootstrapStage::Going(..));
     let unproven = |it: &Member| it.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified);
     !bootstrap
         && !cluster.has_no_identity()

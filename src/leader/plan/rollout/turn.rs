@@ -2,7 +2,7 @@
 //!
 //! Must not know: which configuration members restart with, or why.
 
-use super::super::bootstrap;
+use super::super::bootstrap::{self, BootstrapStage};
 use super::Rollout;
 use facts::revision::Revision;
 use facts::view::{Member, PodFact};
@@ -53,7 +53,7 @@ impl<'a> Rollout<'a, '_> {
         if cluster.rolls() {
             return Some(super::TEMPLATE_ROLLS.to_owned());
         }
-        if let bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..) = bootstrap::stage(cluster, view) {
+        if let BootstrapStage::Kept(_) | BootstrapStage::Going(..) = bootstrap::stage(cluster, view) {
             return Some("the bootstrap node still exists".to_owned());
         }
         if let Some((pod, _)) = view.reservations.besides(cluster, "") {
