@@ -89,7 +89,7 @@ fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
     let installed = plane.helm(User::Admin, &install);
     assert!(installed.status == 0 && installed.stderr.contains("[R17]"), "{installed}");
     let page = include_str!("../../docs/rules/R17.md");
-    let commands = page.lines().filter_map(|it| it.trim().strip_prefix("$ kubectl "));
+    let commands = page.lines().filter_map(|it| it.trim().strip_prefix("kubectl "));
     let binds = |it: &&str| it.contains("rdsoperator-otc-rds-operator");
     let commands: Vec<_> = commands.filter(binds).collect();
     assert_eq!(commands.len(), 2, "{page}");
