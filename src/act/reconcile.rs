@@ -50,13 +50,13 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         changed.mark_unchanged();
         let looked = Instant::now();
         let steps = context.look(|view| planner.next(view, began.elapsed()));
-        let ended = Instant::now();
-        let rest = (ended - looked) * PAUSE_FACTOR;
+        let planning_ended = Instant::now();
+        let rest = (planning_ended - looked) * PAUSE_FACTOR;
         // Clusters whose next steps must be planned again, because a step that destroys changes their world.
         let mut changed_by_us = BTreeSet::new();
         let mut more = false;
         for step in scheduler.due(&steps, began.elapsed()) {
-            more = ended.elapsed() > LONGEST_PASS;
+            more = planning_ended.elapsed() > LONGEST_PASS;
             if more {
                 break;
             }

@@ -219,6 +219,7 @@ fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
     galera.until_gone(&set);
     let installed = helm(galera, "install", &["--set=bootstrap.enabled=false"]);
     println!("{uninstalled}\n{installed}");
+    // Before the members start: a change of the template would restart them.
     gate::takes_its_address_from_a_secret(galera);
     let began = Instant::now();
     let (code, text) = outcome(walk("start", galera, &["--yes"]));

@@ -263,9 +263,6 @@ fn etcd_flags() -> Vec<String> {
         format!("--listen-peer-urls=unix://{PEER_SOCKET}"),
         format!("--initial-advertise-peer-urls=unix://{PEER_SOCKET}"),
         format!("--initial-cluster=default=unix://{PEER_SOCKET}"),
-        // A single etcd elects itself, so waiting a second for others would only lose time.
-        "--heartbeat-interval=100".to_owned(),
-        "--election-timeout=1000".to_owned(),
     ]
 }
 

@@ -20,7 +20,7 @@ use super::{SHARDS, shard_of};
 /// allowed the request (10 s by default, 30 s at most), and than the age up to which a view counts as current.
 pub(super) const RESERVATION_LIFETIME: Duration = Duration::from_secs(30);
 /// The time within which another removal of the same member needs no second note.
-const SAME_REMOVAL: Duration = Duration::from_secs(2);
+const SAME_REMOVAL_PERIOD: Duration = Duration::from_secs(2);
 /// The tolerated difference between the clocks of two API servers, including the time that an answer takes.
 pub(super) const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(5);
 
@@ -154,7 +154,7 @@ impl Ledger {
         let same = self.known.iter().filter(|(note, _)| note.uid == member_removal.uid);
         let before = same.max_by_key(|(note, _)| note.times);
         // A note of another replica, or one that this replica wrote before the removal was refused, may have ended for others.
-        if before.is_some_and(|(_, it)| it.own && it.age(now) < SAME_REMOVAL) {
+        if before.is_some_and(|(_, it)| it.own && it.age(now) < SAME_REMOVAL_PERIOD) {
             return LedgerStep::Reserved;
         }
         let times = before.map_or(1, |(note, _)| note.times.saturating_add(1));

@@ -85,7 +85,7 @@ fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
     };
     let (one, two) = ("a".repeat(32), "b".repeat(32));
     let keeps = format!("keep conf={one} instead of conf={two}");
-    let copies: Vec<_> = Revision::read(&format!("conf={one}")).unwrap().snapshots().collect();
+    let snapshots: Vec<_> = Revision::read(&format!("conf={one}")).unwrap().snapshots().collect();
     let revision = format!(r#"{{"gatera.dev/revision":"other={one}"}}"#);
     let labels = r#"{"gatera.dev/cluster":"a"}"#;
     let pod = format!(
@@ -109,8 +109,8 @@ fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
     assert_eq!(asked(&mut keeper, 2, version("conf", "3")), [""; 0], "nobody reads this one any more");
     assert_eq!(asked(&mut keeper, 2, Message::Gone(Id::new("db", "late"))), [""; 0]);
     assert_eq!(asked(&mut keeper, 2, version("late", "1")), ["late"], "it was made again");
-    assert_eq!(asked(&mut keeper, 2, version(&copies[0], "1")), [""; 0]);
-    assert_eq!(asked(&mut keeper, 0, set("late", &keeps)), [&*copies[0]], "a person asks for a copy");
+    assert_eq!(asked(&mut keeper, 2, version(&snapshots[0], "1")), [""; 0]);
+    assert_eq!(asked(&mut keeper, 0, set("late", &keeps)), [&*snapshots[0]], "a person asks for a copy");
     assert_eq!(asked(&mut keeper, 1, put(Kind::Pod, pod)), [""; 0]);
     assert_eq!(asked(&mut keeper, 2, version(&given, "1")), [&*given], "a pod was given this copy");
 }
