@@ -23,7 +23,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 
-use super::{RDS, Write, contents, shown};
+use super::{RDS, RdsWrite, contents, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::Findings;
@@ -42,7 +42,7 @@ const WHY: &str =
     "the cloud refuses it and the operator ignores the error, or there are no backups to restore from";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(new) = Write::creation(review, view) else { return Findings::new() };
+    let Some(new) = RdsWrite::creation(review, view) else { return Findings::new() };
     let mut found = Findings::new();
     let window = new.spec.window();
     if !is_window(window) {

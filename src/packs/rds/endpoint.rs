@@ -23,7 +23,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
 
-use super::{RDS, Write, patch, shown};
+use super::{RDS, RdsWrite, patch, shown};
 use engine::rule::Check::One;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Verdict};
@@ -40,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let write = Write::of(review, view)?;
+    let write = RdsWrite::of(review, view)?;
     if !write.changes(|it| &it.endpoint) {
         return None;
     }

@@ -29,7 +29,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R05 until=TIME reason=…"`. Use it if the cloud has a newer version
 //! than this table.
 
-use super::{RDS, RdsSpec, Write, shown};
+use super::{RDS, RdsSpec, RdsWrite, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings};
@@ -45,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(new) = Write::creation(review, view) else { return Findings::new() };
+    let Some(new) = RdsWrite::creation(review, view) else { return Findings::new() };
     let engine = new.spec.engine();
     if !["MySQL", "PostgreSQL", "SQLServer"].contains(&engine) {
         let says = format!("spec.datastoretype {} is not an engine of the cloud", shown(engine));

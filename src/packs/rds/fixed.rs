@@ -28,7 +28,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R01 until=TIME reason=…"`. The instance still does not change: use it
 //! only to make the resource match the instance.
 
-use super::{RDS, Rds, RdsSpec, Write, contents};
+use super::{RDS, Rds, RdsSpec, RdsWrite, contents};
 use engine::exceptions::confirmation;
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
@@ -65,7 +65,7 @@ const FIXED: &[FixedField] = &[
 ];
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((old, new)) = Write::update(review, view) else { return Findings::new() };
+    let Some((old, new)) = RdsWrite::update(review, view) else { return Findings::new() };
     let changed = FIXED.iter().filter_map(|(name, field)| {
         let [was, is] = [old, new].map(|it| field(&it.spec));
         (!was.same_text(is)).then(|| of_field(name, was, is))

@@ -25,7 +25,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 
-use super::{RDS, Rds, RdsSpec, Write, bare, shown, until_active};
+use super::{RDS, Rds, RdsSpec, RdsWrite, bare, shown, until_active};
 use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    let Some(write) = RdsWrite::of(review, view) else { return Findings::new() };
     if !write.changes(|it| &it.flavorref) {
         return Findings::new();
     }

@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 
 use super::grant::Grant;
 use super::spec::RdsUser;
-use super::{RDS, Write, shown};
+use super::{RDS, RdsWrite, shown};
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -47,7 +47,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    let Some(write) = RdsWrite::of(review, view) else { return Findings::new() };
     if !write.changes(|it| &it.users) {
         return Findings::new();
     }

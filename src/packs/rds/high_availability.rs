@@ -26,7 +26,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 
-use super::{RDS, RdsSpec, Write, contents, shown};
+use super::{RDS, RdsSpec, RdsWrite, contents, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings};
@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(new) = Write::creation(review, view) else { return Findings::new() };
+    let Some(new) = RdsWrite::creation(review, view) else { return Findings::new() };
     let spec = &new.spec;
     if !spec.hamode.is_empty() && !spec.highly_available() {
         let says = format!("spec.hamode {} is not Ha", contents(&spec.hamode));

@@ -111,12 +111,12 @@ const ENTRIES: &[Entry] = &[
 ];
 
 /// A write of the spec or the status by another user than the operator.
-struct Write<'r> {
+struct RdsWrite<'r> {
     old: Option<&'r Rds>,
     new: &'r Rds,
 }
 
-impl<'r> Write<'r> {
+impl<'r> RdsWrite<'r> {
     fn of(review: &'r Review, view: &View<'_>) -> Option<Self> {
         let Change { old, new: Some(new) } = review.change::<Rds>() else { return None };
         let same = old.is_some_and(|old| old.spec == new.spec && old.status == new.status);

@@ -23,7 +23,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
 
-use super::{RDS, Write, shown};
+use super::{RDS, RdsWrite, shown};
 use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
 use engine::verdict::Finding;
@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let new = Write::creation(review, view)?;
+    let new = RdsWrite::creation(review, view)?;
     let name = &new.metadata.name;
     let instance = format!("{}_{name}", review.namespace);
     let length = instance.chars().count();

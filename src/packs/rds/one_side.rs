@@ -21,7 +21,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R13 until=TIME reason=…"`.
 
-use super::{RDS, Write};
+use super::{RDS, RdsWrite};
 use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Verdict};
@@ -37,7 +37,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let (old, new) = Write::update(review, view)?;
+    let (old, new) = RdsWrite::update(review, view)?;
     if old.spec == new.spec || old.status == new.status {
         return None;
     }

@@ -28,7 +28,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`.
 
-use super::{RDS, Write, shown};
+use super::{RDS, RdsWrite, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings};
@@ -52,12 +52,12 @@ const NOT_APPLY: &str = "choose another with `echo \"Rds-1$(openssl rand -hex 12
 const SIGNS: &str = "~!@#%^*-_=+?";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    let Some(write) = RdsWrite::of(review, view) else { return Findings::new() };
     let root = if write.old.is_none() { of_root(review, &write) } else { None };
     root.into_iter().chain(of_users(&write)).collect()
 }
 
-fn of_root(review: &Review, write: &Write<'_>) -> Option<Finding> {
+fn of_root(review: &Review, write: &RdsWrite<'_>) -> Option<Finding> {
     let password = &write.new.spec.password;
     let text = password.look();
     let field = "spec.password";
@@ -98,7 +98,7 @@ fn classes(text: &str) -> usize {
     classes.iter().filter(|class| text.chars().any(**class)).count()
 }
 
-fn of_users(write: &Write<'_>) -> Option<Finding> {
+fn of_users(write: &RdsWrite<'_>) -> Option<Finding> {
     let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
     let all = write.new.spec.users.all().iter();
     let new = all.filter(|it| it.password.given() && !before.contains_key(&it.account()));

@@ -24,7 +24,7 @@
 use engine::rule::Check::All;
 use std::collections::BTreeMap;
 
-use super::{RDS, Rds, Write, shown};
+use super::{RDS, Rds, RdsWrite, shown};
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings};
 use facts::review::Review;
@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((old, new)) = Write::update(review, view) else { return Findings::new() };
+    let Some((old, new)) = RdsWrite::update(review, view) else { return Findings::new() };
     users(old, new).chain(databases(old, new)).collect()
 }
 

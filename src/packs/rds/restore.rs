@@ -28,7 +28,7 @@
 use engine::rule::Check::One;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{RDS, Rds, RdsSpec, Write, shown, until_active};
+use super::{RDS, Rds, RdsSpec, RdsWrite, shown, until_active};
 use engine::exceptions::confirmation;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Verdict, YieldsTo};
@@ -48,7 +48,7 @@ pub(super) const RULE: Rule = Rule {
 const TIME: &str = "spec.backuprestoretime";
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let write = Write::of(review, view)?;
+    let write = RdsWrite::of(review, view)?;
     let asked = &write.new.spec.backuprestoretime;
     match write.old {
         _ if asked.is_empty() => None,

@@ -27,7 +27,7 @@
 //! the instance when you delete the Rds, and to take over an instance.
 
 use super::spec::{Rds, Status};
-use super::{RDS, Write, patch};
+use super::{RDS, RdsWrite, patch};
 use engine::exceptions::confirmation;
 use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
@@ -50,7 +50,7 @@ type OperatorField = (&'static str, fn(&Status) -> &Scalar);
 const OPERATORS: &[OperatorField] = &[("id", |it| &it.id), ("ip", |it| &it.ip), ("status", |it| &it.phase)];
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    let Some(write) = RdsWrite::of(review, view) else { return Findings::new() };
     let new = &write.new.status;
     let Some(old) = write.old.map(|it| &it.status) else {
         let given = OPERATORS.iter().any(|(_, field)| !field(new).is_empty());

@@ -28,7 +28,7 @@
 use engine::rule::Check::All;
 use std::collections::BTreeSet;
 
-use super::{RDS, Write, shown};
+use super::{RDS, RdsWrite, shown};
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings};
 use facts::review::Review;
@@ -47,7 +47,7 @@ const SQL: &str =
     "the operator builds SQL from it as root, and a quote can end one statement and begin another";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    let Some(write) = RdsWrite::of(review, view) else { return Findings::new() };
     if !write.changes(|it| &it.databases) && !write.changes(|it| &it.users) {
         return Findings::new();
     }
@@ -66,7 +66,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         .collect()
 }
 
-fn without_users(write: &Write<'_>) -> Option<Finding> {
+fn without_users(write: &RdsWrite<'_>) -> Option<Finding> {
     let spec = &write.new.spec;
     let says = "spec.databases without spec.users crashes the operator";
     let why =
@@ -75,7 +75,7 @@ fn without_users(write: &Write<'_>) -> Option<Finding> {
     ends.then(|| RULE.deny("spec.users", says, why, "write users: [] beside databases"))
 }
 
-fn databases(write: &Write<'_>) -> Option<Finding> {
+fn databases(write: &RdsWrite<'_>) -> Option<Finding> {
     let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric());
     let odd = write.new.spec.databases.all().iter().find(|it| !plain(it.look()))?;
     let says =
@@ -84,7 +84,7 @@ fn databases(write: &Write<'_>) -> Option<Finding> {
     Some(RULE.deny("spec.databases", says, why, "choose another name, or create it in SQL"))
 }
 
-fn users(write: &Write<'_>) -> Option<Finding> {
+fn users(write: &RdsWrite<'_>) -> Option<Finding> {
     let odd = |text: &str| text.chars().any(|c| matches!(c, '\'' | '"' | '`' | '\\') || c.is_control());
     let first = write.new.spec.users.all().iter().find_map(|it| {
         let all = [("name", &it.name), ("host", &it.host), ("password", &it.password)];
@@ -96,7 +96,7 @@ fn users(write: &Write<'_>) -> Option<Finding> {
 }
 
 /// Returns a warning about a second account of one name: the operator creates only the first, for any host.
-fn twice(write: &Write<'_>) -> Option<Finding> {
+fn twice(write: &RdsWrite<'_>) -> Option<Finding> {
     let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
     let mut names = BTreeSet::new();
     let second = write.new.spec.users.all().iter().find(|it| {

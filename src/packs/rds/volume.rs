@@ -23,7 +23,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume still does not shrink.
 
-use super::{RDS, Write, contents};
+use super::{RDS, RdsWrite, contents};
 use engine::rule::Check::One;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::Finding;
@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let write = Write::of(review, view)?;
+    let write = RdsWrite::of(review, view)?;
     if !write.changes(|it| &it.volumesize) {
         return None;
     }
