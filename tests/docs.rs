@@ -75,6 +75,14 @@ fn docs_list_the_metrics_that_there_are() {
     assert_eq!(listed, there);
 }
 
+/// A release takes its notes from the section that has the version's name.
+#[test]
+fn the_changelog_begins_with_this_version() {
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let first = changelog.lines().find_map(|line| line.strip_prefix("## "));
+    assert_eq!(first, Some(env!("CARGO_PKG_VERSION")));
+}
+
 /// Lists the pages that people read.
 fn pages() -> Vec<PathBuf> {
     let within = |folder: &str| fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
