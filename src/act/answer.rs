@@ -14,4 +14,4 @@ mod tls;
 pub use accept::{ServingPort, ShutdownStage, accept};
 pub use body::LARGEST_BODY;
 pub use router::{admission, operations};
-pub use tls::TlsOptions;
+pub use tls::Tls;

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch as channel;
 use tracing::{info, warn};
 
-use crate::act::answer::{ServingPort, ShutdownStage, TlsOptions, accept, admission, operations};
+use crate::act::answer::{ServingPort, ShutdownStage, Tls, accept, admission, operations};
 use crate::act::certs::{Leaf, Lives};
 use crate::act::config_maps::ConfigMaps;
 use crate::act::guard::Guard;
@@ -211,9 +211,8 @@ fn start(
     tasks.start("events", events::publish(client.clone(), me.clone(), notices));
     tasks.start(LEASE, lease::hold(client, registration.namespace, registration.release, me, seat, closing));
 
-    let tls_options = TlsOptions::new(leaf, options.client_ca.clone());
-    let tls = tls_options.config()?;
-    tasks.start("client-ca", tls_options.follow(Arc::clone(&tls)));
+    let tls = Tls::new(leaf, options.client_ca.clone())?;
+    tasks.start("client-ca", Arc::clone(&tls).follow());
     let port = ServingPort::operations(probes, operations(Arc::clone(&guard)));
     // Probes are answered until the process ends.
     let (to_the_end, never) = channel::channel(ShutdownStage::Serving);

@@ -115,7 +115,7 @@ fn run(router: Router, guard: Arc<Guard>, build: Duration) {
         std::thread::spawn(end_with_stdin);
         // Nothing is ever sent: the whole process ends with its stdin.
         let (_close, closing) = watch::channel(answer::ShutdownStage::Serving);
-        let tls = answer::TlsOptions::new(leaf, None).config().expect("there is no file to read");
+        let tls = answer::Tls::new(leaf, None).expect("there is no file to read");
         let port = answer::ServingPort::webhooks(listener, tls, router);
         answer::accept(port, guard, closing, Duration::ZERO).await;
     });

@@ -204,7 +204,7 @@ async fn handshake_and_serve(
     let (_, session) = stream.get_ref();
     let caller = match session.peer_certificates() {
         Some([_, ..]) => Caller::Proven,
-        _ if tls.asks => Caller::Unproven,
+        _ if tls.asks() => Caller::Unproven,
         _ => Caller::Unverified,
     };
     guard.metrics.opened.inc();
