@@ -75,43 +75,32 @@ pub const COMMIT: &str = match option_env!("GATERA_COMMIT") {
     None => "unknown",
 };
 
-/// A problem with the registration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// One of the two webhook configurations does not exist.
-    ConfigurationDeleted,
-    /// Neither exists: nothing is guarded.
-    BothConfigurationsDeleted,
-    /// Entries are not as the guard wrote them.
-    ForeignEntries,
-    /// Another writer keeps changing the guard's entries.
-    ContestedEntries,
-    /// The certificate that the guard serves is not valid yet.
-    LeafNotYetValid,
-    /// The Secret with the certificates is gone, or holds something else.
-    SecretUnusable,
-}
+/// A problem with the registration, by its name in the metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Trouble(&'static str);
 
 impl Trouble {
-    const ALL: [Self; 6] = [
-        Self::ConfigurationDeleted,
-        Self::BothConfigurationsDeleted,
-        Self::ForeignEntries,
-        Self::ContestedEntries,
-        Self::LeafNotYetValid,
-        Self::SecretUnusable,
-    ];
+    /// One of the two webhook configurations does not exist.
+    pub const CONFIGURATION_DELETED: Self = Self("configuration_deleted");
+    /// Neither exists: nothing is guarded.
+    pub const BOTH_CONFIGURATIONS_DELETED: Self = Self("both_configurations_deleted");
+    /// Entries are not as the guard wrote them.
+    pub const FOREIGN_ENTRIES: Self = Self("foreign_entries");
+    /// Another writer keeps changing the guard's entries.
+    pub const CONTESTED_ENTRIES: Self = Self("contested_entries");
+    /// The certificate that the guard serves is not valid yet.
+    pub const LEAF_NOT_YET_VALID: Self = Self("leaf_not_yet_valid");
+    /// The Secret with the certificates is gone, or holds something else.
+    pub const SECRET_UNUSABLE: Self = Self("secret_unusable");
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::ConfigurationDeleted => "configuration_deleted",
-            Self::BothConfigurationsDeleted => "both_configurations_deleted",
-            Self::ForeignEntries => "foreign_entries",
-            Self::ContestedEntries => "contested_entries",
-            Self::LeafNotYetValid => "leaf_not_yet_valid",
-            Self::SecretUnusable => "secret_unusable",
-        }
-    }
+    const ALL: [Self; 6] = [
+        Self::CONFIGURATION_DELETED,
+        Self::BOTH_CONFIGURATIONS_DELETED,
+        Self::FOREIGN_ENTRIES,
+        Self::CONTESTED_ENTRIES,
+        Self::LEAF_NOT_YET_VALID,
+        Self::SECRET_UNUSABLE,
+    ];
 }
 
 /// The buckets for the time of a decision, in seconds. A decision takes microseconds, and the API server's own histogram begins
@@ -226,7 +215,7 @@ impl Metrics {
 
     /// Records whether the registration has this problem.
     pub fn trouble(&self, trouble: Trouble, there: bool) {
-        self.trouble.get_or_create(&[("what", trouble.name())]).set(i64::from(there));
+        self.trouble.get_or_create(&[("what", trouble.0)]).set(i64::from(there));
     }
 
     /// Records the number of objects of each kind in the view.

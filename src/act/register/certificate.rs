@@ -126,13 +126,13 @@ impl Registrar {
         self.guard.ready.untrusted.store(self.known.untrusted(), Ordering::Relaxed);
         let early =
             self.guard.ready.leaf_begins.load().as_deref().is_some_and(|begins| Timestamp::now() < *begins);
-        self.guard.metrics.trouble(Trouble::LeafNotYetValid, early);
+        self.guard.metrics.trouble(Trouble::LEAF_NOT_YET_VALID, early);
     }
 
     /// Reports the outcome in `/readyz` and the metrics, where a failure stays until it is over.
     pub(super) fn report_certificate(&self, outcome: Result<(), Error>) {
         let unusable = matches!(outcome, Err(Error::Unusable(..) | Error::Empty(_) | Error::NoSecret(_)));
-        self.guard.metrics.trouble(Trouble::SecretUnusable, unusable);
+        self.guard.metrics.trouble(Trouble::SECRET_UNUSABLE, unusable);
         let trouble = outcome.err().map(|error| Arc::new(format!("{}; trying again", words(&error))));
         self.guard.ready.certificates.store(trouble);
     }

@@ -78,8 +78,8 @@ impl Registrar {
             }
             strange = strange.or(difference);
         }
-        self.guard.metrics.trouble(Trouble::ContestedEntries, contested.is_some());
-        self.guard.metrics.trouble(Trouble::ForeignEntries, strange.is_some());
+        self.guard.metrics.trouble(Trouble::CONTESTED_ENTRIES, contested.is_some());
+        self.guard.metrics.trouble(Trouble::FOREIGN_ENTRIES, strange.is_some());
         failed?;
         if waits {
             return Ok("waiting for a ready endpoint of our Service".to_owned());
@@ -139,8 +139,8 @@ impl Registrar {
     /// Reports deleted configurations in the metrics and, on the leader, by an Event.
     pub(super) fn report_deletions(&mut self, leads: bool) {
         let gone = self.known.gone().len();
-        self.guard.metrics.trouble(Trouble::ConfigurationDeleted, gone == 1);
-        self.guard.metrics.trouble(Trouble::BothConfigurationsDeleted, gone == 2);
+        self.guard.metrics.trouble(Trouble::CONFIGURATION_DELETED, gone == 1);
+        self.guard.metrics.trouble(Trouble::BOTH_CONFIGURATIONS_DELETED, gone == 2);
         if let Some(kinds) = self.known.deleted(leads) {
             let words = self.known.summary(&self.registration.configuration, None);
             self.guard.publish(events::configurations_deleted(&self.registration.namespace, &kinds, words));

@@ -28,51 +28,41 @@ impl ClusterGauges {
     }
 }
 
+/// The value of a gauge for one cluster, and its state if the gauge has one.
+type ClusterSample = fn(&ClusterReading) -> (Option<&'static str>, i64);
+
+/// The gauges: the name of each, its help text and its value.
+const GAUGES: [(&str, &str, ClusterSample); 4] = [
+    ("cluster_state", "1 for the present state of a cluster, on the leader.", |it| {
+        (Some(it.state.name()), 1)
+    }),
+    ("cluster_rollout", "1 for the stage of a cluster's configuration rollout, on the leader.", |it| {
+        (Some(it.rollout), 1)
+    }),
+    ("cluster_members", "Members a cluster should have, on the leader.", |it| (None, it.members)),
+    ("cluster_members_ready", "Members of a cluster that are Ready, on the leader.", |it| {
+        (None, super::gauge(it.ready))
+    }),
+];
+
 impl Collector for ClusterGauges {
     fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
         let clusters = self.0.load();
-        let states = clusters.iter().map(|it| (&**it, Some(it.state.name()), 1));
-        describe(&mut to, "cluster_state", "1 for the present state of a cluster, on the leader.", states)?;
-        let rollouts = clusters.iter().map(|it| (&**it, Some(it.rollout), 1));
-        describe(
-            &mut to,
-            "cluster_rollout",
-            "1 for the stage of a cluster's configuration rollout, on the leader.",
-            rollouts,
-        )?;
-        let members = clusters.iter().map(|it| (&**it, None, it.members));
-        describe(&mut to, "cluster_members", "Members a cluster should have, on the leader.", members)?;
-        let ready = clusters.iter().map(|it| (&**it, None, super::gauge(it.ready)));
-        describe(
-            &mut to,
-            "cluster_members_ready",
-            "Members of a cluster that are Ready, on the leader.",
-            ready,
-        )
-    }
-}
-
-/// Writes a gauge with a sample for each cluster: its value, and its state if the gauge has one.
-fn describe<'a>(
-    to: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    samples: impl Iterator<Item = (&'a ClusterReading, Option<&'static str>, i64)>,
-) -> fmt::Result {
-    // Without samples the metric is not declared: a replica that does not lead does not even show its name.
-    let mut samples = samples.peekable();
-    if samples.peek().is_none() {
-        return Ok(());
-    }
-    let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (cluster, state, value) in samples {
-        let id = [("namespace", &*cluster.id.namespace), ("cluster", &*cluster.id.name)];
-        match state {
-            Some(state) => metric.encode_family(&[id[0], id[1], ("state", state)])?.encode_gauge(&value)?,
-            None => metric.encode_family(&id)?.encode_gauge(&value)?,
+        // Without samples no metric is declared: a replica that does not lead does not even show its name.
+        for (name, help, sample) in GAUGES.iter().filter(|_| !clusters.is_empty()) {
+            let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for cluster in clusters.iter() {
+                let id = [("namespace", &*cluster.id.namespace), ("cluster", &*cluster.id.name)];
+                match sample(cluster) {
+                    (Some(state), value) => {
+                        metric.encode_family(&[id[0], id[1], ("state", state)])?.encode_gauge(&value)?;
+                    }
+                    (None, value) => metric.encode_family(&id)?.encode_gauge(&value)?,
+                }
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
