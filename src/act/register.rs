@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use engine::webhooks::Destination;
 use facts::view::Freshness;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -34,7 +34,7 @@ use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 use crate::act::telemetry::{chain, repeated};
 
-use known::Known;
+use known::{Configuration, Known};
 use pace::Pace;
 
 /// What is registered, and which objects this involves.
@@ -95,8 +95,7 @@ pub async fn run(
     leading: Leading,
     changed: channel::Receiver<u64>,
 ) {
-    let mut registrar = Registrar::new(client, guard, leaf, registration);
-    registrar.work(leading, changed).await;
+    Registrar::new(client, guard, leaf, registration).work(leading, changed).await;
 }
 
 /// The registration task: what it knows, and what it does about it.
@@ -124,32 +123,23 @@ impl Registrar {
         }
     }
 
-    async fn work(&mut self, mut leading: Leading, mut changed: channel::Receiver<u64>) {
+    async fn work(mut self, mut leading: Leading, mut changed: channel::Receiver<u64>) {
         let Registration { namespace, secret, configuration, .. } = self.registration.clone();
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
         let mut secrets = pin!(watch::object(secrets, &secret));
-        let mut mutating = pin!(watch::object(mutating, &configuration));
-        let mut validating = pin!(watch::object(validating, &configuration));
+        let mutating = watch::object(mutating, &configuration).map(|it| (0, it.map(Configuration::from)));
+        let validating = watch::object(validating, &configuration).map(|it| (1, it.map(Configuration::from)));
+        let mut entries = pin!(stream::select(mutating, validating));
         let own = self.registration.folder.is_none();
         // Certificates that live for seconds (in tests) have to be checked more often.
         let look = LOOK.min((self.registration.lives.leaf / 20).unsigned_abs());
         loop {
             let waiting = self.guard.freshness(&self.guard.world.load()) == Freshness::Loading;
             tokio::select! {
-                Some(found) = secrets.next(), if own => match found {
-                    Ok(found) => self.known.secret = found,
-                    Err(error) => unwatched(&error, "Secret"),
-                },
-                Some(found) = mutating.next() => match found {
-                    Ok(found) => self.known.entries[0] = found.map(Into::into),
-                    Err(error) => unwatched(&error, "MutatingWebhookConfiguration"),
-                },
-                Some(found) = validating.next() => match found {
-                    Ok(found) => self.known.entries[1] = found.map(Into::into),
-                    Err(error) => unwatched(&error, "ValidatingWebhookConfiguration"),
-                },
+                Some(found) = secrets.next(), if own => self.known.secret = found,
+                Some((index, found)) = entries.next() => self.known.entries[index] = found,
                 true = leading.changed() => {}
                 Ok(()) = changed.changed(), if waiting => {}
                 () = tokio::time::sleep(look) => {}

@@ -21,11 +21,6 @@ use crate::act::certs::{self, Lives, Material, Pair};
 use super::Error;
 use super::watch::Watched;
 
-/// The text in `/readyz` when all is well.
-const REGISTERED: &str = "registered";
-/// The text in `/readyz` before all entries are registered.
-const NOT_YET: &str = "not registered yet";
-
 /// Both configurations: the endpoint of their entries, their kind, and what is lost without each.
 pub(super) const CONFIGURATIONS: [(Endpoint, &str, &str); 2] = [
     (Endpoint::Mutate, "MutatingWebhookConfiguration", "pods get nothing injected"),
@@ -51,13 +46,6 @@ impl From<ValidatingWebhookConfiguration> for Configuration {
     }
 }
 
-/// The registered bundle, since when this replica has seen it, and the last one that every API server has noticed.
-#[derive(Debug, Default)]
-struct Settling {
-    since: Option<(String, Instant)>,
-    done: Option<String>,
-}
-
 /// Everything that the registration knows.
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -70,8 +58,10 @@ pub(super) struct Known {
     pub(super) bundle: Option<String>,
     /// The mutating and the validating configuration, in this order.
     pub(super) entries: [Watched<Configuration>; 2],
-    /// The progress towards a registered bundle that every API server is sure to know.
-    settling: Settling,
+    /// The registered bundle, and since when this replica has seen it.
+    seen: Option<(String, Instant)>,
+    /// The last registered bundle that every API server has noticed; empty before there is one.
+    settled: String,
     /// The configurations about whose deletion an Event was published.
     reported_deletions: Vec<&'static str>,
 }
@@ -148,14 +138,14 @@ impl Known {
     /// the entries by their own watch, and a leaf that they do not trust yet would fail every new connection.
     pub(super) fn settled(&mut self, takes: Duration, now: Instant) -> Option<String> {
         let registered = self.registered()?;
-        let since = match &self.settling.since {
+        let since = match &self.seen {
             Some((bundle, since)) if *bundle == registered => *since,
-            _ => self.settling.since.insert((registered.clone(), now)).1,
+            _ => self.seen.insert((registered.clone(), now)).1,
         };
         if now.saturating_duration_since(since) >= takes {
-            self.settling.done = Some(registered);
+            self.settled = registered;
         }
-        Some(self.settling.done.clone().unwrap_or_default())
+        Some(self.settled.clone())
     }
 
     /// Returns the state as a message. `strange` is what another writer changed in the entries.
@@ -174,7 +164,7 @@ impl Known {
             return format!("{strange}; the leading replica writes it again");
         }
         let filled = |it: &Watched<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
-        if self.entries.iter().all(filled) { REGISTERED } else { NOT_YET }.to_owned()
+        if self.entries.iter().all(filled) { "registered" } else { "not registered yet" }.to_owned()
     }
 
     /// Returns the kinds of the configurations that do not exist, with what is lost without each.

@@ -6,20 +6,21 @@
 //! have ended.
 
 use std::fmt::Debug;
-use std::future::ready;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
 use kube::Resource;
 use kube::api::Api;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+
+use super::unwatched;
 
 /// The duration of one watch in seconds; a dead link is noticed at most five seconds later.
 const WATCH_SECONDS: u32 = 8;
 /// The pause between two attempts while the API server cannot be reached; each attempt of the three watches is a small request.
+/// It never grows: a registration that waits for half a minute after an outage is one more outage.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The last known state of an object.
@@ -55,45 +56,39 @@ impl<T> Watched<T> {
     }
 }
 
-/// Returns a stream of every change of the object of this name, including its deletion.
-pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = watcher::Result<Watched<K>>> + use<K>
+/// Returns a stream of every change of the object of this name, including its deletion. Failures are logged, and the watch
+/// continues by itself.
+pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Watched<K>> + use<K>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let wanted = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     let mut listed = false;
-    let seen = move |event: watcher::Result<Event<K>>| {
-        ready(match event {
-            Err(error) => Some(Err(error)),
+    watcher(api, wanted).filter_map(move |event| {
+        let failed = event.is_err();
+        let seen = match event {
+            Err(error) => {
+                unwatched(&error, &K::kind(&()));
+                None
+            }
             Ok(Event::Init) => {
                 listed = false;
                 None
             }
             Ok(Event::InitApply(object)) => {
                 listed = true;
-                Some(Ok(Watched::There(object)))
+                Some(Watched::There(object))
             }
-            Ok(Event::Apply(object)) => Some(Ok(Watched::There(object))),
+            Ok(Event::Apply(object)) => Some(Watched::There(object)),
             // The object was deleted between two watches, or never existed.
-            Ok(Event::InitDone) if !listed => Some(Ok(Watched::Gone)),
-            Ok(Event::InitDone) => None,
-            Ok(Event::Delete(_)) => Some(Ok(Watched::Gone)),
-        })
-    };
-    watcher(api, wanted).backoff(Steadily).filter_map(seen)
-}
-
-/// A pause that never grows: a registration that waits for half a minute after an outage is one more outage.
-struct Steadily;
-
-impl Iterator for Steadily {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        Some(PAUSE)
-    }
-}
-
-impl Backoff for Steadily {
-    fn reset(&mut self) {}
+            Ok(Event::InitDone) => (!listed).then_some(Watched::Gone),
+            Ok(Event::Delete(_)) => Some(Watched::Gone),
+        };
+        async move {
+            if failed {
+                sleep(PAUSE).await;
+            }
+            seen
+        }
+    })
 }
