@@ -4,29 +4,28 @@
 //! watches that the rules of Galera need. Time is measured by a clock that cannot be set.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use facts::view::Freshness;
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
 /// The time of the last proof of each watch. Clones share these times.
 #[derive(Clone, Debug)]
-pub struct WatchFreshness {
-    begun: Instant,
-    /// For each watch, the milliseconds from `begun` to its last proof, plus one; 0 if there was none.
-    watches: Arc<[AtomicU64]>,
-    /// For each watch, whether the age of the view depends on it.
-    needed: Arc<[bool]>,
+pub struct WatchFreshness(Arc<[LastProof]>);
+
+#[derive(Debug)]
+struct LastProof {
+    /// Whether the age of the view depends on this watch.
+    needed: bool,
+    at: ArcSwapOption<Instant>,
 }
 
 impl WatchFreshness {
     /// Creates the record of watches that have reported nothing yet; `needed` says of each whether the age of the view depends
     /// on it.
     pub fn of(needed: impl IntoIterator<Item = bool>) -> Self {
-        let needed: Arc<[bool]> = needed.into_iter().collect();
-        Self { begun: Instant::now(), watches: needed.iter().map(|_| AtomicU64::new(0)).collect(), needed }
+        Self(needed.into_iter().map(|needed| LastProof { needed, at: ArcSwapOption::empty() }).collect())
     }
 
     /// Records that this watch has missed nothing until now.
@@ -36,27 +35,25 @@ impl WatchFreshness {
 
     /// Records that this watch has missed nothing until the given moment.
     pub fn at(&self, watch: usize, moment: Instant) {
-        if let Some(last) = self.watches.get(watch) {
-            last.fetch_max(millis(moment - self.begun).saturating_add(1), Ordering::Relaxed);
+        if let Some(last) = self.0.get(watch) {
+            last.at.rcu(|before| before.as_deref().copied().max(Some(moment)).map(Arc::new));
         }
     }
 
     /// Returns how current a view from these watches is. Only the watches that are needed count.
     pub fn freshness(&self) -> Freshness {
-        let needed = self.watches.iter().zip(&*self.needed).filter(|(_, needed)| **needed);
-        let oldest = needed.map(|(last, _)| last.load(Ordering::Relaxed)).min();
-        let oldest = oldest.and_then(|oldest| oldest.checked_sub(1));
-        let age = oldest.map(|oldest| millis(self.begun.elapsed()).saturating_sub(oldest));
-        Freshness::at_age(age.map(|age| SignedDuration::from_millis(i64::try_from(age).unwrap_or(i64::MAX))))
+        let needed = self.0.iter().filter(|it| it.needed);
+        // No proof at all counts as the oldest.
+        let oldest = needed.map(|it| it.at.load().as_deref().copied()).min().flatten();
+        let age = |proof: Instant| SignedDuration::try_from(proof.elapsed()).unwrap_or(SignedDuration::MAX);
+        Freshness::at_age(oldest.map(age))
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::advance;
 
     use super::*;
