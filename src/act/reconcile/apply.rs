@@ -27,9 +27,9 @@ pub(super) async fn step(context: &StepContext, step: &LeaderStep) -> kube::Resu
     let client = &context.client;
     match step {
         LeaderStep::Mark(it) => mark(client, it).await?,
-        LeaderStep::Address { pod, uid, text } => annotate_addresses(client, pod, uid, text).await?,
+        LeaderStep::Address { pod, uid, text } => annotate_pod(client, pod, uid, marks::MY_CNF, text).await?,
         LeaderStep::Ask { id, uid } => return identity::record_identity(context, id, uid).await,
-        LeaderStep::Identity { pod, uid, is } => identity::annotate_identity(client, pod, uid, is).await?,
+        LeaderStep::Identity { pod, uid, is } => annotate_pod(client, pod, uid, marks::IDENTITY, is).await?,
         LeaderStep::Configure(it) => return configure::configure(context, step, it).await,
         LeaderStep::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
         LeaderStep::Condemn(it) => set_removing(client, it, Some(&it.owner)).await?,
@@ -88,9 +88,16 @@ pub(super) async fn annotate<K: Clone + DeserializeOwned + Debug>(
     api::annotate(api, Exactly { name, uid, version }, FIELD_MANAGER, &annotations).await.map(drop)
 }
 
-async fn annotate_addresses(client: &Client, pod: &Id, uid: &str, text: &str) -> kube::Result<()> {
+/// Sets one annotation of this pod. The kubelet shows it inside the pod within about a minute.
+pub(super) async fn annotate_pod(
+    client: &Client,
+    pod: &Id,
+    uid: &str,
+    mark: &str,
+    value: &str,
+) -> kube::Result<()> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
-    annotate(&api, &pod.name, uid, "", marks::MY_CNF, Some(text)).await
+    annotate(&api, &pod.name, uid, "", mark, Some(value)).await
 }
 
 /// Sets the mark for removal, or removes it from an object that stays (`None`).

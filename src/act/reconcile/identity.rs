@@ -7,13 +7,12 @@ use facts::galera::identity::IdentityReport;
 use facts::marks;
 use facts::view::Id;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client};
+use kube::Api;
 use leader::plan::identity::{self, Concluded, concluded};
 
-use super::apply::annotate;
+use super::apply::{annotate, annotate_pod, announce};
 use super::{Done, StepContext};
-use crate::act::watch::member_events::{Topic, events_of};
+use crate::act::watch::member_events::{self, Topic};
 
 /// Lists the Events of the cluster's pods, and records the identity that follows from their reports, if one does. An Event is
 /// published about each pod that serves another cluster.
@@ -24,7 +23,9 @@ pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -
     });
     let mut events = Vec::new();
     for pod in pods {
-        events.extend(events_of(&context.client, Topic::Probes, &id.namespace, &pod).await?);
+        events.extend(
+            member_events::events(&context.client, Topic::Probes, Some(&id.namespace), Some(&pod)).await?,
+        );
     }
     let answers =
         events.into_iter().filter_map(|it| Some((it.uid, (it.at, IdentityReport::read(&it.message)?))));
@@ -46,16 +47,11 @@ pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -
         annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(mark)).await?;
     }
     for event in beside {
-        super::apply::announce(&context.client, &event).await?;
+        announce(&context.client, &event).await?;
     }
     for (pod, uid) in unannotated {
-        annotate_identity(&context.client, &Id::new(&id.namespace, &pod), &uid, &value).await?;
+        let pod = Id::new(&id.namespace, &pod);
+        annotate_pod(&context.client, &pod, &uid, marks::IDENTITY, &value).await?;
     }
     Ok(Done::Yes)
-}
-
-/// Writes the cluster's identity on a pod. The kubelet shows it inside the pod within about a minute.
-pub(super) async fn annotate_identity(client: &Client, pod: &Id, uid: &str, is: &str) -> kube::Result<()> {
-    let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace);
-    annotate(&api, &pod.name, uid, "", marks::IDENTITY, Some(is)).await
 }

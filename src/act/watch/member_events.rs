@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facts::view::{Cluster, Id, PodFact, View};
+use facts::view::{Cluster, Id, View};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
@@ -67,36 +67,19 @@ pub struct MemberEvent {
     pub message: String,
 }
 
-/// Returns all Events of this topic that the API server still has, oldest first.
+/// Returns the Events of this topic that the API server still has, oldest first: all of them, or a limited number about the
+/// object with this uid, because users who may write Events must not be able to fill the guard's memory.
 pub async fn events(
     client: &Client,
     about: Topic,
     namespace: Option<&str>,
+    uid: Option<&str>,
 ) -> kube::Result<Vec<MemberEvent>> {
-    list(client, namespace, about.fields(), usize::MAX).await
-}
-
-/// Returns a limited number of Events about one object, by its uid: users who may write Events must not be able to fill the
-/// guard's memory.
-pub async fn events_of(
-    client: &Client,
-    about: Topic,
-    namespace: &str,
-    uid: &str,
-) -> kube::Result<Vec<MemberEvent>> {
-    let fields = format!("{},involvedObject.uid={uid}", about.fields());
-    list(client, Some(namespace), &fields, MOST).await
-}
-
-async fn list(
-    client: &Client,
-    namespace: Option<&str>,
-    fields: &str,
-    most: usize,
-) -> kube::Result<Vec<MemberEvent>> {
+    let of_one = uid.map(|uid| format!(",involvedObject.uid={uid}")).unwrap_or_default();
+    let most = if uid.is_some() { MOST } else { usize::MAX };
+    let params = ListParams::default().fields(&format!("{}{of_one}", about.fields()));
+    let mut pages = ListPages::of(client, Event::url_path(&(), namespace), params);
     let (mut found, mut seen) = (Vec::new(), 0);
-    let url = Event::url_path(&(), namespace);
-    let mut pages = ListPages::of(client, url, ListParams::default().fields(fields));
     while let Some(piece) = pages.next().await?.filter(|_| seen < most) {
         seen += 1;
         found.extend(event(serde_json::from_str(&piece.text).map_err(kube::Error::SerdeError)?));
@@ -121,8 +104,8 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Send
     loop {
         look.tick().await;
         let waiting = waiting(&guard);
-        pauses.retain(|run, _| waiting.iter().any(|(other, _)| other == run));
-        for (run, namespace) in waiting {
+        pauses.retain(|run, _| waiting.contains(run));
+        for run in waiting {
             let first = if run.about == Topic::Creation { MISSING_POD_DELAY } else { Duration::ZERO };
             let rest = pauses.entry(run.clone()).or_insert_with(|| ListingPause {
                 until: Instant::now() + first,
@@ -137,7 +120,8 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Send
             if rest.looks > EAGER {
                 rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
             }
-            let listing = events_of(&client, run.about, &namespace, &run.uid);
+            let namespace = &run.namespace;
+            let listing = events(&client, run.about, Some(namespace), Some(&run.uid));
             let error = match timeout(LOOK_INTERVAL, listing).await {
                 // Index 0 has no meaning here: these Events belong to no source of the keeper.
                 Ok(Ok(events)) => {
@@ -159,6 +143,7 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Send
 /// One run of a server: its pod's uid, and when its container started; or a StatefulSet that lacks a pod.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct WatchedRun {
+    namespace: String,
     uid: String,
     since: Option<Timestamp>,
     about: Topic,
@@ -171,22 +156,23 @@ struct ListingPause {
     looks: u32,
 }
 
-/// Returns the members whose server runs and is not Ready, and the StatefulSets that lack a member, with their namespaces.
-fn waiting(guard: &Guard) -> Vec<(WatchedRun, String)> {
+/// Returns the members whose server runs and is not Ready, and the StatefulSets that lack a member.
+fn waiting(guard: &Guard) -> Vec<WatchedRun> {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View::new(&world, (guard.clock)(), &settings);
-    let clusters = world.clusters().filter(|it| !view.left_alone(&it.id.namespace));
     let of = |cluster: &Cluster| {
+        let run = |uid: &String, since, about| WatchedRun {
+            namespace: cluster.id.namespace.clone(),
+            uid: uid.clone(),
+            since,
+            about,
+        };
         let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.going);
-        let namespace = cluster.id.namespace.clone();
-        let server =
-            |pod: &PodFact| WatchedRun { uid: pod.uid.clone(), since: pod.since, about: Topic::Probes };
         // Before the cluster has data, a missing member does not matter here.
         let missing =
             !cluster.left && cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
-        let set = &cluster.workload.metadata.uid;
-        let creation = missing.then(|| WatchedRun { uid: set.clone(), since: None, about: Topic::Creation });
-        waits.map(server).chain(creation).map(|run| (run, namespace.clone())).collect::<Vec<_>>()
+        let creation = missing.then(|| run(&cluster.workload.metadata.uid, None, Topic::Creation));
+        waits.map(|pod| run(&pod.uid, pod.since, Topic::Probes)).chain(creation).collect::<Vec<_>>()
     };
-    clusters.flat_map(of).collect()
+    world.clusters().filter(|it| !view.left_alone(&it.id.namespace)).flat_map(of).collect()
 }

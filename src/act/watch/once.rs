@@ -125,13 +125,13 @@ async fn offers(client: &Client, kind: Kind) -> bool {
 /// Events, or when they are gone, the facts lack these details.
 async fn read_member_events(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if facts.pods().any(|pod| pod.server && !pod.ready) {
-        let found = events(client, Topic::Probes, namespace).await.unwrap_or_default();
+        let found = events(client, Topic::Probes, namespace, None).await.unwrap_or_default();
         for MemberEvent { about, uid, at, message } in found {
             facts.hear(&about, &uid, at, &message);
         }
     }
     if facts.lacks_a_pod() {
-        let found = events(client, Topic::Creation, namespace).await.unwrap_or_default();
+        let found = events(client, Topic::Creation, namespace, None).await.unwrap_or_default();
         for MemberEvent { about, uid, at, message } in found {
             facts.not_created(about, &uid, at, &message);
         }
