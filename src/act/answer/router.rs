@@ -24,7 +24,7 @@ use crate::act::guard::Guard;
 
 use super::accept::Caller;
 use super::body::Intake;
-use super::judge::{RequestContext, judge};
+use super::judge::judge;
 
 /// The answer to a client that was asked for a certificate and presented none.
 const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate was presented; configure the \
@@ -124,9 +124,9 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let view = View { freshness, ..View::new(&world, started, &settings) };
     let unread = view.unread_config_maps(review);
     let fetched = guard.config_maps.look(&review.namespace, unread).await;
-    let known = RequestContext { world: &world, now: started, settings: &settings, freshness, fetched };
-    let (decision, reservations) = judge(guard, review, &known).await;
-    let view = known.after(&reservations);
+    let view = View { busy: fetched.is_none(), fetched: fetched.as_deref().unwrap_or_default(), ..view };
+    let (decision, reservations) = judge(guard, review, view).await;
+    let view = View { reservations: &reservations, ..view };
     let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {
         inject::snapshots(review, &view)
     } else {
