@@ -28,14 +28,16 @@ use super::{Error, Registrar, Registration, words};
 const SETTLE: Duration = Duration::from_secs(30);
 
 impl Registrar {
-    /// Puts the leaf into use and learns its bundle; on the leader, first writes what the Secret should hold.
+    /// Puts the leaf into use and learns its bundle, if they can be used; on the leader, first writes what the Secret should
+    /// hold.
     pub(super) async fn certificate(&mut self, leads: bool) -> Result<(), Error> {
         if let Some(folder) = self.registration.folder.clone() {
             return self.show_files(&folder);
         }
         let made = if leads { self.make().await } else { Ok(()) };
-        let taken = self.take(leads);
-        made.and(taken)
+        let (pair, taken) = self.known.take(leads, &self.registration.secret, Timestamp::now());
+        let shown = pair.map_or(Ok(()), |pair| self.show(pair));
+        made.and(shown).and(taken)
     }
 
     /// Creates the Secret if it is gone, and writes what it should hold. Only the leader does this.
@@ -82,15 +84,6 @@ impl Registrar {
 
     fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.registration.namespace)
-    }
-
-    /// Puts what the Secret holds into use, if it can be used. Every replica does this.
-    fn take(&mut self, leads: bool) -> Result<(), Error> {
-        let (pair, outcome) = self.known.take(leads, &self.registration.secret, Timestamp::now());
-        match pair {
-            Some(pair) => self.show(pair).and(outcome),
-            None => outcome,
-        }
     }
 
     /// Shows this pair in new handshakes, unless it is already in use.
