@@ -4,7 +4,7 @@
 //! It is the member's pod after injection, without what may keep it from running, and with the step script alone, which
 //! ends when it has reported. It carries the text of the step script, so that it works where pods are not injected.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use engine::inject::START_SCRIPT_TEXT;
 use facts::galera::adopt::READER;
@@ -65,14 +65,13 @@ pub enum NoReader {
 pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<Value, NoReader> {
     let spec = own["spec"].as_object().ok_or(NoReader::NoServer)?;
     let [member, uid] = ["name", "uid"].map(|field| own["metadata"][field].as_str().unwrap_or_default());
-    let named = |it: &&Value| it["name"] == container;
-    let server = own["spec"]["containers"].as_array().and_then(|all| all.iter().find(named));
-    let server = server.and_then(Value::as_object).ok_or(NoReader::NoServer)?;
+    let server = list(&own["spec"]["containers"]).find(|it| it["name"] == container);
+    let server = server.ok_or(NoReader::NoServer)?;
     // Bitnami's image finds its data without any file.
     if !is_bitnamis(server) && is_prepared(&own["spec"], &server["volumeMounts"]) {
         return Err(NoReader::Prepared);
     }
-    let mut reads: Map<_, _> = server.clone();
+    let mut reads = server.as_object().cloned().unwrap_or_default();
     reads.retain(|field, _| KEPT.contains(&&**field));
     reads.insert("command".to_owned(), command(server).ok_or(NoReader::NoStep)?);
     reads.insert("env".to_owned(), environment(server));
@@ -116,11 +115,11 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
 }
 
 /// Returns the command: the step, and what the step would start. The setup of Bitnami's image is left out.
-fn command(server: &Map<String, Value>) -> Option<Value> {
-    let words = ["command", "args"].into_iter().filter_map(|field| server.get(field)?.as_array()).flatten();
+fn command(server: &Value) -> Option<Value> {
+    let words = ["command", "args"].into_iter().flat_map(|field| list(&server[field]));
     let words: Vec<&str> = words.filter_map(Value::as_str).collect();
-    let mounts = list(server.get("volumeMounts")).filter_map(|it| it["mountPath"].as_str());
-    let further = list(server.get("env")).find(|it| it["name"] == bitnami::EXTRA_FLAGS);
+    let mounts = list(&server["volumeMounts"]).filter_map(|it| it["mountPath"].as_str());
+    let further = list(&server["env"]).find(|it| it["name"] == bitnami::EXTRA_FLAGS);
     let further = further.and_then(|it| it["value"].as_str()).unwrap_or_default();
     let bitnamis = is_bitnamis(server).then(|| bitnami::server(&mounts.collect::<Vec<_>>(), further));
     let bitnamis = bitnamis.as_ref().map(|it| it.iter().map(String::as_str).collect());
@@ -131,17 +130,17 @@ fn command(server: &Map<String, Value>) -> Option<Value> {
 }
 
 /// Returns whether the server starts by the step in Bitnami's way.
-fn is_bitnamis(server: &Map<String, Value>) -> bool {
-    list(server.get("env")).any(|it| it["name"] == bitnami::BASH_ENV && it["value"] == bitnami::SCRIPT)
+fn is_bitnamis(server: &Value) -> bool {
+    list(&server["env"]).any(|it| it["name"] == bitnami::BASH_ENV && it["value"] == bitnami::SCRIPT)
 }
 
-fn list(of: Option<&Value>) -> impl Iterator<Item = &Value> {
-    of.and_then(Value::as_array).into_iter().flatten()
+fn list(of: &Value) -> impl Iterator<Item = &Value> {
+    of.as_array().into_iter().flatten()
 }
 
 /// Returns the server's variables, each without its Secret being required: the step needs no password.
-fn environment(server: &Map<String, Value>) -> Value {
-    let own = list(server.get("env")).cloned().map(|mut variable| {
+fn environment(server: &Value) -> Value {
+    let own = list(&server["env"]).cloned().map(|mut variable| {
         if let Some(source) = variable.get_mut("valueFrom") {
             let_be_missing(source);
         }
@@ -159,23 +158,20 @@ fn let_be_missing(source: &mut Value) {
 }
 
 /// Returns small resource requests, so that a node has room, and the server's own limits: a quota may require both.
-fn resources(server: &Map<String, Value>) -> Value {
-    let limits = server.get("resources").and_then(|it| it["limits"].as_object()).cloned().unwrap_or_default();
-    let limits: Map<_, _> =
-        limits.into_iter().filter(|(name, _)| matches!(&**name, "cpu" | "memory")).collect();
+fn resources(server: &Value) -> Value {
+    let mut limits = server["resources"]["limits"].as_object().cloned().unwrap_or_default();
+    limits.retain(|name, _| matches!(&**name, "cpu" | "memory"));
     json!({ "requests": { "cpu": "10m", "memory": "64Mi" }, "limits": limits })
 }
 
 /// Returns whether an init container writes where the server reads outside its claims: without it, the server may look
 /// elsewhere for its data.
 fn is_prepared(spec: &Value, server: &Value) -> bool {
-    let each = |of: &Value| of.as_array().cloned().unwrap_or_default();
-    let mounts = |of: &Value, volume: &Value| each(of).iter().any(|it| it["name"] == volume["name"]);
-    let inits = each(&spec["initContainers"]);
+    let mounts = |of: &Value, volume: &Value| list(of).any(|it| it["name"] == volume["name"]);
     let written = |volume: &Value| {
         volume["emptyDir"].is_object()
             && mounts(server, volume)
-            && inits.iter().any(|init| mounts(&init["volumeMounts"], volume))
+            && list(&spec["initContainers"]).any(|init| mounts(&init["volumeMounts"], volume))
     };
-    each(&spec["volumes"]).iter().any(written)
+    list(&spec["volumes"]).any(written)
 }
