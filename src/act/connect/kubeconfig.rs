@@ -19,16 +19,15 @@ pub(super) struct ClientConfig {
 
 /// Returns the configuration from this file, or from where kubectl would look; for this context, or for the current one.
 pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> anyhow::Result<ClientConfig> {
-    let files = match named {
+    let mut files = match named {
         Some(path) => vec![path.to_owned()],
         None => of_the_environment(),
     };
     if files.is_empty() {
-        let home = usual();
-        return match home.as_deref().filter(|it| it.exists()) {
-            Some(home) => read(&[home.to_owned()], context).await,
-            None => in_a_pod(home),
-        };
+        match env::home_dir().map(|home| home.join(".kube").join("config")) {
+            Some(usual) if usual.exists() => files.push(usual),
+            usual => return in_a_pod(usual),
+        }
     }
     read(&files, context).await
 }
@@ -41,14 +40,10 @@ fn of_the_environment() -> Vec<PathBuf> {
     if there.is_empty() { all } else { there }
 }
 
-fn usual() -> Option<PathBuf> {
-    Some(env::home_dir()?.join(".kube").join("config"))
-}
-
 /// Returns the configuration of a pod, which has a service account instead of a file.
-fn in_a_pod(home: Option<PathBuf>) -> anyhow::Result<ClientConfig> {
+fn in_a_pod(usual: Option<PathBuf>) -> anyhow::Result<ClientConfig> {
     let home =
-        home.map_or("there is no home folder".to_owned(), |it| format!("{} does not exist", it.display()));
+        usual.map_or("there is no home folder".to_owned(), |it| format!("{} does not exist", it.display()));
     // Which part of a service account is missing does not matter to a person outside of the cluster.
     let config = Config::incluster().map_err(|_| {
         anyhow!("there is no kubeconfig: --kubeconfig and KUBECONFIG are not given, and {home}; this is not a pod with a service account, either")
