@@ -14,7 +14,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        let Words { says, ends } = Words::of(error);
+        let (says, ends) = words(error);
         if text.is_empty() {
             text = says;
         } else if !says.is_empty() && !text.ends_with(&says) {
@@ -25,47 +25,38 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The text of one error of a chain, in terms that an operator knows.
-struct Words {
-    says: String,
-    /// Whether the chain ends here: the sources of this error add nothing, or more than may be printed.
-    ends: bool,
-}
-
 /// Error texts that only name a layer of the HTTP client.
 const LAYERS: [&str; 3] = ["client error (Connect)", "client error (SendRequest)", "tcp connect error"];
 
-impl Words {
-    fn of(error: &(dyn Error + 'static)) -> Self {
-        let last = |says: &str| Self { says: says.to_owned(), ends: true };
-        match error.downcast_ref::<kube::Error>() {
-            // The API server's answer contains a sentence; kube prints all other fields around it.
-            Some(kube::Error::Api(status)) if !status.message.is_empty() => return last(&status.message),
-            Some(kube::Error::Service(_)) => {
-                return Self { says: "the API server does not answer".to_owned(), ends: false };
-            }
-            _ => {}
-        }
-        // kube's watcher prints all fields of its cause in its own text.
-        match error.downcast_ref::<watcher::Error>() {
-            Some(watcher::Error::WatchError(status)) => return last(&status.message),
-            Some(_) if error.source().is_some() => return Self { says: String::new(), ends: false },
-            _ => {}
-        }
-        // The error of a plugin that failed quotes its environment, and everything that it printed.
-        if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) || error.is::<AuthError>() {
-            return last(
-                "the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file",
-            );
-        }
-        if let Some(says) = certificate(error) {
-            return last(says);
-        }
-        let says = error.to_string();
-        let says =
-            if LAYERS.contains(&&*says) { "" } else { says.split(" (os error ").next().unwrap_or_default() };
-        Self { says: says.to_owned(), ends: false }
+/// Returns the text of one error of a chain, in terms that an operator knows, and whether the chain ends here: the sources of
+/// some errors add nothing, or more than may be printed.
+fn words(error: &(dyn Error + 'static)) -> (String, bool) {
+    let last = |says: &str| (says.to_owned(), true);
+    match error.downcast_ref::<kube::Error>() {
+        // The API server's answer contains a sentence; kube prints all other fields around it.
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => return last(&status.message),
+        Some(kube::Error::Service(_)) => return ("the API server does not answer".to_owned(), false),
+        _ => {}
     }
+    // kube's watcher prints all fields of its cause in its own text.
+    match error.downcast_ref::<watcher::Error>() {
+        Some(watcher::Error::WatchError(status)) => return last(&status.message),
+        Some(_) if error.source().is_some() => return (String::new(), false),
+        _ => {}
+    }
+    // The error of a plugin that failed quotes its environment, and everything that it printed.
+    if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) || error.is::<AuthError>() {
+        return last(
+            "the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file",
+        );
+    }
+    if let Some(says) = certificate(error) {
+        return last(says);
+    }
+    let says = error.to_string();
+    let says =
+        if LAYERS.contains(&&*says) { "" } else { says.split(" (os error ").next().unwrap_or_default() };
+    (says.to_owned(), false)
 }
 
 /// Returns what is wrong with the certificate of a server, if this error is about that.
