@@ -63,7 +63,7 @@ pub async fn hold(
     closing: watch::Receiver<bool>,
 ) {
     let store = Leases::of(client, &namespace);
-    let blank = Lease { metadata: ownership::object_meta(&release, &namespace, NAME), spec: None };
+    let blank = Lease { metadata: ownership::metadata(&release, &namespace, NAME), spec: None };
     Election { store, blank, me, seen: None, seat }.run(closing).await;
 }
 

@@ -202,7 +202,7 @@ impl<S: LeaseStore> ReservationStore<S> {
 
     fn blank(&self, shard: usize) -> Lease {
         let (namespace, release) = &self.home;
-        Lease { metadata: ownership::object_meta(release, namespace, &name_of(shard)), spec: None }
+        Lease { metadata: ownership::metadata(release, namespace, &name_of(shard)), spec: None }
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use serde_json::json;
 use tracing::info;
 
 use crate::act::api::{self, Exactly, Fault};
@@ -68,8 +67,7 @@ impl Registrar {
     /// harm.
     async fn create(&self) -> Result<Secret, Error> {
         let Registration { namespace, release, secret, .. } = &self.registration;
-        let metadata = ownership::metadata(release, namespace, secret);
-        let body = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata });
+        let body = Secret { metadata: ownership::metadata(release, namespace, secret), ..Secret::default() };
         let params = PatchParams::apply(FIELD_MANAGER);
         let created = self.secrets().patch(secret, &params, &Patch::Apply(&body)).await;
         created.map_err(|error| Error::WriteSecret(secret.clone(), error))

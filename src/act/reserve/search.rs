@@ -220,7 +220,7 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
         }
         Arc::new(shared)
     };
-    let blank = Lease { metadata: ownership::object_meta("gatera", "gatera", "it"), spec: None };
+    let blank = Lease { metadata: ownership::metadata("gatera", "gatera", "it"), spec: None };
     link.write("it", &blank).await.map_err(|error| chain(&error))?;
     let mut replicas: Vec<_> = (0..2 + random.below(2)).map(|_| new()).collect();
     let (mut asked, mut all) = (JoinSet::new(), Vec::new());
