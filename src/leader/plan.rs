@@ -206,9 +206,10 @@ impl Mark {
         Self { id: cluster.id.clone(), uid: meta.uid.clone(), version: String::new(), bootstrap }
     }
 
-    fn with(cluster: &Cluster, removal: &Removal) -> Self {
-        let mark = Self::of(cluster);
-        Self { bootstrap: Some(removal.record(&mark.uid)), ..mark }
+    /// Returns the marks with this removal as the record, for the StatefulSet in its current version.
+    fn with(cluster: &Cluster, removal: Option<&Removal>) -> Self {
+        let (mark, version) = (Self::of(cluster), cluster.workload.metadata.resource_version.clone());
+        Self { bootstrap: removal.map(|it| it.record(&mark.uid)), version, ..mark }
     }
 }
 

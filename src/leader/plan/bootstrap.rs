@@ -58,8 +58,7 @@ fn taken_out(cluster: &Cluster, why: &str) -> BootstrapStage {
         cluster.id.namespace, cluster.id.name
     );
     let events = vec![Announcement::about(cluster, NOT_REMOVED, note)];
-    let version = cluster.workload.metadata.resource_version.clone();
-    let mark = Mark { bootstrap: None, version, ..Mark::of(cluster) };
+    let mark = Mark::with(cluster, None);
     BootstrapStage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
 }
 
@@ -69,15 +68,13 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     if let Some(why) = left_to_you(cluster) {
         return BootstrapStage::Kept(why);
     }
-    match (running.first(), founders.first()) {
-        (None, None) => return BootstrapStage::Absent,
-        (None, Some(held)) => {
-            return BootstrapStage::LeftAlone(format!(
+    if running.is_empty() {
+        return founders.first().map_or(BootstrapStage::Absent, |held| {
+            BootstrapStage::LeftAlone(format!(
                 "Deployment {} has 0 replicas and does no harm; remove it from what you apply",
                 held.metadata.name
-            ));
-        }
-        (Some(_), _) => {}
+            ))
+        });
     }
     if let Some(going) = running.iter().find(|it| it.metadata.going()) {
         return BootstrapStage::LeftAlone(format!(
@@ -89,8 +86,7 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
         return BootstrapStage::Kept(why);
     }
     let removal = Removal::Going(view.goes_with(cluster, &running));
-    let version = cluster.workload.metadata.resource_version.clone();
-    let mark = Mark { version, ..Mark::with(cluster, &removal) };
+    let mark = Mark::with(cluster, Some(&removal));
     BootstrapStage::Going("all members are Synced".to_owned(), Some(Box::new(LeaderStep::Mark(mark))))
 }
 
@@ -166,8 +162,7 @@ fn corrected<'a>(
         Some(Announcement::about(cluster, NOT_REMOVED, not_removed(&cluster.id, target, &why)))
     });
     let events = events.collect();
-    let version = cluster.workload.metadata.resource_version.clone();
-    let mark = Mark { version, ..Mark::with(cluster, &Removal::Going(due)) };
+    let mark = Mark::with(cluster, Some(&Removal::Going(due)));
     let says = "recording again what is to be removed".to_owned();
     BootstrapStage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
 }
