@@ -151,12 +151,7 @@ fn validity_of(der: &CertificateDer<'_>) -> Result<(Timestamp, Timestamp), Error
 pub(super) fn names_of(pem: &str) -> Result<Vec<String>, Error> {
     let der = first(pem)?;
     let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
-    let names = parsed
-        .subject_alternative_name()
-        .ok()
-        .flatten()
-        .map(|it| it.value.general_names.clone())
-        .unwrap_or_default();
+    let names = parsed.subject_alternative_name().ok().flatten();
     let text = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
         GeneralName::IPAddress(bytes) => match **bytes {
@@ -165,7 +160,7 @@ pub(super) fn names_of(pem: &str) -> Result<Vec<String>, Error> {
         },
         _ => None,
     };
-    Ok(names.iter().filter_map(text).collect())
+    Ok(names.iter().flat_map(|it| &it.value.general_names).filter_map(text).collect())
 }
 
 /// Checks what a client that trusts these CAs checks: the path, its dates, its use for a server and, if one is given, the name.

@@ -155,16 +155,15 @@ impl PolicyReports {
     ) -> kube::Result<()> {
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, kind);
         let print = fingerprint(results);
-        match self.written.get(namespace) {
-            None if results.is_empty() => return Ok(()),
-            Some(written) if !results.is_empty() && *written == print => return Ok(()),
-            Some(_) if results.is_empty() => {
-                let deleted = api.delete(NAME, &DeleteParams::default()).await;
-                deleted.map(drop).or_else(gone)?;
+        if results.is_empty() {
+            if self.written.contains_key(namespace) {
+                api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(gone)?;
                 self.written.remove(namespace);
-                return Ok(());
             }
-            _ => {}
+            return Ok(());
+        }
+        if self.written.get(namespace) == Some(&print) {
+            return Ok(());
         }
         let report = json!({
             "apiVersion": kind.api_version,

@@ -12,7 +12,7 @@ use engine::webhooks::compare::{encoded, foreign, same};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::Api;
 use kube::api::{ListParams, Patch};
 use serde_json::{Value, json};
@@ -121,13 +121,8 @@ impl Registrar {
         let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), namespace);
         let params = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
         let slices = api.list(&params).await.map_err(Error::Endpoints)?;
-        let ready = |slice: &EndpointSlice| {
-            slice
-                .endpoints
-                .iter()
-                .any(|it| it.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true))
-        };
-        Ok(slices.items.iter().any(ready))
+        let ready = |it: &Endpoint| it.conditions.as_ref().and_then(|conditions| conditions.ready);
+        Ok(slices.items.iter().flat_map(|slice| &slice.endpoints).any(|it| ready(it).unwrap_or(true)))
     }
 
     /// Reports the outcome in `/readyz`, where a failure stays until it is over.
