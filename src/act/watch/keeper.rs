@@ -36,35 +36,30 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct WatchSource {
     kind: Kind,
     listed: bool,
-    /// The objects of this source, and their versions. Another source may have the same object by another selector.
-    holds: HashMap<Id, Option<u64>>,
-    /// While a list is not complete: the objects that were held before and that it has not named yet, and their versions.
-    before: HashMap<Id, Option<u64>>,
+    /// The objects of this source. Another source may have the same object by another selector.
+    holds: HashMap<Id, HeldObject>,
     /// Whether this source is to be listed again.
     pub(super) again: Arc<AtomicBool>,
 }
 
+/// An object of one source.
+struct HeldObject {
+    /// Its version, if that is a number.
+    version: Option<u64>,
+    /// Whether the last list, or the watch after it, has named it.
+    named: bool,
+}
+
 impl WatchSource {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, listed: false, holds: HashMap::new(), before: HashMap::new(), again: Arc::default() }
+        Self { kind, listed: false, holds: HashMap::new(), again: Arc::default() }
     }
 
     /// Records that the object exists in this version. Returns the version, if it is a number.
     fn has(&mut self, id: &Id, version: &str) -> Option<u64> {
-        self.before.remove(id);
         let version = version.parse().ok();
-        self.holds.insert(id.clone(), version);
+        self.holds.insert(id.clone(), HeldObject { version, named: true });
         version
-    }
-
-    /// Returns whether this source has the object, as far as it has reported.
-    fn knows(&self, id: &Id) -> bool {
-        self.holds.contains_key(id) || self.before.contains_key(id)
-    }
-
-    /// Returns the newest version of the object that this source has reported, if it is a number.
-    fn version(&self, id: &Id) -> Option<u64> {
-        *self.holds.get(id).or_else(|| self.before.get(id))?
     }
 }
 
@@ -164,9 +159,9 @@ impl Keeper {
     fn apply(&mut self, index: usize, message: Message) -> bool {
         let source = &mut self.sources[index];
         match message {
-            // `before` may still hold objects that an earlier, failed list did not name: this list names them, or they are gone.
+            // An object that an earlier, failed list named is named by this list, or it is gone.
             Message::Begun => {
-                source.before.extend(take(&mut source.holds));
+                source.holds.values_mut().for_each(|it| it.named = false);
                 return false;
             }
             Message::Put(object) => {
@@ -187,7 +182,6 @@ impl Keeper {
             Message::Fetched(id, answer) => self.fetched(&id, answer),
             Message::Gone(id) => {
                 source.holds.remove(&id);
-                source.before.remove(&id);
                 self.forget(index, &id);
             }
             Message::Serves(is_so) => return self.facts.kept.serves(source.kind, is_so),
@@ -199,7 +193,8 @@ impl Keeper {
             Message::Listed => {
                 source.listed = true;
                 self.facts.kept.set_listed(source.kind, true);
-                for id in take(&mut source.before).into_keys() {
+                let gone: Vec<_> = source.holds.extract_if(|_, it| !it.named).map(|(id, _)| id).collect();
+                for id in gone {
                     self.forget(index, &id);
                 }
             }
@@ -222,7 +217,8 @@ impl Keeper {
     fn is_newest(&self, index: usize, id: &Id, version: Option<u64>) -> bool {
         let kind = self.sources[index].kind;
         let same = self.sources.iter().filter(|source| source.kind == kind);
-        !same.filter_map(|source| source.version(id)).any(|other| version.is_some_and(|own| own < other))
+        let mut versions = same.filter_map(|source| source.holds.get(id)?.version);
+        !versions.any(|other| version.is_some_and(|own| own < other))
     }
 
     /// Changes an object, then requests the ConfigMaps that it reads now, and forgets those that no object reads any more.
@@ -293,7 +289,7 @@ impl Keeper {
     /// Removes an object that this source no longer has from the facts, unless another source of its kind still has it.
     fn forget(&mut self, index: usize, id: &Id) {
         let kind = self.sources[index].kind;
-        if self.sources.iter().any(|source| source.kind == kind && source.knows(id)) {
+        if self.sources.iter().any(|source| source.kind == kind && source.holds.contains_key(id)) {
             return;
         }
         if kind == Kind::ConfigMap {
