@@ -9,16 +9,33 @@ use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::scalar::Weigh;
+use super::scalar::{self, Weigh};
 use super::unreadable::read_as;
-use super::{KindNames, Meta, Unreadable};
+use super::{KindNames, Meta, Unreadable, or_default};
 
 /// The type that objects of a custom kind are read into.
 pub trait Custom: Any + Debug + Send + Sync + Weigh {
     /// Returns the metadata that every object has.
     fn meta(&self) -> &Meta;
+}
+
+/// An object of a custom kind, with the spec that its pack reads. A spec of a wrong type is an empty one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, bound(deserialize = "S: Default + DeserializeOwned"))]
+pub struct CustomResource<S> {
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "scalar::map")]
+    pub spec: S,
+}
+
+impl<S: Any + Debug + Hash + Send + Sync> Custom for CustomResource<S> {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
 }
 
 /// Reads the JSON text of one object of the kind with this name.

@@ -35,7 +35,7 @@ use serde::{Deserialize, Deserializer};
 pub use affinity::{Affinity, AntiAffinity, Spread, Term};
 pub use by_name::ByName;
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
-pub use custom::{Custom, CustomKind, CustomObject, ReadCustom};
+pub use custom::{Custom, CustomKind, CustomObject, CustomResource, ReadCustom};
 pub use fingerprint::Fingerprint;
 pub use kinds::{KINDS, Kind, KindNames, Kinds, Object, Typed};
 pub use meta::{LONGEST_NAME, PROTECTION};

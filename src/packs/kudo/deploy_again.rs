@@ -50,7 +50,7 @@ const WHY: &str = "plan deploy creates the bootstrap node again, which creates a
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((Some(old), new)) = written(review, view) else { return Findings::new() };
-    let changed: Vec<_> = new.changed(old).collect();
+    let changed: Vec<_> = new.spec.changed(&old.spec).collect();
     let moves = old.spec.operator_version != new.spec.operator_version;
     let by_hand = new.spec.plan_execution.plan_name.look() == DEPLOY
         && old.spec.plan_execution != new.spec.plan_execution;
@@ -69,7 +69,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             return vec![RULE.finding(Verdict::Unknown, "spec", says, WHY, UNTIL_SEEN)];
         }
     };
-    let Some(version) = new.version(&review.namespace, view) else {
+    let Some(version) = new.spec.version(&review.namespace, view) else {
         return unknown(new, &over);
     };
     let again: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();

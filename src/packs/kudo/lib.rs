@@ -18,7 +18,7 @@ use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use facts::review::Review;
 use facts::view::View;
 use objects::scalar::{self, Listed, Scalar};
-use objects::{Custom, CustomKind, Kind, KindNames, Meta, Object, ReadCustom};
+use objects::{CustomKind, CustomResource, Kind, KindNames, Object, ReadCustom};
 
 pub const PACK: Pack = Pack {
     name: "kudo",
@@ -41,18 +41,6 @@ const OPERATOR_VERSION_KIND: &CustomKind =
     &kind("OperatorVersion", "operatorversions", CustomKind::read_into::<OperatorVersion>);
 /// The kind of an operator's plans and parameters.
 const OPERATOR_VERSION: Kind = Kind::Custom(OPERATOR_VERSION_KIND);
-
-impl Custom for Instance {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Custom for OperatorVersion {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
 
 /// The CEL condition that the spec or the owners change; KUDO often writes the status and the finalizers.
 const ANOTHER_SPEC: &str = "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec || has(object.metadata.ownerReferences) && (!has(oldObject.metadata.ownerReferences) || object.metadata.ownerReferences != oldObject.metadata.ownerReferences)";
@@ -84,14 +72,7 @@ const ENTRIES: &[Entry] = &[
 ];
 
 /// An operator that runs, and its parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct Instance {
-    #[serde(deserialize_with = "objects::or_default")]
-    pub metadata: Meta,
-    #[serde(deserialize_with = "scalar::map")]
-    spec: InstanceSpec,
-}
+type Instance = CustomResource<InstanceSpec>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -117,14 +98,7 @@ struct Execution {
 }
 
 /// An operator's plans, and the plan that each parameter runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct OperatorVersion {
-    #[serde(deserialize_with = "objects::or_default")]
-    pub metadata: Meta,
-    #[serde(deserialize_with = "scalar::map")]
-    spec: VersionSpec,
-}
+type OperatorVersion = CustomResource<VersionSpec>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
@@ -142,38 +116,25 @@ struct Parameter {
     trigger: Scalar,
 }
 
-impl Instance {
-    fn parameter(&self, name: &str) -> Option<&Scalar> {
-        self.spec.parameters.get(name)
-    }
-
+impl InstanceSpec {
     /// Returns the names of parameters that changed.
-    fn changed<'i>(&'i self, old: &'i Instance) -> impl Iterator<Item = &'i str> {
-        let names = self
-            .spec
-            .parameters
-            .keys()
-            .chain(old.spec.parameters.keys().filter(|it| self.parameter(it).is_none()));
-        names.map(String::as_str).filter(|name| self.parameter(name) != old.parameter(name))
-    }
-
-    /// Returns whether the Instance is Galera's, by its operator's name, or because a cluster has its name.
-    fn is_galeras(&self, namespace: &str, view: &View<'_>) -> bool {
-        let operator = self.spec.operator_version.name.look();
-        operator.contains("galera") || view.cluster_called(namespace, &self.metadata.name).is_some()
+    fn changed<'i>(&'i self, old: &'i Self) -> impl Iterator<Item = &'i str> {
+        let [was, is] = [&old.parameters, &self.parameters];
+        let names = is.keys().chain(was.keys().filter(|it| !is.contains_key(*it)));
+        names.filter(|name| was.get(*name) != is.get(*name)).map(String::as_str)
     }
 
     /// Returns the version of its operator, if it is known.
-    fn version<'a>(&self, namespace: &str, view: &View<'a>) -> Option<&'a OperatorVersion> {
-        let name = self.spec.operator_version.name.look();
+    fn version<'a>(&self, namespace: &str, view: &View<'a>) -> Option<&'a VersionSpec> {
+        let name = self.operator_version.name.look();
         let mut all = view.kept(OPERATOR_VERSION, namespace).filter_map(Object::get::<OperatorVersion>);
-        all.find(|it| it.metadata.name == name)
+        all.find(|it| it.metadata.name == name).map(|it| &it.spec)
     }
 }
 
-impl OperatorVersion {
+impl VersionSpec {
     fn parameter(&self, name: &str) -> Option<&Parameter> {
-        self.spec.parameters.all().iter().find(|it| it.name.look() == name)
+        self.parameters.all().iter().find(|it| it.name.look() == name)
     }
 
     /// Returns the plan that runs when this parameter changes.
@@ -184,7 +145,7 @@ impl OperatorVersion {
 
     /// Returns the first of these plans that exists, or the last one.
     fn first_of<'p>(&self, plans: &[&'p str]) -> &'p str {
-        let there = |plan: &&&str| self.spec.plans.contains_key(**plan);
+        let there = |plan: &&&str| self.plans.contains_key(**plan);
         plans.iter().find(there).or(plans.last()).copied().unwrap_or_default()
     }
 }
@@ -197,18 +158,22 @@ fn visible(name: &str) -> String {
 /// Returns the Instance and a parameter that this write changes; a removed parameter has the default of the operator.
 fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r Instance, &'r Scalar)> {
     let (old, new) = written(review, view)?;
-    let Some(old) = old else { return Some((new, new.parameter(name)?)) };
-    let default = |it: &'r Instance| Some(&it.version(&review.namespace, view)?.parameter(name)?.default);
-    let value = |it: &'r Instance| it.parameter(name).or_else(|| default(it));
+    let Some(old) = old else { return Some((new, new.spec.parameters.get(name)?)) };
+    let default =
+        |it: &'r Instance| Some(&it.spec.version(&review.namespace, view)?.parameter(name)?.default);
+    let value = |it: &'r Instance| it.spec.parameters.get(name).or_else(|| default(it));
     let now = value(new)?;
     (value(old) != Some(now)).then_some((new, now))
 }
 
-/// Returns the written Instance of Galera, before and after.
+/// Returns the written Instance of Galera, before and after: it is Galera's by its operator's name, or because a cluster has its
+/// name.
 fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
     let new: &Instance = review.new.as_ref()?.get()?;
     let old = review.old.as_ref().and_then(Object::get);
-    new.is_galeras(&review.namespace, view).then_some((old, new))
+    let is_galeras = new.spec.operator_version.name.look().contains("galera")
+        || view.cluster_called(&review.namespace, &new.metadata.name).is_some();
+    is_galeras.then_some((old, new))
 }
 
 #[cfg(test)]

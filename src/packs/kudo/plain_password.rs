@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = written(review, view) else { return Findings::new() };
-    let is_new = |name: &str, value: &Scalar| old.and_then(|it| it.parameter(name)) != Some(value);
+    let is_new = |name: &str, value: &Scalar| old.and_then(|it| it.spec.parameters.get(name)) != Some(value);
     let finding = |verdict, name: &str, says: String| {
         let why = "parameters are copied into annotations, ConfigMaps and messages, and every user who may read one of them can log in";
         let instead =
@@ -55,10 +55,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         .filter(|(name, value)| is_new(name, value))
         .map(|(name, _)| finding(Verdict::Deny, name, format!("parameter {} is written out", visible(name))))
         .collect();
-    let version = new.version(&review.namespace, view).filter(|_| old.is_none());
-    let left = version.into_iter().flat_map(|it| it.spec.parameters.all()).filter(|it| {
+    let version = new.spec.version(&review.namespace, view).filter(|_| old.is_none());
+    let left = version.into_iter().flat_map(|it| it.parameters.all()).filter(|it| {
         let name = it.name.look();
-        is_password(name) && !it.default.look().is_empty() && new.parameter(name).is_none()
+        is_password(name) && !it.default.look().is_empty() && !new.spec.parameters.contains_key(name)
     });
     found.extend(left.map(|it| {
         let name = it.name.look();

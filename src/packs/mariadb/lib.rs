@@ -16,7 +16,7 @@ use facts::galera::driver;
 use facts::review::Review;
 use facts::view::{Cluster, View};
 use objects::scalar::{self, Scalar};
-use objects::{Custom, CustomKind, Kind, KindNames, Meta};
+use objects::{CustomKind, CustomResource, Kind, KindNames};
 
 pub const PACK: Pack = Pack {
     name: "mariadb",
@@ -35,12 +35,6 @@ const MARIADB_KIND: &CustomKind = &CustomKind {
 };
 /// The kind of a database that mariadb-operator drives.
 const MARIADB: Kind = Kind::Custom(MARIADB_KIND);
-
-impl Custom for MariaDb {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
 
 /// The CEL condition that the spec or the owners change; the operator often writes the status.
 const ANOTHER_SPEC: &str = "request.subResource == 'scale' || oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec || has(object.metadata.ownerReferences) && (!has(oldObject.metadata.ownerReferences) || object.metadata.ownerReferences != oldObject.metadata.ownerReferences)";
@@ -72,14 +66,7 @@ const ENTRIES: &[Entry] = &[
 ];
 
 /// A database that mariadb-operator drives.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct MariaDb {
-    #[serde(deserialize_with = "objects::or_default")]
-    pub metadata: Meta,
-    #[serde(deserialize_with = "scalar::map")]
-    spec: MariaDbSpec,
-}
+type MariaDb = CustomResource<MariaDbSpec>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]

@@ -18,8 +18,8 @@ use serde::Deserialize;
 
 use engine::rulebook::Pack;
 use engine::webhooks::{Endpoint, Entry, Only, Selects};
-use objects::scalar::{self, Scalar};
-use objects::{Custom, CustomKind, Kind, KindNames, Meta};
+use objects::scalar::Scalar;
+use objects::{CustomKind, CustomResource, Kind, KindNames, Meta};
 
 pub const PACK: Pack = Pack {
     name: "wordpress",
@@ -116,21 +116,8 @@ const WORDPRESS_KIND: &CustomKind = &CustomKind {
 /// The kind of the example operator's resource.
 const WORDPRESS: Kind = Kind::Custom(WORDPRESS_KIND);
 
-impl Custom for Wordpress {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
 /// The resource of the example's operator.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct Wordpress {
-    #[serde(deserialize_with = "objects::or_default")]
-    pub metadata: Meta,
-    #[serde(deserialize_with = "scalar::map")]
-    spec: WordpressSpec,
-}
+type Wordpress = CustomResource<WordpressSpec>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
