@@ -95,6 +95,16 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The entry from which the validating rows differ: all requests, in every namespace, refused while the guard cannot answer.
+    pub const VALIDATING: Self = Self {
+        name: "",
+        endpoint: Endpoint::Validate,
+        asks: &[],
+        selects: Selects::Anywhere,
+        only: Only::All,
+        fail_closed: true,
+    };
+
     /// Returns whether the API server offers every pack's kind in this entry. Galera's kinds always exist.
     pub(super) fn is_served(&self, served: &BTreeSet<Kind>, kinds: &Kinds) -> bool {
         let asked = self.asks.iter().map(|(group, plural, _)| kinds.of_plural(group, plural));
@@ -134,70 +144,62 @@ pub const ENTRIES: &[Entry] = &[
     // Every change and the deletion of a Galera StatefulSet or bootstrap Deployment.
     Entry {
         name: "workloads",
-        endpoint: Endpoint::Validate,
         asks: &[("apps", "statefulsets", ALL), ("apps", "deployments", ALL)],
         selects: Selects::Template,
         only: Only::Changed,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // The last protection against a second, empty cluster: the pod itself, from any creator; and pods that claim to be injected.
     Entry {
         name: "new-pods",
-        endpoint: Endpoint::Validate,
         asks: &[("", "pods", &["CREATE"])],
         selects: Selects::Labels,
         only: Only::NoPlainMembers,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // Members leave one at a time.
     Entry {
         name: "pods",
-        endpoint: Endpoint::Validate,
         asks: &[("", "pods", &["DELETE"]), ("", "pods/resize", &["UPDATE"])],
         selects: Selects::Labels,
         only: Only::NotExempt,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // Without its labels, requests about the pod would no longer be judged.
     Entry {
         name: "marks",
-        endpoint: Endpoint::Validate,
         asks: &[("", "pods", &["UPDATE"]), ("", "pods/status", &["UPDATE"])],
         selects: Selects::Labels,
         only: Only::Marks,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // With an owner that does not exist a claim is deleted, and without its finalizer it is deleted while a server uses it.
     Entry {
         name: "claims",
-        endpoint: Endpoint::Validate,
         asks: CLAIMS,
         selects: Selects::LabelsElsewhere,
         only: Only::OwnedOrMarked,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // The same for claims without labels, in fully guarded namespaces.
     Entry {
         name: "claims-in-namespace",
-        endpoint: Endpoint::Validate,
         asks: CLAIMS,
         selects: Selects::LabelledNamespaces,
         only: Only::OwnedOrMarked,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // A write of a StatefulSet's status can change its annotations, too.
     Entry {
         name: "workloads-status",
-        endpoint: Endpoint::Validate,
         asks: &[("apps", "statefulsets/status", &["UPDATE"]), ("apps", "deployments/status", &["UPDATE"])],
         selects: Selects::Template,
         only: Only::Marks,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // Objects that a cluster uses, by their own labels, in every namespace.
     Entry {
         name: "labelled",
-        endpoint: Endpoint::Validate,
         asks: &[
             ("", "configmaps", ALL),
             ("", "secrets", ALL),
@@ -208,12 +210,11 @@ pub const ENTRIES: &[Entry] = &[
         ],
         selects: Selects::LabelsElsewhere,
         only: Only::Read,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // Objects without labels, in fully guarded namespaces.
     Entry {
         name: "namespace",
-        endpoint: Endpoint::Validate,
         asks: &[
             ("", "configmaps", ALL),
             ("", "secrets", ALL),
@@ -228,43 +229,38 @@ pub const ENTRIES: &[Entry] = &[
         ],
         selects: Selects::LabelledNamespaces,
         only: Only::Read,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // Scaling and evictions in other namespaces: judged, but never blocked by a guard that is down.
     Entry {
         name: "elsewhere",
-        endpoint: Endpoint::Validate,
         asks: &[
             ("apps", "statefulsets/scale", &["UPDATE"]),
             ("apps", "deployments/scale", &["UPDATE"]),
             ("", "pods/eviction", &["CREATE"]),
         ],
         selects: Selects::OtherNamespaces,
-        only: Only::All,
         fail_closed: false,
+        ..Entry::VALIDATING
     },
     // The deletion of a fully guarded namespace, and the removal of its label.
     Entry {
         name: "namespaces",
-        endpoint: Endpoint::Validate,
         asks: &[("", "namespaces", &["UPDATE", "DELETE"])],
         selects: Selects::ModeLabel,
-        only: Only::All,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // The deletion of other namespaces: judged, but never blocked by a guard that is down.
     Entry {
         name: "namespaces-elsewhere",
-        endpoint: Endpoint::Validate,
         asks: &[("", "namespaces", &["DELETE"])],
         selects: Selects::NoModeLabel,
-        only: Only::All,
         fail_closed: false,
+        ..Entry::VALIDATING
     },
     // Break-glass begins at once and lasts an hour at most, however it is written; without a guard it has no effect anyway.
     Entry {
         name: "glass",
-        endpoint: Endpoint::Validate,
         asks: &[
             ("", "namespaces", WRITES),
             ("", "namespaces/status", &["UPDATE"]),
@@ -272,6 +268,6 @@ pub const ENTRIES: &[Entry] = &[
         ],
         selects: Selects::AnyNamespace,
         only: Only::BreakGlass,
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
 ];

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use engine::rulebook::Pack;
-use engine::webhooks::{Endpoint, Entry, Only, Selects};
+use engine::webhooks::{Entry, Only};
 use facts::review::Review;
 use facts::view::View;
 use objects::scalar::{self, Listed, Scalar};
@@ -51,23 +51,19 @@ const ENTRIES: &[Entry] = &[
     // The parameters of a cluster, before KUDO acts on them.
     Entry {
         name: "kudo-instances",
-        endpoint: Endpoint::Validate,
         asks: &[("kudo.dev", "instances", &["CREATE", "UPDATE"])],
-        selects: Selects::Anywhere,
         only: Only::When("another-spec", ANOTHER_SPEC),
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // A cluster is deleted with its Instance, and all Instances with their definition.
     Entry {
         name: "kudo-ends",
-        endpoint: Endpoint::Validate,
         asks: &[
             ("kudo.dev", "instances", &["DELETE"]),
             ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
         ],
-        selects: Selects::Anywhere,
         only: Only::When("kudo", OURS),
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
 ];
 

@@ -11,7 +11,7 @@ mod settings;
 use serde::Deserialize;
 
 use engine::rulebook::Pack;
-use engine::webhooks::{Endpoint, Entry, Only, Selects};
+use engine::webhooks::{Entry, Only};
 use facts::galera::driver;
 use facts::review::Review;
 use facts::view::{Cluster, View};
@@ -45,23 +45,20 @@ const ENTRIES: &[Entry] = &[
     // The operator writes defaults into it, and must not wait for a guard that is down.
     Entry {
         name: "mariadbs",
-        endpoint: Endpoint::Validate,
         asks: &[(driver::GROUP, "mariadbs", &["UPDATE"]), (driver::GROUP, "mariadbs/scale", &["UPDATE"])],
-        selects: Selects::Anywhere,
         only: Only::When("another-spec", ANOTHER_SPEC),
         fail_closed: false,
+        ..Entry::VALIDATING
     },
     // A cluster is deleted with its MariaDB, and all with their definition.
     Entry {
         name: "mariadb-ends",
-        endpoint: Endpoint::Validate,
         asks: &[
             (driver::GROUP, "mariadbs", &["DELETE"]),
             ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
         ],
-        selects: Selects::Anywhere,
         only: Only::When("mariadb", OURS),
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
 ];
 

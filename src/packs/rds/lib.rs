@@ -25,7 +25,7 @@ mod users;
 mod volume;
 
 use engine::rulebook::Pack;
-use engine::webhooks::{Endpoint, Entry, Only, Selects};
+use engine::webhooks::{Entry, Only};
 use facts::review::{Change, Operation, Review};
 use facts::view::View;
 use facts::way_out::{Command, WayOut, edit, run, say};
@@ -87,26 +87,23 @@ const ENTRIES: &[Entry] = &[
     // The creation and deletion of a database, and the deletion of all with their definition.
     Entry {
         name: "rdss",
-        endpoint: Endpoint::Validate,
         asks: &[
             ("otc.mcsps.de", "rdss", &["CREATE", "DELETE"]),
             ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
         ],
-        selects: Selects::Anywhere,
         only: Only::When("rds", OURS),
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // The operator writes each one every ten seconds, and must not wait for a guard that is down.
     Entry {
         name: "rdss-written",
-        endpoint: Endpoint::Validate,
         asks: &[
             ("otc.mcsps.de", "rdss", &["UPDATE"]),
             ("rbac.authorization.k8s.io", "clusterrolebindings", &["CREATE", "UPDATE"]),
         ],
-        selects: Selects::Anywhere,
         only: Only::When("rds-or-its-roles", OURS_BOUND),
         fail_closed: false,
+        ..Entry::VALIDATING
     },
 ];
 

@@ -69,41 +69,35 @@ const ENTRIES: &[Entry] = &[
     // Every write and the deletion of a Wordpress, with which its volumes are deleted, and of all of them with their definition.
     Entry {
         name: "wordpresses",
-        endpoint: Endpoint::Validate,
         asks: &[
             (GROUP, "wordpresses", &["CREATE", "UPDATE", "DELETE"]),
             ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
         ],
-        selects: Selects::Anywhere,
         only: Only::When("wordpress", OURS),
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // The parts of a WordPress, in every namespace.
     Entry {
         name: "wordpress-parts",
-        endpoint: Endpoint::Validate,
         asks: &[("apps", "deployments", &["CREATE", "UPDATE"]), ("", "persistentvolumeclaims", &["UPDATE"])],
-        selects: Selects::Anywhere,
         only: Only::When("part-of-wordpress", PART),
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
     // Deployments that the operator would use as its own; never blocked by a guard that is down.
     Entry {
         name: "wordpress-namesakes",
-        endpoint: Endpoint::Validate,
         asks: &[("apps", "deployments", &["CREATE"])],
-        selects: Selects::Anywhere,
         only: Only::When("called-wordpress", NAMESAKE),
         fail_closed: false,
+        ..Entry::VALIDATING
     },
     // The same in namespaces that are not fully guarded, where no other entry sends these.
     Entry {
         name: "wordpress-elsewhere",
-        endpoint: Endpoint::Validate,
         asks: &[("", "persistentvolumeclaims", &["DELETE"]), ("", "services", &["CREATE", "UPDATE"])],
         selects: Selects::OtherNamespaces,
         only: Only::When("part-of-wordpress", PART),
-        fail_closed: true,
+        ..Entry::VALIDATING
     },
 ];
 
