@@ -43,7 +43,9 @@ mod size;
 
 use crate::rule::Check::All;
 use ordinals::{renumbered, stranded};
-use size::{claims_go, created, unwise_size};
+use size::{claims_go, unwise_size};
+
+pub use size::created;
 
 use super::managed;
 use super::member_removal::hold;
@@ -86,31 +88,17 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     if let Some(refused) = renumbered(old, new, cluster, view) {
         return vec![refused];
     }
-    let step = Resize {
-        review,
-        set: Some(&old.metadata),
-        arbitrators: cluster.map_or(0, |it| it.arbitrators),
-        from: old.replicas(),
-        to: new.replicas(),
-        parallel: new.parallel(),
-    };
-    changed(step, cluster, view)
+    let step = Resize::of(review, cluster, old.replicas(), new.replicas());
+    changed(Resize { set: Some(&old.metadata), parallel: new.parallel(), ..step }, view)
 }
 
 fn scaled(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = review.both::<Scale>() else { return Findings::new() };
     // The StatefulSet may have been created moments ago, with members that run.
     let cluster = view.cluster(&review.namespace, &review.name).filter(|it| !it.left);
-    let step = Resize {
-        review,
-        set: cluster.map(|it| &it.workload.metadata),
-        arbitrators: cluster.map_or(0, |it| it.arbitrators),
-        from: old.spec.replicas,
-        to: new.spec.replicas,
-        parallel: cluster.is_some_and(|it| it.workload.parallel()),
-    };
+    let step = Resize::of(review, cluster, old.spec.replicas, new.spec.replicas);
     let known = cluster.is_some() || view.members_run(&review.namespace, &review.name);
-    let mut found = if known { changed(step, cluster, view) } else { Findings::new() };
+    let mut found = if known { changed(step, view) } else { Findings::new() };
     if found.iter().all(|it| it.verdict == Verdict::Warn) {
         found.extend(behind_helm(step));
     }
@@ -130,30 +118,38 @@ fn behind_helm(step: Resize<'_>) -> Option<Finding> {
 
 /// Returns findings about a resize that is requested in another way than by `replicas`.
 pub fn resized(review: &Review, cluster: &Cluster, to: i64, view: &View<'_>) -> Findings {
-    let (set, from) = (Some(&cluster.workload.metadata), cluster.workload.replicas());
-    let (arbitrators, parallel) = (cluster.arbitrators, cluster.workload.parallel());
-    changed(Resize { review, set, arbitrators, from, to, parallel }, Some(cluster), view)
-}
-
-/// Returns findings about the size of a new cluster.
-pub fn chosen(replicas: i64) -> Findings {
-    created(replicas)
+    changed(Resize::of(review, Some(cluster), cluster.workload.replicas(), to), view)
 }
 
 /// A change of the number of replicas.
 #[derive(Clone, Copy)]
 struct Resize<'a> {
     review: &'a Review,
+    cluster: Option<&'a Cluster>,
     /// The StatefulSet, if it is known.
     set: Option<&'a Meta>,
-    /// The number of arbitrators, which vote too.
-    arbitrators: i64,
     from: i64,
     to: i64,
     parallel: bool,
 }
 
-impl Resize<'_> {
+impl<'a> Resize<'a> {
+    fn of(review: &'a Review, cluster: Option<&'a Cluster>, from: i64, to: i64) -> Self {
+        let workload = cluster.map(|it| &*it.workload);
+        let parallel = workload.is_some_and(Workload::parallel);
+        Self { review, cluster, set: workload.map(|it| &it.metadata), from, to, parallel }
+    }
+
+    /// Returns what is requested, as every message begins.
+    fn asked(&self) -> String {
+        format!("{} -> {} replicas", self.from, self.to)
+    }
+
+    /// Returns the number of arbitrators, which vote too.
+    fn arbitrators(&self) -> i64 {
+        self.cluster.map_or(0, |it| it.arbitrators)
+    }
+
     /// Returns the advice for the next allowed step, which begins with a command.
     fn instead(&self, replicas: i64) -> WayOut {
         self.scale(replicas).say(", wait until all members are Ready, then continue")
@@ -165,39 +161,38 @@ impl Resize<'_> {
     }
 }
 
-fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Findings {
+fn changed(step: Resize<'_>, view: &View<'_>) -> Findings {
+    let cluster = step.cluster;
     let refused = match () {
         () if step.to == step.from => return Findings::new(),
         () if cluster.is_some_and(|it| it.has_no_identity() && it.ready() > 0) => Some(deny(
-            format!("{} -> {} replicas: the cluster has no identity", step.from, step.to),
+            format!("{}: the cluster has no identity", step.asked()),
             "members that formed their cluster after a crash without comparing their data accept no joiner: a member that leaves is lost, \
              and a new one never joins",
             page("G04").say(", a cluster without an identity (create it anew from one member first)"),
         )),
         // If no member is Ready, a smaller step does not help.
         () if step.to < step.from && cluster.is_some_and(|it| view.state(it) == State::Down) => {
-            not_down_now(step, cluster, view)
+            not_down_now(step, view)
         }
-        () if step.to < step.from => {
-            too_far_down(step, cluster).or_else(|| not_down_now(step, cluster, view))
-        }
-        () => not_up_now(step, cluster, view),
+        () if step.to < step.from => too_far_down(step).or_else(|| not_down_now(step, view)),
+        () => not_up_now(step, view),
     };
     match refused {
         Some(finding) => vec![finding],
         None => {
-            let found = unwise_size(step.to, step.arbitrators).into_iter().chain(claims_go(step, cluster));
+            let found = unwise_size(step.to, step.arbitrators()).into_iter().chain(claims_go(step));
             found.chain(uncertain(cluster, view)).collect()
         }
     }
 }
 
 /// Returns a finding about a step that is never safe, in any state of the cluster.
-fn too_far_down(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
-    let Resize { from, to, parallel, arbitrators, .. } = step;
+fn too_far_down(step: Resize<'_>) -> Option<Finding> {
+    let (Resize { from, to, parallel, .. }, asked, arbitrators) = (step, step.asked(), step.arbitrators());
     let floor = (floor_of_one_step(from + arbitrators) - arbitrators).max(1);
     if to <= 0 {
-        let driven = cluster.filter(|it| driver::of(&it.workload).is_some());
+        let driven = step.cluster.filter(|it| driver::of(&it.workload).is_some());
         let otherwise = match driven {
             Some(it) => say("its operator may stop the cluster for a recovery while no member is Ready, or all are; what a member waits for: ")
                 .run(it.status_command()),
@@ -205,7 +200,7 @@ fn too_far_down(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> 
                 .run(Command::new(format!("gatera stop {} -n {}", step.review.name, step.review.namespace))),
         };
         return Some(deny(
-            format!("{from} -> {to} replicas stops every member"),
+            format!("{asked} stops every member"),
             "after a full stop no member may start by itself: you must find the one with the newest data and bootstrap from it, \
              and a wrong choice loses data",
             say("keep at least 1 member").or(otherwise),
@@ -213,9 +208,7 @@ fn too_far_down(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> 
     }
     if to < floor {
         return Some(deny(
-            format!(
-                "{from} -> {to} replicas would leave {to} of {from} members; {floor} is the smallest next step"
-            ),
+            format!("{asked} would leave {to} of {from} members; {floor} is the smallest next step"),
             "members that are stopped together can count as crashed together, and the rest is not a majority: it stops \
              answering queries",
             step.instead(floor),
@@ -223,10 +216,7 @@ fn too_far_down(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> 
     }
     (parallel && from - to > 1).then(|| {
         deny(
-            format!(
-                "{from} -> {to} replicas with podManagementPolicy Parallel stops {} members at once",
-                from - to
-            ),
+            format!("{asked} with podManagementPolicy Parallel stops {} members at once", from - to),
             "Parallel does not wait between members, and members that leave at the same moment count as crashed",
             step.instead(from - 1),
         )
@@ -234,10 +224,10 @@ fn too_far_down(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> 
 }
 
 /// Returns a finding if the cluster must not shrink now: all remaining members must be Ready, as the removed one may be a donor.
-fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+fn not_down_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
     let why = "the removed member may be sending its data to another, and a member that is not Ready counts as lost for the majority";
-    let asked = format!("{} -> {} replicas", step.from, step.to);
-    let Some(cluster) = cluster else {
+    let asked = step.asked();
+    let Some(cluster) = step.cluster else {
         let says = format!("{asked}: gatera has not seen this cluster yet");
         return Some(finding(Verdict::Unknown, says, why, "repeat the command in a few seconds"));
     };
@@ -305,9 +295,9 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
 }
 
 /// Returns a finding if the cluster must not grow now: a new member needs a cluster to join.
-fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
-    let cluster = cluster?;
-    let asked = format!("{} -> {} replicas", step.from, step.to);
+fn not_up_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
+    let cluster = step.cluster?;
+    let asked = step.asked();
     let first_start = cluster.workload.replicas() == 0;
     match (view.state(cluster), cluster.stopped_members()) {
         (State::Down | State::Stopped, Some(members)) if members == step.to => Some(finding(

@@ -60,7 +60,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     let found = match view.cluster_called(&review.namespace, &new.metadata.name) {
         Some(cluster) if cluster.has_data() => scale_order::resized(review, cluster, to, view),
-        _ => scale_order::chosen(to),
+        _ => scale_order::created(to),
     };
     let here = |it: Finding| {
         let instead = match it.verdict {

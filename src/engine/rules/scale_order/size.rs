@@ -2,10 +2,9 @@
 
 use super::{Resize, deny, finding};
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::view::Cluster;
 
 /// Returns findings about the size of a new cluster.
-pub(super) fn created(replicas: i64) -> Findings {
+pub fn created(replicas: i64) -> Findings {
     if replicas < 0 {
         return vec![deny(
             format!("{replicas} replicas is not a number of members"),
@@ -35,8 +34,8 @@ pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
 }
 
 /// Returns a warning if the claims of the removed members are deleted.
-pub(super) fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
-    let cluster = cluster.filter(|_| step.to < step.from)?;
+pub(super) fn claims_go(step: Resize<'_>) -> Option<Finding> {
+    let cluster = step.cluster.filter(|_| step.to < step.from)?;
     let retention = &cluster.workload.spec.persistent_volume_claim_retention_policy;
     let last = cluster.workload.ordinals().start + step.to;
     let leave = cluster.members.iter().filter(|it| it.ordinal >= last).map(|it| &*it.name);
@@ -44,10 +43,7 @@ pub(super) fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<F
     (retention.when_scaled == "Delete" && !leave.is_empty()).then(|| {
         finding(
             Verdict::Warn,
-            format!(
-                "{} -> {} replicas deletes the claims of {leave} (whenScaled: Delete)",
-                step.from, step.to
-            ),
+            format!("{} deletes the claims of {leave} (whenScaled: Delete)", step.asked()),
             "the data is deleted with its claim: a member that is added later copies everything from another",
             "to keep them, write whenScaled: Retain first",
         )
