@@ -34,6 +34,8 @@ pub enum Check {
     OfTemplates(fn(&Review, &View<'_>) -> Findings),
 }
 
+pub use Check::{All, OfTemplates, One};
+
 impl Check {
     pub fn judge(self, review: &Review, view: &View<'_>) -> Findings {
         match self {

@@ -34,8 +34,7 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
 
-use crate::rule::Check::All;
-use crate::rule::{Rule, Verb, WRITTEN};
+use crate::rule::{All, Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
 use facts::review::{Change, Review};

@@ -39,8 +39,7 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet covers it too.
 
-use crate::rule::Check::One;
-use crate::rule::{Rule, UNTIL_SEEN, Verb};
+use crate::rule::{One, Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Member, State, View, transfer};

@@ -37,8 +37,7 @@ mod hosts;
 
 use std::cell::LazyCell;
 
-use crate::rule::Check::All;
-use crate::rule::{Rule, WRITTEN};
+use crate::rule::{All, Rule, WRITTEN};
 use crate::verdict::{Finding, Findings};
 use facts::galera::address::{AddressSource, PlacedAddress};
 use facts::galera::{options, runs, server};

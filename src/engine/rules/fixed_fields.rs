@@ -28,8 +28,7 @@
 //!
 //! None: without the guard the API server refuses the change.
 
-use crate::rule::Check::All;
-use crate::rule::{Rule, Verb};
+use crate::rule::{All, Rule, Verb};
 use crate::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::{View, is_cluster};

@@ -57,8 +57,7 @@
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::template;
-use crate::rule::Check::{OfTemplates, One};
-use crate::rule::{Rule, Verb, WRITTEN};
+use crate::rule::{OfTemplates, One, Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::image::{Image, VersionChange};
 use facts::galera::{programs, server};

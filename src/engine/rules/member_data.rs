@@ -55,8 +55,7 @@ mod init;
 mod size;
 
 use super::anti_affinity;
-use crate::rule::Check::{All, One};
-use crate::rule::{Rule, Verb, WRITTEN};
+use crate::rule::{All, One, Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::data::{BITNAMIS, Backing, DataFolder};
 use facts::galera::image::Image;

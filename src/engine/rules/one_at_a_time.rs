@@ -71,8 +71,7 @@ mod strays;
 
 use super::{managed, owners};
 use crate::grant;
-use crate::rule::Check::All;
-use crate::rule::{Rule, Verb};
+use crate::rule::{All, Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::quorum::survives;
 use facts::galera::server;

@@ -51,12 +51,11 @@ mod unserved;
 
 pub use kept::{Correction, corrections};
 
-use crate::rule::Check::All;
 use std::collections::BTreeSet;
 
 use super::owners;
 use crate::inject::{self, Doubt};
-use crate::rule::{Rule, Verb, WRITTEN};
+use crate::rule::{All, Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 use facts::galera::adopt;
 use facts::marks::overrides::{InvalidException, Override};

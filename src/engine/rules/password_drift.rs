@@ -74,12 +74,11 @@
 
 mod places;
 
-use crate::rule::Check::{All, OfTemplates};
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::places::Moved;
 use super::plain_password::is_secret_name;
-use crate::rule::{Rule, Verb};
+use crate::rule::{All, OfTemplates, Rule, Verb};
 use crate::verdict::{Finding, Findings};
 use facts::galera::options::keys::{self, Class};
 use facts::galera::{credentials, driver, server};

@@ -33,8 +33,7 @@
 mod value;
 
 use super::newly_read;
-use crate::rule::Check::{All, OfTemplates};
-use crate::rule::{Rule, Verb, WRITTEN};
+use crate::rule::{All, OfTemplates, Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings};
 use facts::galera::options;
 use facts::review::{Change, Review};

@@ -37,8 +37,7 @@
 
 use super::template;
 use crate::inject::Prospect;
-use crate::rule::Check::{OfTemplates, One};
-use crate::rule::{Rule, WRITTEN};
+use crate::rule::{OfTemplates, One, Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::ports::USUAL as USUAL_PORT;
 use facts::galera::programs;

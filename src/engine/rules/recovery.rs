@@ -99,8 +99,7 @@
 //! data.
 
 use crate::grant::verify;
-use crate::rule::Check::One;
-use crate::rule::{Rule, WRITTEN};
+use crate::rule::{One, Rule, WRITTEN};
 use crate::verdict::{Finding, Verdict, YieldsTo};
 use facts::marks;
 use facts::marks::recovery::Recovery;

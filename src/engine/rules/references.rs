@@ -34,8 +34,7 @@
 //! override of G03 on the cluster's StatefulSet covers it too.
 
 use super::owners;
-use crate::rule::Check::{All, OfTemplates, One};
-use crate::rule::{Rule, Verb, WRITTEN};
+use crate::rule::{All, OfTemplates, One, Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
 use facts::review::Review;

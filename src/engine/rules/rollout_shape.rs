@@ -53,8 +53,7 @@ mod no_server;
 mod taken_back;
 
 use super::{managed, member_removal};
-use crate::rule::Check::{All, One};
-use crate::rule::{APPLY_AGAIN, Rule, UNTIL_SEEN, Verb, WRITTEN};
+use crate::rule::{APPLY_AGAIN, All, One, Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::server;
 use facts::galera::start_report::JoinPhase;

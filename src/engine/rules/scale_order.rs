@@ -41,7 +41,6 @@
 mod ordinals;
 mod size;
 
-use crate::rule::Check::All;
 use ordinals::{renumbered, stranded};
 use size::{claims_go, unwise_size};
 
@@ -49,7 +48,7 @@ pub use size::created;
 
 use super::managed;
 use super::member_removal::hold;
-use crate::rule::{Rule, UNTIL_SEEN, Verb, WRITTEN};
+use crate::rule::{All, Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::driver;
 use facts::galera::quorum::floor_of_one_step;

@@ -91,8 +91,7 @@
 mod configuration;
 
 use crate::inject::identity::SECOND_BOOTSTRAP;
-use crate::rule::Check::One;
-use crate::rule::{Rule, Verb, WRITTEN};
+use crate::rule::{One, Rule, Verb, WRITTEN};
 use crate::verdict::{Decision, Edit, Finding, Judged, Verdict};
 use facts::galera::adopt::INSTANCE_LABELS;
 use facts::review::{Change, Origin, Review};

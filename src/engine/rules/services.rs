@@ -37,8 +37,7 @@
 
 mod shared;
 
-use crate::rule::Check::All;
-use crate::rule::{Rule, WRITTEN};
+use crate::rule::{All, Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::adopt;
 use facts::galera::ports::USUAL as USUAL_PORT;

@@ -47,11 +47,10 @@ mod under;
 mod unknown;
 mod values;
 
-use crate::rule::Check::{All, OfTemplates};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::newly_read;
-use crate::rule::{Rule, WRITTEN};
+use crate::rule::{All, OfTemplates, Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use facts::galera::options::{self, Effective};
 use facts::galera::server;

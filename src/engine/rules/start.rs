@@ -44,8 +44,7 @@
 
 use super::template;
 use crate::inject::{Prospect, StartMethod};
-use crate::rule::Check::OfTemplates;
-use crate::rule::{Rule, WRITTEN};
+use crate::rule::{OfTemplates, Rule, WRITTEN};
 use crate::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;

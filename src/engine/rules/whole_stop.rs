@@ -41,8 +41,7 @@
 
 use super::owners;
 use crate::exceptions::confirmation;
-use crate::rule::Check::One;
-use crate::rule::{Rule, UNTIL_SEEN, Verb};
+use crate::rule::{One, Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Freshness, State, View, is_cluster, is_cluster_by_template};

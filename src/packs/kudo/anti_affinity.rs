@@ -26,8 +26,7 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 
 use super::{INSTANCE, rewritten};
-use engine::rule::Check::One;
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{One, Rule, WRITTEN};
 use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;

@@ -29,8 +29,7 @@
 //! bootstrap node at 0 replicas.
 
 use super::{INSTANCE, Instance, visible, written};
-use engine::rule::Check::All;
-use engine::rule::{Rule, UNTIL_SEEN, Verb};
+use engine::rule::{All, Rule, UNTIL_SEEN, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::{Freshness, View};

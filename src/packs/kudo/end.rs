@@ -30,8 +30,7 @@
 //! kept (G07), unless their StatefulSet deletes them (`whenDeleted: Delete`).
 
 use super::INSTANCE;
-use engine::rule::Check::One;
-use engine::rule::{Rule, Verb};
+use engine::rule::{One, Rule, Verb};
 use engine::rules::owning;
 use engine::verdict::Finding;
 use facts::review::Review;

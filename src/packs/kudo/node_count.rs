@@ -24,8 +24,7 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 
 use super::{INSTANCE, rewritten};
-use engine::rule::Check::All;
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{All, Rule, WRITTEN};
 use engine::rules::scale_order;
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;

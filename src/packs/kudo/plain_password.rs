@@ -25,8 +25,7 @@
 //! `modes: {K04: warn}`.
 
 use super::{INSTANCE, visible, written};
-use engine::rule::Check::All;
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{All, Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;

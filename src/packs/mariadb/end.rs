@@ -27,8 +27,7 @@
 //! Annotate the MariaDB, or the definition, for an hour at most: `gatera.dev/override: "M01 until=TIME reason=…"`.
 
 use super::MARIADB;
-use engine::rule::Check::One;
-use engine::rule::{Rule, Verb};
+use engine::rule::{One, Rule, Verb};
 use engine::rules::owning;
 use engine::verdict::Finding;
 use facts::galera::driver;

@@ -25,8 +25,7 @@
 //! writes into the StatefulSet is not judged by G17.
 
 use super::{MARIADB, MariaDb, driven};
-use engine::rule::Check::All;
-use engine::rule::{Rule, Verb};
+use engine::rule::{All, Rule, Verb};
 use engine::rules::image::ImagePlace;
 use engine::verdict::Findings;
 use facts::review::Review;

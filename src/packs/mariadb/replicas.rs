@@ -26,8 +26,7 @@
 //! MariaDB: `kubectl scale` carries no annotation. The guard judges what the operator then does to a majority, too (G01).
 
 use super::{MARIADB, MariaDb, driven};
-use engine::rule::Check::One;
-use engine::rule::{Rule, Verb};
+use engine::rule::{One, Rule, Verb};
 use engine::verdict::{Finding, Verdict};
 use facts::galera::quorum::floor_of_one_step;
 use facts::review::Review;

@@ -28,8 +28,7 @@
 //! Annotate the MariaDB, for an hour at most: `gatera.dev/override: "M02 until=TIME reason=…"`.
 
 use super::{MARIADB, MariaDb, MariaDbSpec, driven};
-use engine::rule::Check::All;
-use engine::rule::{Rule, Verb};
+use engine::rule::{All, Rule, Verb};
 use engine::verdict::Findings;
 use facts::review::Review;
 use facts::view::View;

@@ -24,8 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 
 use super::{RDS, RdsWrite, contents, shown};
-use engine::rule::Check::All;
-use engine::rule::{Rule, Verb};
+use engine::rule::{All, Rule, Verb};
 use engine::verdict::Findings;
 use facts::review::Review;
 use facts::view::View;

@@ -30,10 +30,9 @@
 //!
 //! Annotate the ClusterRoleBinding, for an hour at most: `gatera.dev/override: "R17 until=TIME reason=…"`.
 
-use engine::rule::Check::One;
 use serde::Deserialize;
 
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{One, Rule, WRITTEN};
 use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;

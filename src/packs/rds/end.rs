@@ -26,12 +26,11 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. This is the confirmation. On a
 //! Namespace it counts for every Rds in it, because the control plane's deletions are not judged.
 
-use engine::rule::Check::One;
 use std::collections::BTreeSet;
 
 use super::{RDS, Rds, until_active};
 use engine::exceptions::confirmation;
-use engine::rule::{Rule, Verb};
+use engine::rule::{One, Rule, Verb};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Verdict};
 use facts::review::{Operation, Review};

@@ -24,8 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
 
 use super::{RDS, RdsWrite, patch, shown};
-use engine::rule::Check::One;
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{One, Rule, WRITTEN};
 use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;

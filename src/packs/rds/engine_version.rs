@@ -30,8 +30,7 @@
 //! than this table.
 
 use super::{RDS, RdsSpec, RdsWrite, shown};
-use engine::rule::Check::All;
-use engine::rule::{Rule, Verb};
+use engine::rule::{All, Rule, Verb};
 use engine::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;

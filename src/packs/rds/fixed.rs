@@ -30,8 +30,7 @@
 
 use super::{RDS, Rds, RdsSpec, RdsWrite, contents};
 use engine::exceptions::confirmation;
-use engine::rule::Check::All;
-use engine::rule::{Rule, Verb};
+use engine::rule::{All, Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;

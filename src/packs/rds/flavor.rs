@@ -26,8 +26,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 
 use super::{RDS, Rds, RdsSpec, RdsWrite, bare, shown, until_active};
-use engine::rule::Check::All;
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{All, Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;

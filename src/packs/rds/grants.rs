@@ -26,13 +26,12 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R10 until=TIME reason=…"`.
 
-use engine::rule::Check::All;
 use std::collections::BTreeSet;
 
 use super::grant::Grant;
 use super::spec::RdsUser;
 use super::{RDS, RdsWrite, shown};
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{All, Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;

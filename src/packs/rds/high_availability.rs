@@ -27,8 +27,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 
 use super::{RDS, RdsSpec, RdsWrite, contents, shown};
-use engine::rule::Check::All;
-use engine::rule::{Rule, Verb};
+use engine::rule::{All, Rule, Verb};
 use engine::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;

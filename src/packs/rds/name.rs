@@ -24,8 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
 
 use super::{RDS, RdsWrite, shown};
-use engine::rule::Check::One;
-use engine::rule::{Rule, Verb};
+use engine::rule::{One, Rule, Verb};
 use engine::verdict::Finding;
 use facts::review::Review;
 use facts::view::View;

@@ -22,8 +22,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R13 until=TIME reason=…"`.
 
 use super::{RDS, RdsWrite};
-use engine::rule::Check::One;
-use engine::rule::{Rule, Verb};
+use engine::rule::{One, Rule, Verb};
 use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;

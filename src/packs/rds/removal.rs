@@ -21,11 +21,10 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R11 until=TIME reason=…"`.
 
-use engine::rule::Check::All;
 use std::collections::BTreeMap;
 
 use super::{RDS, Rds, RdsWrite, shown};
-use engine::rule::{Rule, Verb};
+use engine::rule::{All, Rule, Verb};
 use engine::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;

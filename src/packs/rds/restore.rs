@@ -25,12 +25,11 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R07 until=TIME reason=…"`. This is the confirmation. It does not
 //! allow an invalid time.
 
-use engine::rule::Check::One;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{RDS, Rds, RdsSpec, RdsWrite, shown, until_active};
 use engine::exceptions::confirmation;
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{One, Rule, WRITTEN};
 use engine::verdict::{Finding, Verdict, YieldsTo};
 use facts::review::{Origin, Review};
 use facts::view::View;

@@ -29,8 +29,7 @@
 use super::spec::{Rds, Status};
 use super::{RDS, RdsWrite, patch};
 use engine::exceptions::confirmation;
-use engine::rule::Check::All;
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{All, Rule, WRITTEN};
 use engine::verdict::{Finding, Findings};
 use facts::review::{Origin, Review};
 use facts::view::View;

@@ -25,11 +25,10 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R09 until=TIME reason=…"`.
 
-use engine::rule::Check::All;
 use std::collections::BTreeSet;
 
 use super::{RDS, RdsWrite, shown};
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{All, Rule, WRITTEN};
 use engine::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;

@@ -24,8 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume still does not shrink.
 
 use super::{RDS, RdsWrite, contents};
-use engine::rule::Check::One;
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{One, Rule, WRITTEN};
 use engine::verdict::Finding;
 use facts::review::Review;
 use facts::view::View;

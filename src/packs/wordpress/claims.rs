@@ -25,8 +25,7 @@
 //! Annotate the claim, for an hour at most: `gatera.dev/override: "W06 until=TIME reason=…"`. The API server still refuses the change.
 
 use super::part;
-use engine::rule::Check::All;
-use engine::rule::{Rule, Verb};
+use engine::rule::{All, Rule, Verb};
 use engine::verdict::Findings;
 use facts::review::Review;
 use facts::view::View;

@@ -29,8 +29,7 @@
 
 use super::{GROUP, LABEL, Tier, WORDPRESS, part};
 use engine::exceptions::confirmation;
-use engine::rule::Check::One;
-use engine::rule::{Rule, Verb};
+use engine::rule::{One, Rule, Verb};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Verdict};
 use facts::review::{Operation, Review};

@@ -27,11 +27,10 @@
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W05 until=TIME reason=…"`.
 
-use engine::rule::Check::{All, One};
 use serde_json::json;
 
 use super::{Tier, part};
-use engine::rule::{Rule, Verb, WRITTEN};
+use engine::rule::{All, One, Rule, Verb, WRITTEN};
 use engine::verdict::{Edit, Finding, Findings, Verdict};
 use facts::galera::data::{Backing, DataFolder};
 use facts::galera::image::{Image, Series, Vendor, VersionChange};

@@ -24,8 +24,7 @@
 //! Annotate the Service, for an hour at most: `gatera.dev/override: "W07 until=TIME reason=…"`.
 
 use super::{Tier, part};
-use engine::rule::Check::All;
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{All, Rule, WRITTEN};
 use engine::verdict::Findings;
 use facts::review::Review;
 use facts::view::View;

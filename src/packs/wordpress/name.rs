@@ -24,8 +24,7 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W08 until=TIME reason=…"`.
 
 use super::{WORDPRESS, Wordpress};
-use engine::rule::Check::One;
-use engine::rule::{Rule, Verb};
+use engine::rule::{One, Rule, Verb};
 use engine::verdict::Finding;
 use facts::review::Review;
 use facts::view::View;

@@ -23,8 +23,7 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W03 until=TIME reason=…"`.
 
 use super::WORDPRESS;
-use engine::rule::Check::All;
-use engine::rule::{Rule, Verb};
+use engine::rule::{All, Rule, Verb};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::Findings;
 use facts::review::{Origin, Review};

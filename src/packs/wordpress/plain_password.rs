@@ -27,11 +27,10 @@
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W01 until=TIME reason=…"`.
 
-use engine::rule::Check::{OfTemplates, One};
 use serde_json::json;
 
 use super::{WORDPRESS, Wordpress, part, secret_ref};
-use engine::rule::{Rule, WRITTEN};
+use engine::rule::{OfTemplates, One, Rule, WRITTEN};
 use engine::rules::is_secret;
 use engine::verdict::{Edit, Finding, Findings, Verdict};
 use facts::review::{Origin, Review};
