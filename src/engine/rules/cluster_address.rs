@@ -38,7 +38,7 @@ mod hosts;
 use std::cell::LazyCell;
 
 use crate::rule::{All, Rule, WRITTEN};
-use crate::verdict::{Finding, Findings};
+use crate::verdict::Findings;
 use facts::galera::address::{AddressSource, PlacedAddress};
 use facts::galera::{options, runs, server};
 use facts::review::{Change, Origin, Review};
@@ -46,7 +46,7 @@ use facts::revision;
 use facts::view::{Cluster, View, is_cluster};
 use objects::{ConfigMap, Kind, Literal, PodSpec, Workload};
 
-use hosts::{AddressFault, Members};
+use hosts::{AddressPlace, Members};
 
 pub(super) const RULE: Rule = Rule {
     id: "G06",
@@ -87,9 +87,9 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
         let is_seen = |key: &str| seen.as_ref().is_some_and(|keys| keys.hold(key));
         let switch = map.data.iter().find(|(key, text)| is_seen(key) && server::founds_by_file(text.look()));
         if let Some((key, _)) = switch.filter(|_| founds_too_many(ns, workload, view)) {
-            let members = Members::of(ns, workload);
-            let place = format!("wsrep_new_cluster in {key}");
-            found.push(finding(&place, format!("data[{key}].wsrep_new_cluster"), hosts::founding(&members)));
+            let (words, field) =
+                (format!("wsrep_new_cluster in {key}"), format!("data[{key}].wsrep_new_cluster"));
+            found.push(hosts::founding(&AddressPlace { words, field }, &Members::of(ns, workload)));
             continue;
         }
         let Some(PlacedAddress { source: AddressSource::File { map: name, key }, text }) =
@@ -98,15 +98,9 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
             continue;
         };
         if name == map.metadata.name && !is_made_elsewhere(&workload.spec.template.spec, Some(name)) {
-            let place = format!("wsrep_cluster_address in {key}");
-            found.extend(judge(
-                ns,
-                workload,
-                &text,
-                &place,
-                &format!("data[{key}].wsrep_cluster_address"),
-                view,
-            ));
+            let (words, field) =
+                (format!("wsrep_cluster_address in {key}"), format!("data[{key}].wsrep_cluster_address"));
+            found.extend(judge(ns, workload, &text, &AddressPlace { words, field }, view));
         }
     }
     found
@@ -122,13 +116,13 @@ fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Finding
     let switch = options::flags(server).into_iter().find(|flag| flag.key == "wsrep_new_cluster");
     if let Some(flag) = switch.filter(|_| founds_too_many(ns, workload, view)) {
         let field = format!("{container}.{}.wsrep_new_cluster", flag.field);
-        let place = format!("--wsrep-new-cluster in {}", flag.field);
-        return vec![finding(&place, field, hosts::founding(&Members::of(ns, workload)))];
+        let words = format!("--wsrep-new-cluster in {}", flag.field);
+        return vec![hosts::founding(&AddressPlace { words, field }, &Members::of(ns, workload))];
     }
     let Some(PlacedAddress { source, text }) = view.cluster_address(ns, workload) else {
         return Findings::new();
     };
-    let (place, field) = match source {
+    let (words, field) = match source {
         AddressSource::Word(field, index) => (
             format!("wsrep_cluster_address in {field}[{index}]"),
             format!("{container}.{field}.wsrep_cluster_address"),
@@ -142,24 +136,11 @@ fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Finding
         AddressSource::Variable(name) => (format!("variable {name}"), format!("{container}.env[{name}]")),
         AddressSource::File { map, key } => (format!("key {key} of ConfigMap {map}"), IN_A_FILE.to_owned()),
     };
-    judge(ns, workload, &text, &place, &field, view)
+    judge(ns, workload, &text, &AddressPlace { words, field }, view)
 }
 
-fn judge(
-    ns: &str,
-    workload: &Workload,
-    address: &str,
-    place: &str,
-    field: &str,
-    view: &View<'_>,
-) -> Findings {
-    let members = Members::of(ns, workload);
-    let faults = hosts::judge(address, &members, view, || founds_too_many(ns, workload, view));
-    let found = faults.into_iter().map(|fault| {
-        let field = fault.host.as_ref().map_or_else(|| field.to_owned(), |host| format!("{field}[{host}]"));
-        finding(place, field, fault)
-    });
-    found.collect()
+fn judge(ns: &str, workload: &Workload, address: &str, place: &AddressPlace, view: &View<'_>) -> Findings {
+    hosts::judge(place, address, &Members::of(ns, workload), view, || founds_too_many(ns, workload, view))
 }
 
 /// Returns whether several members without data would each create a cluster. G04 judges clusters with data; one member may create
@@ -187,9 +168,4 @@ fn is_made_elsewhere(spec: &PodSpec, map: Option<&str>) -> bool {
     let by_a_script_file =
         map.is_some() && server::container(spec, None).is_some_and(runs::starts_by_a_script);
     words.any(by_script) || by_a_script_file || mounts.any(|mount| refers(&mount.name))
-}
-
-fn finding(place: &str, field: String, fault: AddressFault) -> Finding {
-    let AddressFault { verdict, says, why, instead, .. } = fault;
-    RULE.finding(verdict, field, format!("{place} {says}"), why, instead)
 }

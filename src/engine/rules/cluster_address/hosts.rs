@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::verdict::Verdict;
+use super::RULE;
+use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::address::{Address, Host};
 use facts::galera::adopt;
 use facts::view::{POD_NAME, View};
@@ -14,15 +15,17 @@ const MOST: usize = 64;
 /// The largest number of members that a message lists.
 const SHOWN: usize = 9;
 
-/// A fault of an address.
-pub(super) struct AddressFault {
-    pub(super) verdict: Verdict,
-    /// The host that is wrong; `None` for the list as a whole.
-    pub(super) host: Option<String>,
-    /// The text that follows the place of the address.
-    pub(super) says: String,
-    pub(super) why: &'static str,
-    pub(super) instead: WayOut,
+/// Where an address is written.
+pub(super) struct AddressPlace {
+    /// The words with which a message begins.
+    pub(super) words: String,
+    pub(super) field: String,
+}
+
+impl AddressPlace {
+    fn finding(&self, verdict: Verdict, says: &str, why: &str, instead: WayOut) -> Finding {
+        RULE.finding(verdict, &*self.field, format!("{} {says}", self.words), why, instead)
+    }
 }
 
 /// The members that belong in the list.
@@ -106,38 +109,36 @@ enum Who {
     Unknown,
 }
 
-/// Returns the faults of this address for these members.
+/// Returns findings about this address for these members.
 pub(super) fn judge(
+    place: &AddressPlace,
     address: &str,
     members: &Members<'_>,
     view: &View<'_>,
     founds_too_many: impl Fn() -> bool,
-) -> Vec<AddressFault> {
+) -> Findings {
     let hosts = match Address::read(address) {
         Some(Address::Peers(hosts)) => hosts,
-        Some(Address::NewCluster) if founds_too_many() => return vec![founding(members)],
-        _ => return Vec::new(),
+        Some(Address::NewCluster) if founds_too_many() => return vec![founding(place, members)],
+        _ => return Findings::new(),
     };
     let hosts: Vec<_> = hosts.iter().take(MOST).map(|host| (&**host, who(host, members, view))).collect();
-    let mut faults: Vec<_> = hosts.iter().filter_map(|(host, who)| alone(host, who, members)).collect();
-    if faults.iter().all(|fault| fault.verdict != Verdict::Deny) {
-        faults.extend(together(&hosts, members, view));
+    let mut found: Findings =
+        hosts.iter().filter_map(|(host, who)| alone(place, host, who, members)).collect();
+    if found.is_empty() {
+        found.extend(together(place, &hosts, members, view));
     }
-    faults
+    found
 }
 
 const ONE_CREATES: &str =
     "let one node create it: add a bootstrap node and its Service, or start with replicas: 1";
 
-/// Returns the fault of an address with which every member creates a cluster.
-pub(super) fn founding(members: &Members<'_>) -> AddressFault {
-    AddressFault {
-        verdict: Verdict::Deny,
-        host: None,
-        says: format!("makes each of {} members create a cluster of its own", members.count()),
-        why: "a server without a peer to join creates a new cluster; several such clusters never merge",
-        instead: say(ONE_CREATES).then(format!("then {}", members.list())),
-    }
+/// Returns the finding about an address with which every member creates a cluster.
+pub(super) fn founding(place: &AddressPlace, members: &Members<'_>) -> Finding {
+    let says = format!("makes each of {} members create a cluster of its own", members.count());
+    let why = "a server without a peer to join creates a new cluster; several such clusters never merge";
+    place.finding(Verdict::Deny, &says, why, say(ONE_CREATES).then(format!("then {}", members.list())))
 }
 
 fn who(host: &str, members: &Members<'_>, view: &View<'_>) -> Who {
@@ -209,8 +210,8 @@ fn pod_of(pod: &str, members: &Members<'_>) -> Option<Who> {
     Some(if ordinal < members.ordinals.end { Who::Member } else { Who::Beyond })
 }
 
-/// Returns the fault of one host, independent of the others.
-fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<AddressFault> {
+/// Returns the finding about one host, independent of the others.
+fn alone(place: &AddressPlace, host: &str, who: &Who, members: &Members<'_>) -> Option<Finding> {
     let (says, why) = match who {
         Who::Address => (
             format!("lists {host}, an address that a pod loses when it restarts"),
@@ -230,24 +231,21 @@ fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<AddressFault> {
         ),
         Who::Member | Who::Beyond | Who::Stranger | Who::Service { .. } | Who::Unknown => return None,
     };
-    Some(AddressFault {
-        verdict: Verdict::Deny,
-        host: Some(host.to_owned()),
-        says,
-        why,
-        instead: members.set_it(),
-    })
+    let field = format!("{}[{host}]", place.field);
+    Some(Finding { field, ..place.finding(Verdict::Deny, &says, why, members.set_it()) })
 }
 
 const SKIPPED: &str = "a name that does not resolve is skipped";
 const NO_ANSWER: &str = "a member that starts gets no answer from these names, and restarts repeatedly; a list that gatera injects wins, but a member that starts while gatera is down has only this one";
 
-/// Returns the fault of the list as a whole.
-fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Option<AddressFault> {
-    let fault = |verdict, says: String, why| {
-        let instead = if verdict == Verdict::Deny { members.set_it() } else { members.list_them() };
-        Some(AddressFault { verdict, host: None, says, why, instead })
-    };
+/// Returns the finding about the list as a whole.
+fn together(
+    place: &AddressPlace,
+    hosts: &[(&str, Who)],
+    members: &Members<'_>,
+    view: &View<'_>,
+) -> Option<Finding> {
+    let warning = |says: &str, why| Some(place.finding(Verdict::Warn, says, why, members.list_them()));
     let first = |is: &dyn Fn(&Who) -> bool| hosts.iter().find(|(_, who)| is(who)).map(|(host, _)| *host);
     let count = hosts.iter().filter(|(_, who)| matches!(who, Who::Member)).count();
     let stranger = first(&|who| matches!(who, Who::Stranger) || count == 0 && matches!(who, Who::Beyond));
@@ -256,7 +254,6 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Op
         _ if members.count() < 1 || members.service.is_empty() => None,
         (0, Some(host), None) => {
             let says = format!("lists {host} instead of the members of cluster {}", members.name);
-            let found = fault(Verdict::Deny, says, NO_ANSWER)?;
             let instead = match members.under_another_service(host, view) {
                 Some(service) => say(format!(
                     "keep spec.serviceName: {service} if members run with it, because it cannot change ("
@@ -264,29 +261,23 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Op
                 .page("G08")
                 .say(")")
                 .or(format!("for a new cluster, set wsrep_cluster_address to {}", members.list())),
-                None => found.instead,
+                None => members.set_it(),
             };
-            Some(AddressFault { instead, ..found })
+            Some(place.finding(Verdict::Deny, &says, NO_ANSWER, instead))
         }
         (0, _, Some(host)) => {
             let says = format!("lists no member by name; {host} leads to a random one");
-            fault(
-                Verdict::Warn,
-                says,
-                "only one address of a name is tried, and that may be the member's own",
-            )
+            warning(&says, "only one address of a name is tried, and that may be the member's own")
         }
-        (0, None, None) => fault(
-            Verdict::Warn,
-            format!("lists no member of cluster {} that gatera knows of", members.name),
-            NO_ANSWER,
-        ),
-        (_, Some(host), _) => fault(Verdict::Warn, format!("lists {host}, which is not a member"), SKIPPED),
-        (1, None, _) if members.count() > 2 => fault(
-            Verdict::Warn,
-            format!("lists one of {} members", members.count()),
-            "while that member is down, no other can start",
-        ),
+        (0, None, None) => {
+            let says = format!("lists no member of cluster {} that gatera knows of", members.name);
+            warning(&says, NO_ANSWER)
+        }
+        (_, Some(host), _) => warning(&format!("lists {host}, which is not a member"), SKIPPED),
+        (1, None, _) if members.count() > 2 => {
+            let says = format!("lists one of {} members", members.count());
+            warning(&says, "while that member is down, no other can start")
+        }
         _ => None,
     }
 }
