@@ -53,15 +53,10 @@ pub(super) fn marks_changed() -> String {
         images("object"),
         images("oldObject")
     );
-    let (labels, annotations) = (changed("metadata.labels", "{}"), "metadata.annotations");
-    let (new, old) = (there("object", annotations, "{}"), there("oldObject", annotations, "{}"));
+    let (labels, marks) = (changed("metadata.labels", "{}"), other_marks("metadata.annotations"));
     let owners = changed("metadata.ownerReferences", "[]");
     let controllers = users::controller_condition();
-    format!(
-        "{labels} || !{} || !{} || {other_image} || {owners} && !({controllers})",
-        kept(&new, &old),
-        kept(&old, &new)
-    )
+    format!("{labels} || {marks} || {other_image} || {owners} && !({controllers})")
 }
 
 /// Returns the CEL condition that a created object has owners, or that the marks or finalizers of an existing one change.
@@ -100,10 +95,6 @@ pub(super) fn break_glass_changed(mode_label: &str, off: &str) -> String {
 /// of a StatefulSet meets it if it changes the guard's marks, the template (which may hold marks; and if the API server answers
 /// "Invalid", `kubectl apply --force` deletes the StatefulSet), or a field that cannot be changed.
 pub(super) fn to_amend() -> String {
-    let own = "metadata.annotations";
-    let (new, old) = (there("object", own, "{}"), there("oldObject", own, "{}"));
-    let marks = [kept(&new, &old), kept(&old, &new)];
-    let other = marks.iter().map(|kept| format!("!{kept}"));
     let places = [
         ("spec.template", "{}"),
         ("spec.podManagementPolicy", "''"),
@@ -111,28 +102,26 @@ pub(super) fn to_amend() -> String {
         ("spec.selector", "{}"),
         ("spec.volumeClaimTemplates", "[]"),
     ];
-    let other = other.chain(places.map(|(place, nothing)| changed(place, nothing)));
     format!(
-        "request.operation != 'UPDATE' || request.kind.kind != 'StatefulSet' || !has(object.spec) || {}",
-        other.collect::<Vec<_>>().join(" || ")
+        "request.operation != 'UPDATE' || request.kind.kind != 'StatefulSet' || !has(object.spec) || {} || {}",
+        other_marks("metadata.annotations"),
+        places.map(|(place, nothing)| changed(place, nothing)).join(" || ")
     )
 }
 
 /// Returns the CEL condition that a write changes something of a workload that a rule reads: the same as
 /// [`changes_nothing`](crate::exemptions::changes_nothing) decides, so that other updates wait for nothing.
 pub(super) fn workload_changed() -> String {
-    let marked = |place: &str| {
-        let (new, old) = (there("object", place, "{}"), there("oldObject", place, "{}"));
-        format!("!{} || !{}", kept(&new, &old), kept(&old, &new))
-    };
     let recovery =
         format!("'{PREFIX}{}' in {}", marks::RECOVERY, there("object", "metadata.annotations", "{}"));
-    let changed = ["metadata.labels", "metadata.annotations"].map(marked).into_iter().chain([
+    let changes = [
+        other_marks("metadata.labels"),
+        other_marks("metadata.annotations"),
         changed("spec", "{}"),
         changed("metadata.ownerReferences", "[]"),
         recovery,
-    ]);
-    format!("request.operation != 'UPDATE' || {}", changed.collect::<Vec<_>>().join(" || "))
+    ];
+    format!("request.operation != 'UPDATE' || {}", changes.join(" || "))
 }
 
 /// Returns the CEL expression for the value at this path, or for the given empty one.
@@ -145,7 +134,13 @@ fn changed(place: &str, nothing: &str) -> String {
     format!("{} != {}", there("object", place, nothing), there("oldObject", place, nothing))
 }
 
-/// Returns the CEL condition that the guard's annotations in the first set are also in the second.
-fn kept(some: &str, others: &str) -> String {
-    format!("{some}.all(key, !key.startsWith('{PREFIX}') || key in {others} && {others}[key] == {some}[key])")
+/// Returns the CEL condition that the guard's annotations, or its labels, at this path change.
+fn other_marks(place: &str) -> String {
+    let (new, old) = (there("object", place, "{}"), there("oldObject", place, "{}"));
+    let kept = |some: &str, others: &str| {
+        format!(
+            "{some}.all(key, !key.startsWith('{PREFIX}') || key in {others} && {others}[key] == {some}[key])"
+        )
+    };
+    format!("!{} || !{}", kept(&new, &old), kept(&old, &new))
 }
