@@ -93,6 +93,7 @@ mod configuration;
 use crate::inject::identity::SECOND_BOOTSTRAP;
 use crate::rule::{One, Rule, Verb, WRITTEN};
 use crate::verdict::{Decision, Edit, Finding, Judged, Verdict};
+use facts::galera::address;
 use facts::galera::adopt::INSTANCE_LABELS;
 use facts::review::{Change, Origin, Review};
 use facts::view::{Cluster, Freshness, View, is_cluster};
@@ -349,19 +350,12 @@ fn member_refused(by: &str, field: &str, data: Option<Data>, workload: &Workload
     Some(Finding { why, instead, ..finding })
 }
 
-/// The largest number of members that the advice lists.
-const MOST_NAMED: usize = 9;
-
 /// Returns the advice that replaces this switch.
 fn instead_of(by: &str, workload: &Workload) -> String {
     if by.contains("wsrep_cluster_address") {
         let (name, service) = (&workload.metadata.name, &workload.spec.service_name);
         let service = if service.is_empty() { name } else { service };
-        // The list is cut, because `replicas` can be any number.
-        let members =
-            workload.ordinals().take(MOST_NAMED).map(|ordinal| format!("{name}-{ordinal}.{service}"));
-        let more = if workload.ordinals().nth(MOST_NAMED).is_some() { ",…" } else { "" };
-        format!("list the members: gcomm://{}{more}", members.collect::<Vec<_>>().join(","))
+        format!("list the members: {}", address::listing(name, service, workload.ordinals()))
     } else {
         let bitnamis = if by.contains("BOOTSTRAP") {
             " (in Bitnami's chart: galera.bootstrap.forceBootstrap=false)"

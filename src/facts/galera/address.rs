@@ -4,6 +4,7 @@
 //! exist.
 
 use core::net::IpAddr;
+use core::ops::Range;
 
 use super::options::{effective, flags};
 use super::reading::ConfigMapFile;
@@ -33,6 +34,16 @@ impl Address {
             hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect();
         Some(Self::Peers(peers))
     }
+}
+
+/// The largest number of members that advice lists, because `replicas` can be any number.
+const MOST_LISTED: usize = 9;
+
+/// Returns the address that lists these members by name, for advice.
+pub fn listing(name: &str, service: &str, mut ordinals: Range<i64>) -> String {
+    let shown = ordinals.by_ref().take(MOST_LISTED).map(|ordinal| format!("{name}-{ordinal}.{service}"));
+    let shown = shown.collect::<Vec<_>>().join(",");
+    format!("gcomm://{shown}{}", if ordinals.is_empty() { "" } else { ",…" })
 }
 
 /// One host of an address.

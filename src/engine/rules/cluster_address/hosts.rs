@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::RULE;
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::galera::address::{Address, Host};
+use facts::galera::address::{self, Address, Host};
 use facts::galera::adopt;
 use facts::view::{POD_NAME, View};
 use facts::way_out::{WayOut, say};
@@ -12,8 +12,6 @@ use objects::{Labels, Service, Workload, ordinal};
 
 /// The largest number of hosts that are read; no cluster has more.
 const MOST: usize = 64;
-/// The largest number of members that a message lists.
-const SHOWN: usize = 9;
 
 /// Where an address is written.
 pub(super) struct AddressPlace {
@@ -54,13 +52,7 @@ impl<'a> Members<'a> {
 
     /// Returns the correct list.
     fn list(&self) -> String {
-        let names = self
-            .ordinals
-            .clone()
-            .take(SHOWN)
-            .map(|ordinal| format!("{}-{ordinal}.{}", self.name, self.service));
-        let more = if self.ordinals.clone().nth(SHOWN).is_some() { ",…" } else { "" };
-        format!("gcomm://{}{more}", names.collect::<Vec<_>>().join(","))
+        address::listing(self.name, self.service, self.ordinals.clone())
     }
 
     /// Returns the Service in this host name, if the host names a member under a Service that is not the governing one, but may
@@ -112,12 +104,12 @@ enum Who {
 /// Returns findings about this address for these members.
 pub(super) fn judge(
     place: &AddressPlace,
-    address: &str,
+    text: &str,
     members: &Members<'_>,
     view: &View<'_>,
     founds_too_many: impl Fn() -> bool,
 ) -> Findings {
-    let hosts = match Address::read(address) {
+    let hosts = match Address::read(text) {
         Some(Address::Peers(hosts)) => hosts,
         Some(Address::NewCluster) if founds_too_many() => return vec![founding(place, members)],
         _ => return Findings::new(),
