@@ -121,12 +121,12 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
         Err(InvalidException::Ended(_)) => return None,
         Err(problem) => problem.to_string(),
     };
-    Some(Finding {
-        field: "metadata.annotations[gatera.dev/override]".into(),
-        says: format!("the override would have no effect: {problem}"),
-        instead: corrected_override(text, view).into(),
-        ..finding("a mistake in an override is noticed only when the override is needed")
-    })
+    Some(RULE.deny(
+        "metadata.annotations[gatera.dev/override]",
+        format!("the override would have no effect: {problem}"),
+        "a mistake in an override is noticed only when the override is needed",
+        corrected_override(text, view),
+    ))
 }
 
 /// Returns a finding about a break-glass annotation that has no effect, or begins later: an exception that begins later is not
@@ -144,22 +144,15 @@ fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<
     };
     let ns = if of_namespace { &meta.name } else { &meta.namespace };
     let break_glass = Command::new(format!("gatera break-glass {ns} --for 15m --reason"));
-    Some(Finding {
-        verdict: if of_namespace { Verdict::Deny } else { Verdict::Warn },
-        // The mode may be another one when the annotation begins to count.
-        in_every_mode: of_namespace,
-        yields_to: YieldsTo::Nothing,
-        field: break_glass_field(),
-        says: format!("break-glass would have no effect: {problem}"),
-        instead: run(break_glass.arg("why this is right now")),
-        ..finding(
-            "an exception with a mistake is noticed only when it is needed, and one that begins later lets the next careless command through",
-        )
-    })
-}
-
-fn break_glass_field() -> String {
-    format!("{ANNOTATIONS}[{PREFIX}{}]", marks::BREAK_GLASS)
+    let found = RULE.finding(
+        if of_namespace { Verdict::Deny } else { Verdict::Warn },
+        format!("{ANNOTATIONS}[{PREFIX}{}]", marks::BREAK_GLASS),
+        format!("break-glass would have no effect: {problem}"),
+        "an exception with a mistake is noticed only when it is needed, and one that begins later lets the next careless command through",
+        run(break_glass.arg("why this is right now")),
+    );
+    // The mode may be another one when the annotation begins to count.
+    Some(Finding { in_every_mode: of_namespace, yields_to: YieldsTo::Nothing, ..found })
 }
 
 /// Returns the advice, with the rule that is probably meant.
@@ -180,24 +173,18 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
     let (before, after) = (old.labels.get(MODE_LABEL), new.labels.get(MODE_LABEL));
     let guarded = view.clusters_in(&review.name).next();
     match (before, after, guarded) {
-        (Some(_), None, Some(cluster)) => vec![Finding {
-            field: FIELD.into(),
-            says: format!(
-                "without the label {MODE_LABEL} cluster {} is only partly guarded",
-                cluster.id.name
-            ),
-            instead: say("keep the label").or(say("to get warnings instead of refusals while you migrate: ")
-                .and(edit(
-                    Command::new(format!(
-                        "kubectl label namespace {} --overwrite {MODE_LABEL}=warn",
-                        review.name
-                    )),
-                    format!("write {MODE_LABEL}: warn"),
-                ))),
-            ..finding(
-                "scaling and evictions are then judged only while gatera answers, and objects without the cluster's labels not at all",
-            )
-        }],
+        (Some(_), None, Some(cluster)) => {
+            let says =
+                format!("without the label {MODE_LABEL} cluster {} is only partly guarded", cluster.id.name);
+            let why = "scaling and evictions are then judged only while gatera answers, and objects without the cluster's labels not at all";
+            let warn = Command::new(format!(
+                "kubectl label namespace {} --overwrite {MODE_LABEL}=warn",
+                review.name
+            ));
+            let warn = say("to get warnings instead of refusals while you migrate: ")
+                .and(edit(warn, format!("write {MODE_LABEL}: warn")));
+            vec![RULE.deny(FIELD, says, why, say("keep the label").or(warn))]
+        }
         _ => unknown_mode(new).into_iter().collect(),
     }
 }
@@ -207,12 +194,8 @@ const FIELD: &str = "metadata.labels[gatera.dev/mode]";
 fn unknown_mode(new: &Meta) -> Option<Finding> {
     let mode = new.labels.get(MODE_LABEL).filter(|mode| Mode::read(mode).is_none())?;
     let known = Mode::ALL.map(Mode::name).join(", ");
-    Some(Finding {
-        field: FIELD.into(),
-        says: format!("{mode} is not a mode"),
-        instead: format!("choose one of {known}").into(),
-        ..finding("a mode that is not understood counts as enforce")
-    })
+    let why = "a mode that is not understood counts as enforce";
+    Some(RULE.deny(FIELD, format!("{mode} is not a mode"), why, format!("choose one of {known}")))
 }
 
 /// Returns a finding if an object of a cluster would no longer be recognised.
@@ -261,14 +244,8 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
         ),
         None => ("spec.template.spec.containers".to_owned(), unserved::NAME_IT.to_owned()),
     };
-    Some(Finding {
-        field,
-        says,
-        instead: instead.into(),
-        ..finding(
-            "an object that is not recognised is not judged, and Services and the StatefulSet no longer select it",
-        )
-    })
+    let why = "an object that is not recognised is not judged, and Services and the StatefulSet no longer select it";
+    Some(RULE.deny(field, says, why, instead))
 }
 
 /// Returns whether a pod or claim would leave its cluster, although it is still recognised as Galera's.
@@ -363,30 +340,20 @@ fn rewritten(old: &Pod, new: &Pod) -> Findings {
     };
     let changed = |key: &&String| old.metadata.marks.get(key) != new.metadata.marks.get(key);
     let changed: BTreeSet<_> = keys.filter(fixed).filter(changed).collect();
-    let found = changed.into_iter().map(|key| Finding {
-        field: format!("{ANNOTATIONS}[{key}]"),
-        yields_to: if marks::is_guards(key) { YieldsTo::Nothing } else { YieldsTo::Exceptions },
-        says: format!("{key} of a running pod belongs to the guard"),
-        instead: "set annotations on the StatefulSet's pod template; they count when a pod starts".into(),
-        ..finding("the script and the option file that a member runs come from these annotations, and so does the guard's knowledge of it")
+    let found = changed.into_iter().map(|key| {
+        let says = format!("{key} of a running pod belongs to the guard");
+        let why = "the script and the option file that a member runs come from these annotations, and so does the guard's knowledge of it";
+        let instead = "set annotations on the StatefulSet's pod template; they count when a pod starts";
+        let yields_to = if marks::is_guards(key) { YieldsTo::Nothing } else { YieldsTo::Exceptions };
+        RULE.deny(format!("{ANNOTATIONS}[{key}]"), says, why, instead).yielding_to(yields_to)
     });
     found.collect()
 }
 
 fn belief(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
-    Finding {
-        verdict,
-        field: format!("{place}[{key}]"),
-        // A user who may write the annotation may write an override as well.
-        yields_to: YieldsTo::Nothing,
-        says: format!("{key} belongs to the guard{becomes}"),
-        instead: "do not set, change or remove this annotation; leave it out of your manifests".into(),
-        ..finding(
-            "the guard records in these annotations what it has done; trusting another user's could cost a database",
-        )
-    }
-}
-
-fn finding(why: &str) -> Finding {
-    RULE.deny("", "", why, "")
+    let says = format!("{key} belongs to the guard{becomes}");
+    let why = "the guard records in these annotations what it has done; trusting another user's could cost a database";
+    let instead = "do not set, change or remove this annotation; leave it out of your manifests";
+    // A user who may write the annotation may write an override as well.
+    RULE.finding(verdict, format!("{place}[{key}]"), says, why, instead).yielding_to(YieldsTo::Nothing)
 }

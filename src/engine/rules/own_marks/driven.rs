@@ -1,7 +1,7 @@
 //! A template that has the label of a cluster, although an operator drives it whose ordinary work the rules would refuse.
 
-use super::finding;
-use crate::verdict::{Finding, Verdict};
+use super::RULE;
+use crate::verdict::Finding;
 use facts::galera::{adopt, driver};
 use facts::view::View;
 use facts::way_out::say;
@@ -25,16 +25,11 @@ pub(super) fn judge(new: &Workload, view: &View<'_>) -> Option<Finding> {
     if known {
         instead = say("name its account in the guard's setting mariadb.operators").or(instead);
     }
-    Some(Finding {
-        verdict: Verdict::Warn,
-        field: format!("spec.template.metadata.labels[{label}]"),
-        says: format!(
-            "it carries {label}, but {owner} drives it, and the guard would refuse what its operator does"
-        ),
+    Some(RULE.warn(
+        format!("spec.template.metadata.labels[{label}]"),
+        format!("it carries {label}, but {owner} drives it, and the guard would refuse what its operator does"),
+        "the operator scales its cluster to 0 and deletes pods, for example to recover it; the guard does not know its account, \
+         and judges it as a person",
         instead,
-        ..finding(
-            "the operator scales its cluster to 0 and deletes pods, for example to recover it; the guard does not know its account, \
-             and judges it as a person",
-        )
-    })
+    ))
 }

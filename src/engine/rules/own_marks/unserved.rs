@@ -1,7 +1,7 @@
 //! A template that has the label of a cluster, but no known server.
 
-use super::finding;
-use crate::verdict::{Finding, Verdict};
+use super::RULE;
+use crate::verdict::Finding;
 use facts::galera::runs::Runs;
 use facts::galera::{adopt, server};
 use objects::Workload;
@@ -17,13 +17,10 @@ pub(super) fn judge(new: &Workload) -> Option<Finding> {
     if !template.metadata.labels.contains_key(label) || server::of(template).is_some() || !may_serve() {
         return None;
     }
-    Some(Finding {
-        verdict: Verdict::Warn,
-        field: format!("spec.template.metadata.labels[{label}]"),
-        says: format!("it carries {label}, but none of its containers is known to run a database server"),
-        instead: NAME_IT.into(),
-        ..finding(
-            "without a server it does not count as a cluster: nothing is injected, and no rule protects its members",
-        )
-    })
+    Some(RULE.warn(
+        format!("spec.template.metadata.labels[{label}]"),
+        format!("it carries {label}, but none of its containers is known to run a database server"),
+        "without a server it does not count as a cluster: nothing is injected, and no rule protects its members",
+        NAME_IT,
+    ))
 }
