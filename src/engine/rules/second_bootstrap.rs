@@ -186,14 +186,10 @@ fn deployment_applied(
     if review.origin == Origin::Validating {
         return refused(&by, "spec.replicas", Some(fact));
     }
-    Some(Finding {
-        verdict: Verdict::Amend,
-        field: "spec.replicas".into(),
-        says: format!("kept at 0 replicas: {}", fact.says),
-        instead: "remove this Deployment from your manifests".into(),
-        edits: vec![Edit::set(["spec", "replicas"], 0.into())],
-        ..refusal(&by)
-    })
+    let (says, instead) =
+        (format!("kept at 0 replicas: {}", fact.says), "remove this Deployment from your manifests");
+    let kept = finding(&by, Verdict::Amend, "spec.replicas", says, instead);
+    Some(kept.amended_by(Edit::set(["spec", "replicas"], 0.into())))
 }
 
 /// Returns the switch with which this pod creates a cluster, if the pod is adopted.
@@ -222,13 +218,9 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
 fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) -> Option<Finding> {
     let template = &workload.spec.template;
     let by = founder(ns, &template.metadata, &template.spec, view).filter(|_| replicas > 1)?;
-    Some(Finding {
-        field: "spec.replicas".to_owned(),
-        says: format!("each of {replicas} members would create a cluster of its own ({by})"),
-        why: "data that is written to two clusters cannot be merged, and each member is Ready".to_owned(),
-        instead: instead_of(&by, workload).into(),
-        ..refusal(&by)
-    })
+    let says = format!("each of {replicas} members would create a cluster of its own ({by})");
+    let why = "data that is written to two clusters cannot be merged, and each member is Ready";
+    Some(RULE.deny("spec.replicas", says, why, instead_of(&by, workload)))
 }
 
 /// Returns a finding about two clusters with the same label: a bootstrap node of the new one would count as the old one's.
@@ -267,7 +259,7 @@ fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
     );
     let instead = run(Command::new(format!("kubectl -n {ns} delete deployment {name}")))
         .say(", then apply the StatefulSet alone");
-    Some(Finding { says, field: "spec.template.metadata.labels".into(), instead, ..refusal(&by) })
+    Some(finding(&by, Verdict::Deny, "spec.template.metadata.labels", says, instead))
 }
 
 /// Returns the data that a second bootstrap would wipe: on the members, or on claims of a deleted StatefulSet.
@@ -319,24 +311,18 @@ const LEAVE_OUT: &str =
 
 fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
     let Data { says, instead } = data?;
-    let says = format!("it would bootstrap, but {says}");
-    Some(Finding { says, field: field.to_owned(), instead, ..refusal(by) })
+    Some(finding(by, Verdict::Deny, field, format!("it would bootstrap, but {says}"), instead))
 }
 
 /// Returns a finding if the view is old: a cluster without data may have some by now.
 fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
-    (view.freshness != Freshness::Current).then(|| Finding {
-        verdict: Verdict::Unknown,
-        field: "spec".to_owned(),
-        says: format!(
-            "it would bootstrap, but it is not known whether its cluster has data by now ({})",
-            view.seen()
-        ),
-        instead:
-            "wait: its Deployment tries again by itself; /readyz of gatera (port 8080) says what it waits for"
-                .into(),
-        ..refusal(by)
-    })
+    let says = format!(
+        "it would bootstrap, but it is not known whether its cluster has data by now ({})",
+        view.seen()
+    );
+    let instead =
+        "wait: its Deployment tries again by itself; /readyz of gatera (port 8080) says what it waits for";
+    (view.freshness != Freshness::Current).then(|| finding(by, Verdict::Unknown, "spec", says, instead))
 }
 
 /// Returns the finding for a member with data of its own: it would create another cluster, not an empty one.
@@ -366,11 +352,7 @@ fn instead_of(by: &str, workload: &Workload) -> String {
     }
 }
 
-fn refusal(by: &str) -> Finding {
-    RULE.deny(
-        "",
-        "",
-        format!("it would create a new, empty cluster ({by}); members that join it discard their data"),
-        "",
-    )
+fn finding(by: &str, verdict: Verdict, field: &str, says: String, instead: impl Into<WayOut>) -> Finding {
+    let why = format!("it would create a new, empty cluster ({by}); members that join it discard their data");
+    RULE.finding(verdict, field, says, why, instead)
 }
