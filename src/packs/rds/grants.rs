@@ -79,13 +79,9 @@ fn of(before: Option<&RdsUser>, user: &RdsUser) -> Findings {
 }
 
 /// Returns the grants of a user, independent of order and spelling.
-fn granted(user: &RdsUser) -> BTreeSet<(Option<Grant>, String)> {
+fn granted(user: &RdsUser) -> BTreeSet<Result<Grant, &str>> {
     let all = user.privileges.all().iter().map(Scalar::look);
-    all.map(|text| match Grant::read(text) {
-        Some(grant) => (Some(grant), String::new()),
-        None => (None, text.to_owned()),
-    })
-    .collect()
+    all.map(|text| Grant::read(text).ok_or(text)).collect()
 }
 
 /// The privileges that can be granted on a database.

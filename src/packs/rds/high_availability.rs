@@ -59,15 +59,14 @@ fn finding(field: &str, says: String, instead: &str) -> Finding {
 fn zones(spec: &RdsSpec) -> Option<Finding> {
     let zones = spec.zones();
     let whole = zones.iter().all(|it| !it.is_empty());
-    let (wanted, instead) = if spec.highly_available() {
-        (2, "name two zones: availabilityzone: eu-de-01,eu-de-02")
+    let (wanted, mode, instead) = if spec.highly_available() {
+        (
+            2,
+            "a highly available instance has two zones",
+            "name two zones: availabilityzone: eu-de-01,eu-de-02",
+        )
     } else {
-        (1, "name one zone: availabilityzone: eu-de-01")
-    };
-    let mode = if wanted == 2 {
-        "a highly available instance has two zones"
-    } else {
-        "a single instance has one zone"
+        (1, "a single instance has one zone", "name one zone: availabilityzone: eu-de-01")
     };
     let says = format!("{mode}, but spec.availabilityzone is {}", shown(&zones.join(",")));
     (!whole || zones.len() != wanted).then(|| finding("spec.availabilityzone", says, instead))

@@ -35,7 +35,7 @@ use engine::rules::is_secret;
 use engine::verdict::{Edit, Finding, Findings, Verdict};
 use facts::review::{Origin, Review};
 use facts::view::View;
-use objects::{Kind, Workload};
+use objects::{EnvVar, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "W01",
@@ -70,37 +70,35 @@ fn in_deployment(review: &Review, _: &View<'_>) -> Findings {
         return Findings::new();
     };
     let spec = &it.spec.template.spec;
-    let lists = [("containers", &spec.containers), ("initContainers", &spec.init_containers)];
-    let containers = lists.into_iter().flat_map(|(list, containers)| {
-        containers.iter().enumerate().map(move |(index, container)| (list, index, container))
-    });
-    let variables = containers.flat_map(|(list, index, container)| {
-        let at = move |variable: &str| {
-            ["spec", "template", "spec", list, &index.to_string(), "env", variable].map(str::to_owned)
-        };
-        let place = format!("spec.template.spec.{list}[{}]", container.name);
-        let each = container.env.iter().enumerate();
-        each.map(move |(variable, it)| {
-            (at(&variable.to_string()), format!("{place}.env[{}].value", it.name), it)
-        })
-    });
-    let judged = variables.filter_map(|(path, field, it)| {
-        let (name, value) = (&it.name, it.value.look());
-        let instead = format!("valueFrom: {{secretKeyRef: …}} for {name}");
-        let (verdict, says) = match secret_ref(value) {
-            Some((secret, key)) if review.origin == Origin::Mutating => {
-                let says = format!("{name} is read from key {key} of Secret {secret}");
-                let from = json!({ "secretKeyRef": { "name": secret, "key": key } });
-                let edit = Edit { path: path.to_vec(), value: json!({ "name": name, "valueFrom": from }) };
-                return Some(RULE.finding(Verdict::Amend, field, says, WHY, instead).amended_by(edit));
+    let mut found = Findings::new();
+    for (list, containers) in [("containers", &spec.containers), ("initContainers", &spec.init_containers)] {
+        for (index, container) in containers.iter().enumerate() {
+            for (at, variable) in container.env.iter().enumerate() {
+                let field =
+                    format!("spec.template.spec.{list}[{}].env[{}].value", container.name, variable.name);
+                let path = ["spec", "template", "spec", list, &index.to_string(), "env", &at.to_string()];
+                found.extend(in_variable(review.origin, variable, field, path));
             }
-            Some(_) => {
-                (Verdict::Deny, format!("{name} would contain the name of a Secret instead of a password"))
-            }
-            None if is_secret(name, value) => (Verdict::Warn, format!("{name} is written out")),
-            None => return None,
-        };
-        Some(RULE.finding(verdict, field, says, WHY, instead))
-    });
-    judged.collect()
+        }
+    }
+    found
+}
+
+fn in_variable(origin: Origin, it: &EnvVar, field: String, path: [&str; 7]) -> Option<Finding> {
+    let (name, value) = (&it.name, it.value.look());
+    let instead = format!("valueFrom: {{secretKeyRef: …}} for {name}");
+    let (verdict, says) = match secret_ref(value) {
+        Some((secret, key)) if origin == Origin::Mutating => {
+            let says = format!("{name} is read from key {key} of Secret {secret}");
+            let from = json!({ "secretKeyRef": { "name": secret, "key": key } });
+            let edit = Edit::set(path, json!({ "name": name, "valueFrom": from }));
+            return Some(RULE.finding(Verdict::Amend, field, says, WHY, instead).amended_by(edit));
+        }
+        Some(_) => {
+            (Verdict::Deny, format!("{name} would contain the name of a Secret instead of a password"))
+        }
+        None if is_secret(name, value) => (Verdict::Warn, format!("{name} is written out")),
+        None => return None,
+    };
+    Some(RULE.finding(verdict, field, says, WHY, instead))
 }
