@@ -16,7 +16,7 @@ use objects::{Kind, Meta, Object};
 pub struct Exceptions {
     break_glass: Option<Override>,
     own: Vec<Override>,
-    clusters: Vec<Vec<Override>>,
+    clusters: Vec<Option<Override>>,
 }
 
 /// The rule whose override on a StatefulSet covers the deletion of everything the cluster uses: a `helm uninstall` that is
@@ -107,9 +107,7 @@ impl Exceptions {
         };
         let own = review.objects().filter_map(|object| read(object.meta(), review.kind)).collect();
         let clusters = view.concerned(review).into_iter();
-        let clusters =
-            clusters.map(|it| read(&it.workload.metadata, Kind::StatefulSet).into_iter().collect());
-        let (own, clusters) = (own, clusters.collect());
+        let clusters = clusters.map(|it| read(&it.workload.metadata, Kind::StatefulSet)).collect();
         let break_glass = break_glass(review, view, decision);
         Self { break_glass, own, clusters }
     }
@@ -119,7 +117,7 @@ impl Exceptions {
         let ends = review.operation == Operation::Delete && rule != DATA;
         let suspends = |exception: &&Override| exception.releases(rule) || ends && exception.releases(WHOLE);
         let of_clusters = || {
-            let each = self.clusters.iter().map(|overrides| overrides.iter().find(suspends));
+            let each = self.clusters.iter().map(|it| it.as_ref().filter(suspends));
             // An object that several clusters use needs an override on each.
             each.collect::<Option<Vec<_>>>()?.into_iter().next()
         };

@@ -149,10 +149,7 @@ impl Rulebook {
     pub fn evaluate(&self, review: &Review, view: &View<'_>) -> Decision {
         let view = &View { known_rules: &self.ids, ..view.of_namespace(&review.namespace) };
         let mut decision = Decision::default();
-        if users::passes(&review.user, review.operation, review.kind) {
-            return decision;
-        }
-        if unread::is(review) {
+        if users::passes(&review.user, review.operation, review.kind) || unread::is(review) {
             return decision;
         }
         if let Some(finding) = rules::unreadable::found(review) {
@@ -164,10 +161,8 @@ impl Rulebook {
             return decision;
         }
         if view.busy {
-            let (exception, mode) = (
-                exceptions::break_glass(review, view, &mut decision),
-                view.mode(UNREADABLE, &review.namespace),
-            );
+            let exception = exceptions::break_glass(review, view, &mut decision);
+            let mode = view.mode(UNREADABLE, &review.namespace);
             decision.add(rules::unreadable::busy(), mode, false, exception.as_ref());
             if !decision.allowed() {
                 return decision;
