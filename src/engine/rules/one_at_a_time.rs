@@ -261,11 +261,10 @@ impl<'a> Leaving<'a> {
     /// Returns findings if the grace period is cut short: the server may still run when its successor opens the same files.
     fn is_forced(&self) -> Option<Findings> {
         let grace = self.shorter_grace().filter(|grace| *grace < LEAST_GRACE)?;
-        if self.nothing_runs() {
-            return None;
-        }
-        if self.view.node_is_gone(&self.pod.node)
-            || self.view.node(&self.pod.node).is_some_and(objects::Node::out_of_service)
+        let node = &self.pod.node;
+        if self.nothing_runs()
+            || self.view.node_is_gone(node)
+            || self.view.node(node).is_some_and(objects::Node::out_of_service)
         {
             return None;
         }
@@ -275,7 +274,7 @@ impl<'a> Leaving<'a> {
         );
         let why = "a member that is killed cannot leave its cluster properly, and one whose pod is only removed from the API server still \
                    runs: its successor opens the same files";
-        let (again, node) = (self.again(), &self.pod.node);
+        let again = self.again();
         let switched_off = say(format!("if node {node} is switched off: ")).run(out_of_service(node));
         let instead = if self.is_terminating() {
             let away = self.view.node(node).filter(|it| !it.answers());

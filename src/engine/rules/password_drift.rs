@@ -226,32 +226,27 @@ fn of_server(template: &Shared<Template>) -> PodSpec {
 /// Returns findings about a key that a member reads and that changes or is removed.
 fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Findings {
     let (stays, cluster) = (is.is_some(), users.cluster);
-    match (&was.form, is.map_or(&Form::Plain, |it| &it.form)) {
-        (Form::Certificate, _) => Findings::new(),
-        (Form::Script, _) if stays => Findings::new(),
-        (Form::Script, _) => vec![taken_away(key, cluster)],
-        (Form::Keys(old), Form::Keys(new)) if old.is_subset(new) => Findings::new(),
+    let taken_away = || (!stays).then(|| taken_away(key, cluster));
+    let found = match (&was.form, is.map_or(&Form::Plain, |it| &it.form)) {
+        (Form::Certificate, _) => None,
+        (Form::Script, _) => taken_away(),
+        (Form::Keys(old), Form::Keys(new)) if old.is_subset(new) => None,
         (Form::Keys(old), Form::Keys(new)) => {
             let lost =
                 format!("{} of its {} keys are removed or changed", old.difference(new).count(), old.len());
-            vec![keys_lost(key, &lost, cluster)]
+            Some(keys_lost(key, &lost, cluster))
         }
-        (Form::Keys(_), _) => vec![keys_lost(key, "its keys are removed", cluster)],
+        (Form::Keys(_), _) => Some(keys_lost(key, "its keys are removed", cluster)),
         (Form::Locked, _) => {
-            vec![keys_lost(key, "it is encrypted, so gatera cannot compare its keys", cluster)]
+            Some(keys_lost(key, "it is encrypted, so gatera cannot compare its keys", cluster))
         }
-        (Form::Options(old), Form::Options(new)) => options(key, old, new, users),
-        _ if is_certificate(key) => Findings::new(),
-        _ if names_no_password(key, users.spec, users.secret) => {
-            if stays {
-                Findings::new()
-            } else {
-                vec![taken_away(key, cluster)]
-            }
-        }
-        _ if stays && users.may_change(key) => Findings::new(),
-        _ => vec![finding(key, stays, users, of_variable(key, users))],
-    }
+        (Form::Options(old), Form::Options(new)) => return options(key, old, new, users),
+        _ if is_certificate(key) => None,
+        _ if names_no_password(key, users.spec, users.secret) => taken_away(),
+        _ if stays && users.may_change(key) => None,
+        _ => Some(finding(key, stays, users, of_variable(key, users))),
+    };
+    found.into_iter().collect()
 }
 
 /// Returns the account whose password a variable reads from this key, if `gatera passwd` can change it.

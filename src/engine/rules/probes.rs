@@ -81,27 +81,19 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// Returns a warning if the template's own startup probe is removed or becomes too short.
 fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Option<Finding> {
     let patience = before.startup_probe.as_ref()?.patience();
-    if let Some(now) = server.startup_probe.as_ref().map(Handler::patience) {
-        let kept = prospect.kept.as_ref().filter(|_| now < LEAST_PATIENCE && patience >= LEAST_PATIENCE)?;
-        let says = format!(
-            "startupProbe of container {} waits {now}s instead of {patience}s, and gatera does not replace it: {kept}",
-            server.name
-        );
-        let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
-        return Some(RULE.warn(
-            field,
-            says,
-            KILLED_COPYING,
+    let removed = |left: &str| format!(", which waited {patience}s, is removed: {left}");
+    let (says, instead) = match (server.startup_probe.as_ref().map(Handler::patience), &prospect.kept) {
+        (Some(now), Some(kept)) if now < LEAST_PATIENCE && patience >= LEAST_PATIENCE => (
+            format!(" waits {now}s instead of {patience}s, and gatera does not replace it: {kept}"),
             "make it wait an hour, as long as a copy of all data may take",
-        ));
-    }
-    let (left, instead) = match &prospect.kept {
-        None => (
-            "only gatera's own is left, and only in pods that start while gatera runs".to_owned(),
+        ),
+        (Some(_), _) => return None,
+        (None, None) => (
+            removed("only gatera's own is left, and only in pods that start while gatera runs"),
             "keep the startupProbe",
         ),
-        Some(kept) => (
-            format!("nothing replaces it: gatera adds none, because {kept}"),
+        (None, Some(kept)) => (
+            removed(&format!("nothing replaces it: gatera adds none, because {kept}")),
             if server.liveness_probe.is_some() {
                 "keep the startupProbe, or remove livenessProbe too"
             } else {
@@ -109,10 +101,9 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
             },
         ),
     };
-    let says =
-        format!("startupProbe of container {}, which waited {patience}s, is removed: {left}", server.name);
     let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
-    Some(RULE.warn(field, says, KILLED_COPYING, instead.to_owned()))
+    let says = format!("startupProbe of container {}{says}", server.name);
+    Some(RULE.warn(field, says, KILLED_COPYING, instead))
 }
 
 const KILLED_COPYING: &str = "a member that joins copies the whole database before it answers; a probe that does not wait kills it repeatedly";

@@ -87,12 +87,11 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (says, instead, why) = match review.kind {
         Kind::Service if workload.spec.service_name == review.name => (
             format!("the members of {whose} find each other by it"),
-            say("keep it")
-                .then(edit(
-                    run(Command::new(format!("kubectl -n {} edit service {}", id.namespace, review.name)))
-                        .say(" changes it in place"),
-                    "change it in place",
-                )),
+            say("keep it").then(edit(
+                run(Command::new(format!("kubectl -n {} edit service {}", id.namespace, review.name)))
+                    .say(" changes it in place"),
+                "change it in place",
+            )),
             "a member finds the others by names below this Service: one that restarts without it cannot join",
         ),
         Kind::Service if !view.is_last_way_in(cluster, &review.name) => return None,
@@ -108,27 +107,26 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         ),
         Kind::Secret if !cluster.reads_secret(&review.name) => (
             format!("the images of {whose} are pulled with it"),
-            "change it in place, or first refer to another one in the StatefulSet, and wait until all members have restarted"
-                .into(),
+            REFER_TO_ANOTHER.into(),
             "running members do not notice, but on a node without the image the next one does not start",
         ),
         Kind::ConfigMap if review.old.as_ref().is_some_and(|it| it.meta().mark(marks::KEEPS).is_some()) => (
             format!("it is gatera's snapshot of the configuration with which members of {whose} start"),
             "keep it: gatera deletes it when no member starts with it any more".into(),
-            "running members do not notice, but the next one that restarts does not start",
+            NOT_NOTICED,
         ),
-        Kind::ConfigMap | Kind::Secret => (
-            format!("the members of {whose} read it when they start"),
-            "change it in place, or first refer to another one in the StatefulSet, and wait until all members have restarted"
-                .into(),
-            "running members do not notice, but the next one that restarts does not start",
-        ),
+        Kind::ConfigMap | Kind::Secret => {
+            (format!("the members of {whose} read it when they start"), REFER_TO_ANOTHER.into(), NOT_NOTICED)
+        }
         _ => return None,
     };
     let says = format!("{says} ({})", view.count(cluster));
     let instead = instead.or("to remove the whole cluster: ").page("G03");
     Some(finding(String::new(), says, why, instead))
 }
+
+const REFER_TO_ANOTHER: &str = "change it in place, or first refer to another one in the StatefulSet, and wait until all members have restarted";
+const NOT_NOTICED: &str = "running members do not notice, but the next one that restarts does not start";
 
 /// Returns findings about a ConfigMap without a key that its readers mount.
 fn incomplete(review: &Review, view: &View<'_>) -> Findings {

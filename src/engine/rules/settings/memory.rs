@@ -3,7 +3,6 @@
 use super::RULE;
 use crate::verdict::Finding;
 use facts::galera::options;
-use facts::galera::server;
 use facts::view::View;
 use objects::Workload;
 
@@ -12,7 +11,7 @@ const POOL: &str = "innodb_buffer_pool_size";
 /// Returns a warning if the memory limit is below the buffer pool.
 pub(super) fn judge(ns: &str, workload: &Workload, view: &View<'_>) -> Option<Finding> {
     let template = &workload.spec.template;
-    let server = server::of(template).filter(|_| view.adoption().adopts(&template.metadata.labels))?;
+    let server = super::server_of(workload, view)?;
     let limit = server.resources.limits.get("memory")?;
     let flags = options::flags(server);
     let by_flag = flags.iter().rfind(|flag| flag.key == POOL).and_then(|flag| flag.value.as_ref());
