@@ -4,7 +4,7 @@
 
 use super::owners;
 use crate::exceptions::confirmation;
-use crate::rule::{Rule, UNTIL_SEEN};
+use crate::rule::{Rule, UNTIL_SEEN, and_more};
 use crate::verdict::{Finding, Verdict};
 use facts::galera::driver;
 use facts::review::{Operation, Review};
@@ -67,10 +67,7 @@ fn goes(
     };
     let confirmed = confirmation(review, rule.id, view);
     let (says, instead) = if all {
-        let others = match clusters.len() - 1 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let others = and_more(clusters.len() - 1);
         let keep = format!("to keep the clusters: delete each {} with --cascade=orphan first", kind.name());
         (
             format!("deleting it deletes every {}, and with them cluster {}{others}", kind.name(), first.id),

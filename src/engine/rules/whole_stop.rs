@@ -41,7 +41,7 @@
 
 use super::owners;
 use crate::exceptions::confirmation;
-use crate::rule::{One, Rule, UNTIL_SEEN, Verb};
+use crate::rule::{One, Rule, UNTIL_SEEN, Verb, and_more};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Freshness, State, View, is_cluster, is_cluster_by_template};
@@ -155,10 +155,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(first) = living.first() else {
         return of_a_stopped_cluster(review, view).or_else(|| unseen(review, view));
     };
-    let others = match living.len() - 1 {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let others = and_more(living.len() - 1);
     let says = format!(
         "it holds cluster {}{others} ({}), and deleting the namespace deletes the data",
         first.id.name,
@@ -184,18 +181,22 @@ const EVERYTHING: &str =
 /// Returns a finding about the claims of a stopped cluster whose StatefulSet is gone.
 fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let mut claims = view.waiting_claims(&review.name);
-    let (first, others) = (claims.next()?, claims.count());
-    let others = if others == 0 { String::new() } else { format!(" and {others} more") };
+    let (first, others) = (claims.next()?, and_more(claims.count()));
     let says = format!(
         "it holds claim {}{others} of a stopped cluster ({}), and deleting the namespace deletes the data",
         first.metadata.name,
         view.seen()
     );
-    let start = Command::new(format!("gatera start NAME -n {}", review.name));
-    let instead = say("to start the cluster again: apply its StatefulSet under the same name, then ")
-        .run(start)
-        .or(say("to delete the data, take a backup first, then ").and(confirmation(review, RULE.id, view)));
+    let instead = start_again(review, RULE.id, view);
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
+}
+
+/// Returns the advice for claims of a stopped cluster whose StatefulSet is gone; it ends with the override of this rule.
+pub(super) fn start_again(review: &Review, rule: &str, view: &View<'_>) -> WayOut {
+    say("to start the cluster again: apply its StatefulSet under the same name, then ")
+        .run(Command::new(format!("gatera start NAME -n {}", review.namespace)))
+        .or("to delete the data, take a backup first, then ")
+        .and(confirmation(review, rule, view))
 }
 
 /// Returns a finding about an owner with which the StatefulSet would be deleted, or which hands it to another operator.

@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 
 use super::{RDS, Rds, until_active};
 use engine::exceptions::confirmation;
-use engine::rule::{One, Rule, Verb};
+use engine::rule::{One, Rule, Verb, and_more};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Verdict};
 use facts::review::{Operation, Review};
@@ -155,10 +155,7 @@ fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         let one = without.first()?;
         return Some(without_instances(&format!("it holds {} Rds ({one}, {})", without.len(), view.seen())));
     };
-    let others = match all.count() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let others = and_more(all.count());
     let says = format!(
         "it holds Rds {first}{others} ({}), and deleting the namespace deletes each one's instance in the cloud, too",
         view.seen()

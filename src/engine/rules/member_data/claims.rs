@@ -2,9 +2,8 @@
 //!
 //! Must not know: the volumes of a template (`member_data.rs`).
 
-use super::super::owners;
+use super::super::{owners, whole_stop};
 use super::{RULE, finding};
-use crate::exceptions::confirmation;
 use crate::exemptions::users;
 use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -75,12 +74,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
         "it holds the data of a member that was stopped{of}, for when the cluster starts again ({})",
         view.seen()
     );
-    let start = Command::new(format!("gatera start NAME -n {}", review.namespace));
-    let instead = say("to start the cluster again: apply its StatefulSet under the same name, then ")
-        .run(start)
-        .or("to delete the data, take a backup first, then ")
-        .and(confirmation(review, RULE.id, view))
-        .say(", then delete the claim");
+    let instead = whole_stop::start_again(review, RULE.id, view).say(", then delete the claim");
     let why = "the members of a cluster that was stopped in order start again from their claims; the volume is deleted together \
                with its claim";
     Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, String::new(), says, instead) })
