@@ -74,7 +74,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     let found = in_template(ns, &new.spec.template).into_iter();
     match old {
         Some(old) => {
-            let crowded = || crowded(ns, old, new, view.cluster(ns, &review.name), view);
+            let crowded = || crowded(review, old, new, view);
             weakened(ns, old, new, view).or_else(crowded).into_iter().chain(found).collect()
         }
         None => found.chain(too_few_nodes(ns, &new.spec.template, new.replicas(), view)).collect(),
@@ -186,13 +186,8 @@ fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option
 }
 
 /// Returns a finding if a running cluster newly requires more nodes than there are, or grows beyond them.
-fn crowded(
-    ns: &str,
-    old: &Workload,
-    new: &Workload,
-    cluster: Option<&Cluster>,
-    view: &View<'_>,
-) -> Option<Finding> {
+fn crowded(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let ns = &*review.namespace;
     let count = |of: &Workload| nodes_for(&of.spec.template.spec, view);
     let (before, after) = (count(old), count(new));
     if view.freshness == Freshness::Current && after == Some(0) && before.is_some_and(|it| it > 0) {
@@ -202,6 +197,7 @@ fn crowded(
     let newly = apart(ns, &old.spec.template) != Apart::Required || after < before;
     let grows = new.replicas() > old.replicas();
     let few = too_few_nodes(ns, &new.spec.template, new.replicas(), view).filter(|_| newly || grows)?;
+    let cluster = view.cluster(ns, &review.name);
     let runs = cluster.is_some_and(|cluster| cluster.members.iter().any(|member| member.pod.is_some()));
     Some(match (newly, runs) {
         (true, true) => Finding { verdict: Verdict::Deny, ..few },

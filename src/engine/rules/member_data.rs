@@ -358,11 +358,8 @@ fn comes_back(
     );
     let instead =
         say("after you have applied it: ").run(Command::new(format!("gatera start {name} -n {ns}")));
-    Some(Finding {
-        why: "all others copy the member that starts first, so it must be the one with the newest data"
-            .to_owned(),
-        ..finding(Verdict::Warn, "spec.volumeClaimTemplates".to_owned(), says, instead)
-    })
+    let why = "all others copy the member that starts first, so it must be the one with the newest data";
+    Some(RULE.warn("spec.volumeClaimTemplates", says, why, instead))
 }
 
 const WHY: &str = "a member that starts empty copies everything from another; if no other member runs, it creates an \

@@ -89,20 +89,16 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     if !is_adopted {
         return Findings::new();
     }
-    let waited_for = waited_for(review, view);
-    let Some(old) = old else {
-        return waited_for
-            .into_iter()
-            .chain(budgets::waited_for(review, new, view))
-            .chain(shape(new))
-            .collect();
-    };
-    restarted(review, old, new, view)
-        .into_iter()
-        .chain(waited_for)
-        .chain(shape(new))
-        .chain(budgets::outgrown(review, &new.spec.template, old.replicas(), new.replicas(), view))
-        .collect()
+    let restarted = old.and_then(|old| restarted(review, old, new, view));
+    let mut found: Findings = restarted.into_iter().chain(waited_for(review, view)).collect();
+    if old.is_none() {
+        found.extend(budgets::waited_for(review, new, view));
+    }
+    found.extend(shape(new));
+    if let Some(old) = old {
+        found.extend(budgets::outgrown(review, &new.spec.template, old.replicas(), new.replicas(), view));
+    }
+    found
 }
 
 fn scaled(review: &Review, view: &View<'_>) -> Findings {

@@ -115,11 +115,31 @@ pub(super) const RULE: Rule = Rule {
     source: include_str!("second_bootstrap.rs"),
 };
 
+/// Returns a finding about a bootstrap Deployment that is applied again: kept at 0 with a warning while the object can still be
+/// changed, refused afterwards.
 fn deployment(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Change { old, new: Some(new) } = review.change::<Workload>() else { return None };
     // The audit looks at existing objects, which start nothing.
     let old = old.or_else(|| (review.origin == Origin::Audit).then_some(new));
-    deployment_applied(review, old, new, view)
+    let (ns, template) = (&*review.namespace, &new.spec.template);
+    let by = founder(ns, &template.metadata, &template.spec, view)?;
+    // A running bootstrap node may be a donor: an edit of its Deployment does not start a second one, and stopping it here
+    // would interrupt the joiners. If the edit replaces the pod, its CREATE is judged.
+    let runs_already = old.is_some_and(|old| old.replicas() >= new.replicas())
+        && view
+            .cluster_of(ns, &template.metadata.labels)
+            .is_some_and(|cluster| !cluster.bootstrap.pods.is_empty());
+    if new.replicas() == 0 || runs_already {
+        return None;
+    }
+    let fact = data(ns, &template.metadata.labels, view)?;
+    if review.origin == Origin::Validating {
+        return refused(&by, "spec.replicas", Some(fact));
+    }
+    let (says, instead) =
+        (format!("kept at 0 replicas: {}", fact.says), "remove this Deployment from your manifests");
+    let kept = finding(&by, Verdict::Amend, "spec.replicas", says, instead);
+    Some(kept.amended_by(Edit::set(["spec", "replicas"], 0.into())))
 }
 
 fn deployment_scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
@@ -161,35 +181,6 @@ pub fn held_at_zero(decision: &Decision) -> Option<&Finding> {
     let held = |judged: &&Judged| judged.finding.rule == RULE.id && judged.finding.verdict == Verdict::Amend;
     let mut judged = decision.judged.iter().filter(held);
     judged.find(|judged| judged.softened.is_none()).map(|judged| &judged.finding)
-}
-
-/// Returns a finding about a bootstrap Deployment that is applied again: kept at 0 with a warning while the object can still be
-/// changed, refused afterwards.
-fn deployment_applied(
-    review: &Review,
-    old: Option<&Workload>,
-    new: &Workload,
-    view: &View<'_>,
-) -> Option<Finding> {
-    let (ns, template) = (&*review.namespace, &new.spec.template);
-    let by = founder(ns, &template.metadata, &template.spec, view)?;
-    // A running bootstrap node may be a donor: an edit of its Deployment does not start a second one, and stopping it here
-    // would interrupt the joiners. If the edit replaces the pod, its CREATE is judged.
-    let runs_already = old.is_some_and(|old| old.replicas() >= new.replicas())
-        && view
-            .cluster_of(ns, &template.metadata.labels)
-            .is_some_and(|cluster| !cluster.bootstrap.pods.is_empty());
-    if new.replicas() == 0 || runs_already {
-        return None;
-    }
-    let fact = data(ns, &template.metadata.labels, view)?;
-    if review.origin == Origin::Validating {
-        return refused(&by, "spec.replicas", Some(fact));
-    }
-    let (says, instead) =
-        (format!("kept at 0 replicas: {}", fact.says), "remove this Deployment from your manifests");
-    let kept = finding(&by, Verdict::Amend, "spec.replicas", says, instead);
-    Some(kept.amended_by(Edit::set(["spec", "replicas"], 0.into())))
 }
 
 /// Returns the switch with which this pod creates a cluster, if the pod is adopted.

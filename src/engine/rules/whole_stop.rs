@@ -103,8 +103,8 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
     if stopped {
         let says = format!("its claims are deleted with it ({})", view.count(cluster));
         let instead = say("to keep the data: ").run(orphan).or(for_good);
-        let why = "it owns them, or persistentVolumeClaimRetentionPolicy.whenDeleted is Delete, and the data of stopped members is nowhere else".to_owned();
-        return Some(Finding { why, ..finding(Verdict::Deny, says, instead) });
+        let why = "it owns them, or persistentVolumeClaimRetentionPolicy.whenDeleted is Delete, and the data of stopped members is nowhere else";
+        return Some(RULE.deny("", says, why, instead));
     }
     let says = format!("deleting it stops every member at once ({})", view.count(cluster));
     let pause = say("to remove it temporarily: ").run(cluster.stop_command()).say(", then delete it");
@@ -134,7 +134,7 @@ fn not_now(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Findin
         "meanwhile a pod that is lost is not created again, and they are not all Ready ({})",
         view.describe(cluster)
     );
-    Some(Finding { why: why.to_owned(), ..finding(verdict, says, instead) })
+    Some(RULE.finding(verdict, "", says, why, instead))
 }
 
 /// Returns a finding about a StatefulSet that the view does not show yet: it may have taken over running members.
@@ -163,7 +163,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     );
     let instead = say("take a backup and move the applications that use the database, then ")
         .and(confirmation(review, RULE.id, view));
-    Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
+    Some(RULE.deny("", says, EVERYTHING, instead))
 }
 
 /// Returns a finding if the view is partial: a StatefulSet of this namespace may be among the objects that are not kept.
@@ -171,7 +171,7 @@ fn unseen(review: &Review, view: &View<'_>) -> Option<Finding> {
     let view = view.of_namespace(&review.name);
     (view.freshness == Freshness::Partial).then(|| {
         let says = format!("it is not known whether it holds a cluster ({})", view.seen());
-        Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Unknown, says, UNTIL_SEEN) }
+        RULE.finding(Verdict::Unknown, "", says, EVERYTHING, UNTIL_SEEN)
     })
 }
 
@@ -188,7 +188,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
         view.seen()
     );
     let instead = start_again(review, RULE.id, view);
-    Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
+    Some(RULE.deny("", says, EVERYTHING, instead))
 }
 
 /// Returns the advice for claims of a stopped cluster whose StatefulSet is gone; it ends with the override of this rule.
@@ -202,21 +202,20 @@ pub(super) fn start_again(review: &Review, rule: &str, view: &View<'_>) -> WayOu
 /// Returns a finding about an owner with which the StatefulSet would be deleted, or which hands it to another operator.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(new)) = &review.new else { return None };
-    let says = match &review.old {
+    let (added, says) = match &review.old {
         Some(Object::StatefulSet(old)) => {
             let cluster = view.cluster(&review.namespace, &review.name).filter(|it| lives(it, view))?;
             let added = owners::added(review, view).or_else(|| owners::takes_over(old, new, view))?;
-            let says = format!("so would the whole cluster ({})", view.count(cluster));
-            return Some(added.finding(&finding(Verdict::Deny, says, String::new()), review, view));
+            (added, format!("so would the whole cluster ({})", view.count(cluster)))
         }
-        _ if !is_cluster_by_template(new, view.adoption()) => return None,
-        _ if view.claims_of(&review.namespace, new).iter().any(|claim| claim.bound) => {
-            "so would the members that start from its claims"
+        _ => {
+            let starts = is_cluster_by_template(new, view.adoption())
+                && view.claims_of(&review.namespace, new).iter().any(|claim| claim.bound);
+            let added = owners::added(review, view).filter(|_| starts)?;
+            (added, "so would the members that start from its claims".to_owned())
         }
-        _ => return None,
     };
-    let added = owners::added(review, view)?;
-    Some(added.finding(&finding(Verdict::Deny, says.to_owned(), String::new()), review, view))
+    Some(added.finding(&finding(Verdict::Deny, says, ""), review, view))
 }
 
 /// Returns whether the cluster holds data, or may.

@@ -77,7 +77,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let instead = whole_stop::start_again(review, RULE.id, view).say(", then delete the claim");
     let why = "the members of a cluster that was stopped in order start again from their claims; the volume is deleted together \
                with its claim";
-    Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, String::new(), says, instead) })
+    Some(RULE.deny("", says, why, instead))
 }
 
 /// Returns a finding if the view is partial: the claim's StatefulSet may be among the objects that are not kept.
@@ -154,5 +154,5 @@ fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding>
         ),
     };
     let why = "without the finalizer the volume is deleted while the server still writes to it, and the member loses its data";
-    Some(Finding { why: why.to_owned(), ..finding(verdict, "metadata.finalizers".to_owned(), says, instead) })
+    Some(RULE.finding(verdict, "metadata.finalizers", says, why, instead))
 }

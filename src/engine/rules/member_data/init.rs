@@ -1,7 +1,7 @@
 //! Containers and scripts that, whenever they run, empty the data directory or write which member may bootstrap.
 
-use super::finding;
-use crate::verdict::{Finding, Findings, Verdict};
+use super::RULE;
+use crate::verdict::{Findings, Verdict};
 use facts::galera::data::DataFolder;
 use facts::galera::programs;
 use facts::way_out::say;
@@ -32,7 +32,7 @@ pub(super) fn rewrites(new: &Workload, place: Option<&DataFolder>) -> Findings {
         let field = format!("spec.template.spec.{list}[{}].command", container.name);
         let says = format!("container {} {says}", container.name);
         let instead = say("remove it").then("do one-time tasks by hand, in one member");
-        Some(Finding { why: WHY.to_owned(), ..finding(verdict, field, says, instead) })
+        Some(RULE.finding(verdict, field, says, WHY, instead))
     });
     found.collect()
 }

@@ -1,7 +1,7 @@
 //! The requested size of the members' volumes.
 
-use super::finding;
-use crate::verdict::{Finding, Findings, Verdict};
+use super::RULE;
+use crate::verdict::Findings;
 use facts::galera::data::{Backing, DataFolder};
 use objects::Workload;
 
@@ -19,15 +19,12 @@ pub(super) fn small_volumes(new: &Workload, place: Option<&DataFolder>) -> Findi
     });
     let found = asked.map(|(claim, size)| {
         let name = &claim.metadata.name;
-        let found = finding(
-            Verdict::Warn,
+        RULE.warn(
             format!("spec.volumeClaimTemplates[{name}].spec.resources.requests.storage"),
             format!("{size} for {name} is less than an empty MariaDB needs"),
-            "request at least 1Gi; in practice, room for data, gcache and one more copy".to_owned(),
-        );
-        let why =
-            "a server that fills its disk stops, and all members fill theirs at the same time".to_owned();
-        Finding { why, ..found }
+            "a server that fills its disk stops, and all members fill theirs at the same time",
+            "request at least 1Gi; in practice, room for data, gcache and one more copy",
+        )
     });
     found.collect()
 }

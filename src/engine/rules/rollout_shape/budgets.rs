@@ -3,28 +3,24 @@
 use super::super::owners;
 use super::RULE;
 use crate::verdict::{Finding, Findings};
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
 use facts::way_out::say;
-use objects::{Budget, Kind, Object, Template, Workload};
+use objects::{Budget, Kind, Template, Workload};
 
 pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
-    let budget = |object: &'_ Option<Object>| match object {
-        Some(Object::Budget(budget)) => Some(budget.clone()),
-        _ => None,
-    };
-    let (old, new) = (budget(&review.old), budget(&review.new));
+    let Change { old, new } = review.change::<Budget>();
     let added = owners::added(review, view);
     let unprotected = |was: Option<&Budget>, is: Option<&Budget>| {
         let before = was.into_iter().flat_map(|was| view.protected(&review.namespace, was));
         let lost = before.filter(|cluster| !is.is_some_and(|is| is.protects(cluster.member_labels())));
         lost.filter_map(|cluster| unprotected(review, cluster, is.is_none(), view)).collect::<Findings>()
     };
-    let mut found: Findings = new.iter().flat_map(|new| changed(review, old.as_ref(), new, view)).collect();
-    found.extend(unprotected(old.as_ref(), new.as_ref()));
+    let mut found: Findings = new.into_iter().flat_map(|new| changed(review, old, new, view)).collect();
+    found.extend(unprotected(old, new));
     // With such an owner the budget would be deleted, too.
     if let Some(added) = &added {
-        let end = unprotected(new.as_ref(), None).into_iter();
+        let end = unprotected(new, None).into_iter();
         found.extend(end.map(|it| added.finding(&it, review, view)));
     }
     found
