@@ -236,7 +236,7 @@ pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Observe
     if cluster.left {
         anyhow::bail!(
             "StatefulSet {id} was deleted, and {} of its pods are still there; apply it again as it was, which takes its pods back",
-            cluster.pods().filter(|pod| pod.left).count()
+            cluster.pods().filter(|pod| pod.left.is_some()).count()
         );
     }
     Ok(ObservedCluster { client: site.client.clone(), clock, settings: site.settings.clone(), world, id })

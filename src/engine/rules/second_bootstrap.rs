@@ -240,9 +240,9 @@ fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
         return None;
     }
     let claim = view.claims_of(ns, new).into_iter().find(|claim| claim.bound)?;
-    let (name, by) = view.deployments_of(ns, labels).find_map(|(name, it)| {
+    let (name, by) = view.deployments_of(ns, labels).find_map(|it| {
         let by = founder(ns, &it.spec.template.metadata, &it.spec.template.spec, view)?;
-        (it.replicas() > 0).then_some((name, by))
+        (it.replicas() > 0).then_some((&it.metadata.name, by))
     })?;
     let says = format!(
         "claim {} of this StatefulSet already has a volume, but Deployment {name} creates an empty cluster",

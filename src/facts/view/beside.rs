@@ -27,11 +27,7 @@ pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64
         return Default::default();
     };
     let named = |by| facts.index.names(by, &id.namespace, instance);
-    let pods = || {
-        named(By::PodOfInstance)
-            .filter_map(|name| facts.pods.get(&Id::new(&id.namespace, name)))
-            .map(Arc::clone)
-    };
+    let pods = || facts.found(&facts.pods, By::PodOfInstance, &id.namespace, instance).map(Arc::clone);
     let template =
         |name: &str| facts.deployments.get(&Id::new(&id.namespace, name)).map(|it| &it.spec.template);
     let (deployments, others): (BTreeSet<_>, BTreeSet<_>) =

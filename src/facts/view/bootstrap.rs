@@ -117,7 +117,7 @@ impl<'a> View<'a> {
             adopt::is_bootstrap(&template.metadata.labels)
                 && view.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
         };
-        self.deployments_of(ns, cluster.member_labels()).map(|(_, it)| it).filter(move |it| founds(it))
+        self.deployments_of(ns, cluster.member_labels()).filter(move |it| founds(it))
     }
 
     /// Returns bootstrap nodes that run, or are about to, and whose StatefulSet does not exist.
@@ -196,8 +196,7 @@ impl<'a> View<'a> {
     /// Returns another cluster of the same instance: their labels do not show which one a bootstrap node belongs to.
     pub fn twin(&self, cluster: &Cluster) -> Option<&'a Cluster> {
         let ns = &cluster.id.namespace;
-        let names = self.world.facts.index.names(By::SetOfInstance, ns, cluster.instance()?);
-        names.filter_map(|name| self.cluster(ns, name)).find(|it| it.id != cluster.id)
+        self.world.clusters_by(By::SetOfInstance, ns, cluster.instance()?).find(|it| it.id != cluster.id)
     }
 
     /// Returns whether the address of this cluster's members names this Service.

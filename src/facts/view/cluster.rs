@@ -144,7 +144,7 @@ impl Cluster {
         let members = members.collect();
         // A pod that only has a member's name is not a member.
         let gone = !facts.stateful_sets.contains_key(&id);
-        let leaving = own.into_values().filter(|pod| gone || !pod.left).collect();
+        let leaving = own.into_values().filter(|pod| gone || pod.left.is_none()).collect();
         let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);

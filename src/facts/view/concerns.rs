@@ -1,6 +1,7 @@
 //! The clusters that a change concerns: those that an object belongs to, or that use it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::index::{By, instance_labels, label_asked};
 use super::{Cluster, Freshness, Id, RolloutRecord, View, claim, within};
@@ -23,10 +24,7 @@ impl<'a> View<'a> {
                 let start = copies.into_iter().flatten().filter(|it| it.starts_with(name));
                 self.readers_of(ns, name).chain(start).collect()
             }
-            Kind::Secret => {
-                let names = self.world.facts.index.names(By::SetOfSecret, ns, name);
-                names.filter_map(|name| self.cluster(ns, name)).collect()
-            }
+            Kind::Secret => self.world.clusters_by(By::SetOfSecret, ns, name).collect(),
             Kind::ServiceAccount => self.clusters_in(ns).filter(|it| it.runs_as(name)).collect(),
             Kind::Service => self.led_to_by(ns, name, review),
             Kind::Budget => self.protected_by(review),
@@ -61,19 +59,15 @@ impl<'a> View<'a> {
         name: &str,
     ) -> impl Iterator<Item = &'a Cluster> {
         let (facts, id) = (&self.world.facts, Id::new(namespace, name));
-        let of_deployment =
-            |id: &Id| adopt::instance(&facts.deployments.get(id)?.spec.template.metadata.labels);
+        let of_deployment = |it: &'a Arc<Workload>| adopt::instance(&it.spec.template.metadata.labels);
+        let of_service = |it: &'a Arc<Service>| adopt::instance(&it.spec.selector);
         let instances: BTreeSet<&str> = match kind {
             Kind::Pod => facts.pods.get(&id).and_then(|it| it.instance.as_deref()).into_iter().collect(),
-            Kind::Deployment => of_deployment(&id).into_iter().collect(),
-            Kind::Service => self
-                .service(namespace, name)
-                .and_then(|it| adopt::instance(&it.spec.selector))
-                .into_iter()
-                .collect(),
+            Kind::Deployment => facts.deployments.get(&id).and_then(of_deployment).into_iter().collect(),
+            Kind::Service => facts.services.get(&id).and_then(of_service).into_iter().collect(),
             Kind::ConfigMap => {
-                let readers = facts.index.names(By::DeploymentThatReads, namespace, name);
-                readers.filter_map(|name| of_deployment(&Id::new(namespace, name))).collect()
+                let readers = facts.found(&facts.deployments, By::DeploymentThatReads, namespace, name);
+                readers.filter_map(of_deployment).collect()
             }
             _ => BTreeSet::new(),
         };
@@ -94,11 +88,10 @@ impl<'a> View<'a> {
         &self,
         namespace: &'a str,
         labels: &'a Labels,
-    ) -> impl Iterator<Item = (&'a str, &'a Workload)> {
+    ) -> impl Iterator<Item = &'a Workload> {
         let facts = &self.world.facts;
-        let of = |instance| facts.index.names(By::DeploymentOfInstance, namespace, instance);
-        let names = adopt::instance(labels).into_iter().flat_map(of);
-        names.filter_map(|name| Some((name, &**facts.deployments.get(&Id::new(namespace, name))?)))
+        let of = |instance| facts.found(&facts.deployments, By::DeploymentOfInstance, namespace, instance);
+        adopt::instance(labels).into_iter().flat_map(of).map(AsRef::as_ref)
     }
 
     /// Returns the ConfigMap of this name, as far as it is known.
@@ -216,8 +209,7 @@ impl<'a> View<'a> {
 
     /// Returns the clusters whose members get their names from this Service.
     pub fn governed_by(&self, namespace: &str, service: &str) -> Vec<&'a Cluster> {
-        let names = self.world.facts.index.names(By::SetOfService, namespace, service);
-        names.filter_map(|name| self.cluster(namespace, name)).collect()
+        self.world.clusters_by(By::SetOfService, namespace, service).collect()
     }
 
     /// Returns the clusters that a selector can be about: those of the instance that it names, or all of the namespace.

@@ -15,7 +15,7 @@ use super::kept::{Keeps, Kept};
 use super::pod_fact::LONGEST_WORDS;
 use super::room::Room;
 use super::templates::Templates;
-use super::{PodFact, claim, room, what_runs};
+use super::{PodFact, claim, what_runs};
 use crate::galera::adopt;
 use crate::galera::start_report::{JoinPhase, StartReport};
 use crate::marks;
@@ -34,8 +34,6 @@ pub struct Facts {
     adoption: Arc<adopt::Adoption>,
     pub stateful_sets: Map<Workload>,
     pub(super) templates: Templates,
-    /// For each pod of a deleted StatefulSet, the StatefulSet that the pod shows.
-    pub(super) shown: Map<Workload>,
     /// Deleted StatefulSets, as their pods show them.
     pub left: Map<Workload>,
     /// The uid of each StatefulSet that carries the guard's mark although no selector adopts it: it was guarded once.
@@ -102,7 +100,7 @@ impl Facts {
                 if self.adoption.adopts(&it.metadata.labels)
                     || it.metadata.labels.contains_key(adopt::READER) =>
             {
-                self.put_pod(&id, PodFact::of(&it), what_runs::shown_by(&it));
+                self.put_pod(&id, PodFact::of(&it));
             }
             Object::Pod(_) => self.remove(kind, &id),
             other => {
@@ -115,20 +113,14 @@ impl Facts {
         true
     }
 
-    /// Stores what is kept of a pod, beside its earlier reports, and the StatefulSet that it shows, if that was deleted.
-    fn put_pod(&mut self, id: &Id, fact: PodFact, shown: Option<Workload>) {
+    /// Stores what is kept of a pod, beside its earlier reports.
+    fn put_pod(&mut self, id: &Id, fact: PodFact) {
         let fact = match self.pods.get(id) {
             Some(before) => fact.remembering(before),
             None => fact,
         };
-        if self.has_room(Kind::Pod, id, fact.weight() + shown.as_ref().map_or(0, room::weight)) {
-            self.change(Kind::Pod, id, |facts| {
-                facts.pods.insert(id.clone(), Arc::new(fact));
-                match shown {
-                    Some(shown) => facts.shown.insert(id.clone(), Arc::new(shown)),
-                    None => facts.shown.remove(id),
-                }
-            });
+        if self.has_room(Kind::Pod, id, fact.weight()) {
+            self.change(Kind::Pod, id, |facts| facts.pods.insert(id.clone(), Arc::new(fact)));
             self.update_orphaned(id);
         }
     }
@@ -164,10 +156,7 @@ impl Facts {
                 facts.deployments.remove(id);
                 facts.kept.remove(kind, id);
             }
-            Kind::Pod => {
-                facts.pods.remove(id);
-                facts.shown.remove(id);
-            }
+            Kind::Pod => drop(facts.pods.remove(id)),
             Kind::Claim => drop(facts.claims.remove(id)),
             Kind::Service => drop(facts.services.remove(id)),
             Kind::ConfigMap => {
@@ -283,8 +272,8 @@ impl Facts {
             Kind::Claim => claim::sets_named_by(&id.name).map(str::to_owned).collect(),
             Kind::ConfigMap => {
                 // The ConfigMap shows what a Deployment beside a cluster is.
-                let beside = found(By::DeploymentThatReads, &id.name)
-                    .filter_map(|name| self.deployments.get(&Id::new(&id.namespace, name)))
+                let beside = self
+                    .found(&self.deployments, By::DeploymentThatReads, &id.namespace, &id.name)
                     .filter_map(|it| adopt::instance(&it.spec.template.metadata.labels))
                     .flat_map(|instance| found(By::SetOfInstance, instance));
                 found(By::SetThatReads, &id.name).chain(beside).map(str::to_owned).collect()

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::facts::tail;
+use super::facts::{Map, tail};
 use super::{Facts, Id, PodFact, Reads, configuration};
 use crate::galera::adopt;
 use crate::revision::Revision;
-use objects::{Kind, Labels};
+use objects::{Kind, Labels, Template};
 
 /// The kind of an index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,23 +77,15 @@ impl Index {
         namespace: &str,
         word: &str,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.after(entry(by, &Id::new(namespace, ""), word))
-    }
-
-    /// Returns the rest of every entry with this prefix.
-    fn after(&self, begin: Box<str>) -> impl Iterator<Item = &str> + use<'_> {
+        let begin = entry(by, &Id::new(namespace, ""), word);
         let from = (Bound::Included(&*begin), Bound::Unbounded);
         self.0.range::<_, str>(from).map_while(move |entry| entry.strip_prefix(&*begin))
     }
 }
 
-fn first_part(by: By, namespace: &str) -> String {
-    format!("{} {}:{namespace}", by as u8, namespace.len())
-}
-
 fn entry(by: By, id: &Id, word: &str) -> Box<str> {
     let Id { namespace, name } = id;
-    format!("{}{}:{word}{name}", first_part(by, namespace), word.len()).into()
+    format!("{} {}:{namespace}{}:{word}{name}", by as u8, namespace.len(), word.len()).into()
 }
 
 /// Returns all labels that name an instance, as `key=value`.
@@ -106,87 +98,99 @@ pub(super) fn label_asked(selector: &Labels) -> String {
     instance_labels(selector).next().unwrap_or_default()
 }
 
+/// The words that an object is found by.
+#[derive(Default)]
+struct Words(Vec<(By, String)>);
+
+impl Words {
+    fn add<W: Into<String>>(&mut self, by: By, words: impl IntoIterator<Item = W>) {
+        self.0.extend(words.into_iter().map(|word| (by, word.into())));
+    }
+}
+
 impl Facts {
+    /// Returns the objects of a map that are found by this word, by name.
+    pub(super) fn found<'a, 'n, T>(
+        &'a self,
+        map: &'a Map<T>,
+        by: By,
+        namespace: &'n str,
+        word: &str,
+    ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, 'n, T> {
+        self.index.names(by, namespace, word).filter_map(|name| map.get(&Id::new(namespace, name)))
+    }
+
     /// Returns the words of this object, as it is known now.
     pub(super) fn words(&self, kind: Kind, id: &Id) -> Vec<(By, String)> {
-        let instance = |by, labels| adopt::instance(labels).map(|instance| (by, instance.to_owned()));
-        let mut words: Vec<_> = match kind {
-            Kind::StatefulSet => self.stateful_set(id).map(|it| {
-                let template = &it.spec.template;
-                let reads = template.spec.config_maps().map(|name| (By::SetThatReads, name.to_owned()));
-                let recorded =
-                    configuration::snapshots_named(&it.metadata).map(|name| (By::SetWithRollout, name));
-                let labels = instance_labels(&template.metadata.labels).map(|label| (By::SetOfLabel, label));
-                let pulls = template.spec.image_pull_secrets.iter().map(|it| &*it.name);
-                let secrets = template.spec.secrets().chain(pulls);
-                let secrets = secrets.map(|name| (By::SetOfSecret, name.to_owned()));
-                instance(By::SetOfInstance, &template.metadata.labels)
-                    .into_iter()
-                    .chain(reads)
-                    .chain(recorded)
-                    .chain(labels)
-                    .chain(secrets)
-                    .chain([(By::SetOfService, it.spec.service_name.clone())])
-                    .collect()
-            }),
-            Kind::Deployment => self.deployments.get(id).map(|it| {
-                let template = &it.spec.template;
-                let reads = template.spec.config_maps();
-                let reads = reads.map(|name| (By::DeploymentThatReads, name.to_owned()));
-                instance(By::DeploymentOfInstance, &template.metadata.labels)
-                    .into_iter()
-                    .chain(reads)
-                    .collect()
-            }),
-            Kind::Pod => self.pods.get(id).map(|it| {
-                if let Some(Reads { member, .. }) = &it.reads {
-                    let set = member.rsplit_once('-').map(|(set, _)| (By::ReaderOfSet, set.to_owned()));
-                    return set.into_iter().collect();
-                }
-                let instance = it.instance.clone().map(|instance| (By::PodOfInstance, instance));
-                let owner = match &it.owner {
-                    None => Some(String::new()),
-                    Some((kind, name)) => (kind == "StatefulSet").then(|| name.clone()),
-                };
-                let owner = owner.map(|owner| (By::PodOfSet, owner));
-                let shown = self.shown.get(id).into_iter().flat_map(|it| it.spec.template.spec.config_maps());
-                let copies = it.revision.iter().flat_map(Revision::snapshots);
-                let reads = copies.chain(shown.map(str::to_owned));
-                let reads = reads.map(|name| (By::PodThatReads, name));
-                instance.into_iter().chain(owner).chain(reads).collect()
-            }),
-            Kind::Claim => self.claims.get(id).map(|it| {
-                let labels = &it.metadata.labels;
-                let labelled =
-                    instance(By::ClaimOfInstance, labels).filter(|_| self.adoption().adopts(labels));
-                vec![labelled.unwrap_or_else(|| (By::ClaimOfTail, tail(&id.name).to_owned()))]
-            }),
-            Kind::Service => {
-                self.services.get(id).map(|it| vec![(By::ServiceForLabel, label_asked(&it.spec.selector))])
-            }
-            Kind::Budget => self.budgets.get(id).map(|it| {
-                let asked = it.spec.selector.as_ref().map(|it| label_asked(&it.match_labels));
-                vec![(By::BudgetForLabel, asked.unwrap_or_default())]
-            }),
-            _ => None,
-        }
-        .unwrap_or_default();
+        let Words(mut words) = self.all_words(kind, id).unwrap_or_default();
         // A template may refer to a ConfigMap twice.
         words.sort_unstable();
         words.dedup();
         words
     }
 
+    fn all_words(&self, kind: Kind, id: &Id) -> Option<Words> {
+        let mut words = Words::default();
+        match kind {
+            Kind::StatefulSet => {
+                let it = self.stateful_set(id)?;
+                let Template { metadata, spec, .. } = &*it.spec.template;
+                words.add(By::SetOfInstance, adopt::instance(&metadata.labels));
+                words.add(By::SetThatReads, spec.config_maps());
+                words.add(By::SetWithRollout, configuration::snapshots_named(&it.metadata));
+                words.add(By::SetOfLabel, instance_labels(&metadata.labels));
+                words.add(By::SetOfSecret, spec.secrets());
+                words.add(By::SetOfSecret, spec.image_pull_secrets.iter().map(|it| &*it.name));
+                words.add(By::SetOfService, [&*it.spec.service_name]);
+            }
+            Kind::Deployment => {
+                let Template { metadata, spec, .. } = &*self.deployments.get(id)?.spec.template;
+                words.add(By::DeploymentOfInstance, adopt::instance(&metadata.labels));
+                words.add(By::DeploymentThatReads, spec.config_maps());
+            }
+            Kind::Pod => {
+                let it = self.pods.get(id)?;
+                if let Some(Reads { member, .. }) = &it.reads {
+                    words.add(By::ReaderOfSet, member.rsplit_once('-').map(|(set, _)| set));
+                    return Some(words);
+                }
+                words.add(By::PodOfInstance, it.instance.as_deref());
+                match &it.owner {
+                    None => words.add(By::PodOfSet, [""]),
+                    Some((kind, name)) => words.add(By::PodOfSet, (kind == "StatefulSet").then_some(name)),
+                }
+                words.add(By::PodThatReads, it.revision.iter().flat_map(Revision::snapshots));
+                let shown = it.left.iter().flat_map(|it| it.spec.template.spec.config_maps());
+                words.add(By::PodThatReads, shown);
+            }
+            Kind::Claim => {
+                let labels = &self.claims.get(id)?.metadata.labels;
+                match adopt::instance(labels).filter(|_| self.adoption().adopts(labels)) {
+                    Some(instance) => words.add(By::ClaimOfInstance, [instance]),
+                    None => words.add(By::ClaimOfTail, [tail(&id.name)]),
+                }
+            }
+            Kind::Service => {
+                words.add(By::ServiceForLabel, [label_asked(&self.services.get(id)?.spec.selector)]);
+            }
+            Kind::Budget => {
+                let selector = self.budgets.get(id)?.spec.selector.as_ref();
+                let asked = selector.map(|it| label_asked(&it.match_labels)).unwrap_or_default();
+                words.add(By::BudgetForLabel, [asked]);
+            }
+            _ => {}
+        }
+        Some(words)
+    }
+
     /// Returns the pods that read the data of its members.
     pub(super) fn readers_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
-        let names = self.index.names(By::ReaderOfSet, &set.namespace, &set.name);
-        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
+        self.found(&self.pods, By::ReaderOfSet, &set.namespace, &set.name)
     }
 
     /// Returns the pods that a StatefulSet owns.
     pub(super) fn pods_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
-        let names = self.index.names(By::PodOfSet, &set.namespace, &set.name);
-        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
+        self.found(&self.pods, By::PodOfSet, &set.namespace, &set.name)
     }
 }
 

@@ -38,9 +38,8 @@ impl World {
         }
         let Facts { index, pods, claims, .. } = &self.facts;
         let labelled = index.names(By::ClaimOfInstance, namespace, instance);
-        let members = index.names(By::PodOfInstance, namespace, instance);
-        let members = members.filter(|pod| pods.get(&Id::new(namespace, pod)).is_some_and(|it| it.server));
-        let named = members.flat_map(|pod| index.names(By::ClaimOfTail, namespace, tail(pod)));
+        let members = self.facts.found(pods, By::PodOfInstance, namespace, instance).filter(|it| it.server);
+        let named = members.flat_map(|pod| index.names(By::ClaimOfTail, namespace, tail(&pod.name)));
         let mut found: Vec<_> = labelled
             .chain(named)
             .filter(|claim| {

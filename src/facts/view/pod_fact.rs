@@ -3,9 +3,11 @@
 //! Must not know: which cluster it belongs to. Besides facts from its object, it keeps what its server reported through
 //! a probe or its termination message.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
-use super::{TEMPLATE, what_runs};
+use super::{TEMPLATE, room, what_runs};
 use crate::galera::adopt::READER;
 use crate::galera::runs::Runs;
 use crate::galera::start::EntryPoint;
@@ -13,7 +15,7 @@ use crate::galera::start_report::{JoinPhase, REFUSED as START_REFUSED, StartRepo
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::revision::Revision;
-use objects::{Container, Fingerprint, Handler, Labels, Pod, Volume};
+use objects::{Container, Fingerprint, Handler, Labels, Pod, Volume, Workload};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
@@ -23,8 +25,8 @@ pub struct PodFact {
     pub uid: String,
     /// Kind and name of its controller; for a member of a deleted StatefulSet, that StatefulSet.
     pub owner: Option<(String, String)>,
-    /// The StatefulSet of the pod was deleted and left it running.
-    pub left: bool,
+    /// The StatefulSet that was deleted and left the pod running, as the pod shows it.
+    pub left: Option<Arc<Workload>>,
     /// The cluster that the pod's labels name.
     pub instance: Option<String>,
     /// Fingerprints of the pod's labels with their values, of which nothing else is needed.
@@ -199,7 +201,8 @@ impl PodFact {
         let copies = self.revision.iter().flat_map(Revision::snapshots).map(|name| name.len()).sum::<usize>();
         let claims = self.reads.iter().flat_map(|it| &it.claims).map(String::len).sum::<usize>();
         let texts = [name, uid, node, image, template].map(String::len).into_iter().sum::<usize>();
-        size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + copies + claims
+        let shown = self.left.as_ref().map_or(0, room::weight);
+        size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + copies + claims + shown
     }
 
     /// Returns what the server reported: its phase, and its start.
@@ -225,15 +228,15 @@ impl PodFact {
         let meta = &pod.metadata;
         let server = server::in_pod(meta, &pod.spec);
         let reads = Reads::of(pod, server);
-        let left_by = what_runs::left_by(pod);
+        let left = what_runs::shown_by(pod).map(Arc::new);
         Self {
             name: meta.name.clone(),
             uid: meta.uid.clone(),
             owner: meta
                 .controller()
                 .map(|owner| (owner.kind.clone(), owner.name.clone()))
-                .or_else(|| left_by.map(|set| ("StatefulSet".to_owned(), set.to_owned()))),
-            left: left_by.is_some(),
+                .or_else(|| Some(("StatefulSet".to_owned(), left.as_ref()?.metadata.name.clone()))),
+            left,
             instance: adopt::instance(&meta.labels).map(str::to_owned),
             labels: meta.labels.iter().map(|(key, value)| fingerprint(key, value)).collect(),
             node: pod.spec.node_name.clone(),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::index::By;
-use super::{Cluster, Id, View};
+use super::{Cluster, View};
 use crate::galera::address::{self, PlacedAddress};
 use crate::galera::data::DataFolder;
 use crate::galera::ports::Ports;
@@ -89,8 +89,7 @@ impl<'a> View<'a> {
 
     /// Returns the clusters whose members read this ConfigMap.
     pub fn readers_of(&self, namespace: &str, config_map: &str) -> impl Iterator<Item = &'a Cluster> {
-        let names = self.world.facts.index.names(By::SetThatReads, namespace, config_map);
-        names.filter_map(|name| self.cluster(namespace, name))
+        self.world.clusters_by(By::SetThatReads, namespace, config_map)
     }
 
     /// Returns the adopted Deployments that read this ConfigMap.
@@ -100,8 +99,7 @@ impl<'a> View<'a> {
         config_map: &str,
     ) -> impl Iterator<Item = &'a Workload> {
         let facts = &self.world.facts;
-        let names = facts.index.names(By::DeploymentThatReads, namespace, config_map);
-        names.filter_map(move |name| facts.deployments.get(&Id::new(namespace, name)).map(AsRef::as_ref))
+        facts.found(&facts.deployments, By::DeploymentThatReads, namespace, config_map).map(AsRef::as_ref)
     }
 
     /// Returns whether an adopted workload of this namespace reads this ConfigMap.

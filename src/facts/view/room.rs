@@ -147,10 +147,7 @@ impl Facts {
                 let for_a_pack = || self.kept.of(kind)?.get(id).map(|it| self.will_weigh(it));
                 self.deployments.get(id).map(weight).or_else(for_a_pack)
             }
-            Kind::Pod => {
-                let shown = self.shown.get(id).map_or(0, weight);
-                self.pods.get(id).map(|it| it.weight() + shown)
-            }
+            Kind::Pod => self.pods.get(id).map(|it| it.weight()),
             Kind::Claim => self.claims.get(id).map(weight),
             Kind::Service => self.services.get(id).map(weight),
             Kind::Budget => self.budgets.get(id).map(weight),

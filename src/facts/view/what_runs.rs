@@ -20,7 +20,7 @@ use objects::{
 /// Returns the StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a
 /// claim named after it or the label in which the StatefulSet controller repeats a pod's name. A pod created by hand
 /// that only has a member's name has neither.
-pub(super) fn left_by(pod: &Pod) -> Option<&str> {
+fn left_by(pod: &Pod) -> Option<&str> {
     let meta = &pod.metadata;
     let is_a_members =
         |set: &str| ordinal(&meta.name, set).is_some_and(|it| (0..ORDINAL_LIMIT).contains(&it));
@@ -94,13 +94,11 @@ pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
 /// shows.
 fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, &'f Arc<Workload>)> {
     let (set, begins) = (set.clone(), format!("{}-", set.name));
-    let from = facts.shown.range(Id::new(&set.namespace, &begins)..);
+    let from = facts.pods.range(Id::new(&set.namespace, &begins)..);
     let (namespace, name) = (set.namespace, set.name);
     let here = from.take_while(move |(id, _)| id.namespace == namespace && id.name.starts_with(&begins));
-    here.filter_map(move |(id, shown)| {
-        let pod = facts.pod(id).filter(|pod| !pod.going)?;
-        Some((!pod.ready, ordinal(&id.name, &name)?, shown))
-    })
+    here.filter(|(_, pod)| !pod.going)
+        .filter_map(move |(id, pod)| Some((!pod.ready, ordinal(&id.name, &name)?, pod.left.as_ref()?)))
 }
 
 /// The labels that the StatefulSet controller adds, and those that the API server adds to pods with a node.

@@ -70,10 +70,19 @@ impl World {
         within(&self.clusters, namespace)
     }
 
+    /// Returns the clusters whose StatefulSets are found by this word.
+    pub(super) fn clusters_by<'a, 'n>(
+        &'a self,
+        by: By,
+        namespace: &'n str,
+        word: &str,
+    ) -> impl Iterator<Item = &'a Cluster> + use<'a, 'n> {
+        self.facts.found(&self.clusters, by, namespace, word).map(Arc::as_ref)
+    }
+
     /// Returns the cluster that these pods name. Of two with the same name, the one with data counts.
     pub(super) fn cluster_of_instance(&self, namespace: &str, instance: &str) -> Option<&Cluster> {
-        let names = self.facts.index.names(By::SetOfInstance, namespace, instance);
-        let clusters: Vec<_> = names.filter_map(|name| self.cluster(namespace, name)).collect();
+        let clusters: Vec<_> = self.clusters_by(By::SetOfInstance, namespace, instance).collect();
         clusters.iter().find(|it| it.has_data()).or(clusters.last()).copied()
     }
 

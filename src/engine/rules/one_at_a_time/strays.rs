@@ -82,11 +82,13 @@ fn is_unknown(cluster: &Cluster, view: &View<'_>) -> bool {
 /// Returns a finding about a member whose StatefulSet is gone: nothing starts it again.
 pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
     // The StatefulSet orphans its pods before it is deleted itself.
-    let left = |it: &&Cluster| it.left || it.workload.metadata.going() && it.pods().any(|pod| pod.left);
+    let left =
+        |it: &&Cluster| it.left || it.workload.metadata.going() && it.pods().any(|pod| pod.left.is_some());
     let cluster = cluster_of(review, shown, view).filter(left)?;
     let stays = |pod: &&PodFact| pod.running && !pod.going;
     shown.or(cluster.pod(&review.name)).filter(|pod| stays(pod) || is_late(shown, view))?;
-    let others = cluster.pods().filter(|pod| pod.left && pod.name != review.name).filter(stays).count();
+    let others =
+        cluster.pods().filter(|pod| pod.left.is_some() && pod.name != review.name).filter(stays).count();
     Some(finding(
         Verdict::Deny,
         format!(
