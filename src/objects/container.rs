@@ -4,10 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
-use super::meta::{list, name, variable};
+use super::meta::{TextVisitor, list, name, variable};
 use super::quantity::Quantity;
 use super::references::SourceRef;
 use super::workload::Resources;
@@ -32,17 +31,7 @@ impl From<&str> for Literal {
 
 impl<'de> Deserialize<'de> for Literal {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
-            type Value = Literal;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Literal, E> {
-                Ok(Literal::from(text))
-            }
-        }
-        input.deserialize_str(Text)
+        input.deserialize_str(TextVisitor(|text| text.map(Self::from).unwrap_or_default()))
     }
 }
 

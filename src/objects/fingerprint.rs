@@ -2,7 +2,9 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer};
+
+use super::meta::TextVisitor;
 
 /// A fingerprint: it shows whether two values are the same, and nothing else.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,19 +31,6 @@ impl Fingerprint {
 
 impl<'de> Deserialize<'de> for Fingerprint {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct Hashed;
-        impl de::Visitor<'_> for Hashed {
-            type Value = Fingerprint;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("text")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Fingerprint, E> {
-                Ok(Fingerprint::of(text))
-            }
-            fn visit_unit<E>(self) -> Result<Fingerprint, E> {
-                Ok(Fingerprint::default())
-            }
-        }
-        input.deserialize_any(Hashed)
+        input.deserialize_any(TextVisitor(|text| text.map(Self::of).unwrap_or_default()))
     }
 }

@@ -27,6 +27,25 @@ pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(inpu
     Ok(Option::deserialize(input)?.unwrap_or_default())
 }
 
+/// A visitor that reads a text where it is, without a copy; `None`: null, where that is accepted.
+pub(super) struct TextVisitor<T>(pub(super) fn(Option<&str>) -> T);
+
+impl<T> de::Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<T, E> {
+        Ok((self.0)(Some(text)))
+    }
+
+    fn visit_unit<E>(self) -> Result<T, E> {
+        Ok((self.0)(None))
+    }
+}
+
 /// The longest name of an object, container or volume, and the longest key of a ConfigMap, that API servers accept.
 pub const LONGEST_NAME: usize = 253;
 /// The longest name of an environment variable that is read. API servers set no limit, but all names that the guard needs are

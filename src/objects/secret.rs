@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer};
 
+use super::meta::TextVisitor;
 use super::{ByName, Fingerprint, Meta};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -90,20 +91,10 @@ impl Form {
 
 impl<'de> Deserialize<'de> for Hidden {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct SecretVisitor;
-        impl de::Visitor<'_> for SecretVisitor {
-            type Value = Hidden;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("text")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Hidden, E> {
-                Ok(Hidden { fingerprint: Fingerprint::of(text), form: Form::of(text) })
-            }
-            fn visit_unit<E>(self) -> Result<Hidden, E> {
-                Ok(Hidden::default())
-            }
-        }
-        input.deserialize_any(SecretVisitor)
+        input.deserialize_any(TextVisitor(|text| {
+            text.map(|text| Self { fingerprint: Fingerprint::of(text), form: Form::of(text) })
+                .unwrap_or_default()
+        }))
     }
 }
 
