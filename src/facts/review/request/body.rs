@@ -18,7 +18,10 @@ pub(super) struct Body<'a> {
 
 /// The text of an object.
 pub(super) struct ObjectText<'a> {
-    text: &'a str,
+    /// The text of the whole body.
+    body: &'a str,
+    /// Where the object is in it; so are the following.
+    place: Range<usize>,
     /// The values that no rule reads, in order.
     unread: Vec<Range<usize>>,
     spec: Option<Range<usize>>,
@@ -44,39 +47,40 @@ impl<'a> Body<'a> {
                     b"oldObject" => (&mut old, &object),
                     _ => return json.skip(),
                 };
-                let (start, mut found) = (json.next()?, FieldRanges::default());
+                let start = json.next()?;
+                let mut found = ObjectText {
+                    body: text,
+                    place: start..start,
+                    unread: Vec::new(),
+                    spec: None,
+                    template: None,
+                };
                 match json.byte()? {
                     b'n' => return json.skip(),
                     b'{' => json.object(other.as_ref(), &mut found)?,
                     _ => json.skip()?,
                 }
-                let within = |it: Range<usize>| it.start - start..it.end - start;
-                let part = ObjectText {
-                    text: text.get(start..json.at)?,
-                    unread: found.unread.into_iter().map(within).collect(),
-                    spec: found.spec.map(within),
-                    template: found.template.map(within),
-                };
-                objects.push(start..json.at);
-                side.replace(part).is_none().then_some(())
+                found.place.end = json.at;
+                objects.push(found.place.clone());
+                side.replace(found).is_none().then_some(())
             }),
             _ => json.skip(),
         })?;
-        Some(Self { envelope: without(text, &objects).into_owned(), object, old })
+        Some(Self { envelope: without(text, 0..text.len(), &objects).into_owned(), object, old })
     }
 }
 
 impl<'a> ObjectText<'a> {
     /// Returns the object without what no rule reads.
     pub(super) fn text(&self) -> Cow<'a, str> {
-        without(self.text, &self.unread)
+        without(self.body, self.place.clone(), &self.unread)
     }
 
     /// Returns the same with an empty template.
     pub(super) fn without_template(&self) -> Cow<'a, str> {
         let mut left_out: Vec<_> = self.unread.iter().chain(&self.template).cloned().collect();
         left_out.sort_by_key(|it| it.start);
-        without(self.text, &left_out)
+        without(self.body, self.place.clone(), &left_out)
     }
 
     /// Returns whether both have a template, and it is the same byte for byte.
@@ -96,35 +100,27 @@ impl<'a> ObjectText<'a> {
     }
 
     fn spec(&self) -> Option<&'a str> {
-        self.text.get(self.spec.clone()?)
+        self.body.get(self.spec.clone()?)
     }
 
     fn template(&self) -> Option<&'a str> {
-        self.text.get(self.template.clone()?)
+        self.body.get(self.template.clone()?)
     }
 }
 
-/// The places that were found in an object.
-#[derive(Default)]
-struct FieldRanges {
-    unread: Vec<Range<usize>>,
-    spec: Option<Range<usize>>,
-    template: Option<Range<usize>>,
-}
-
-/// Returns the text with an empty value in place of these.
-fn without<'a>(text: &'a str, values: &[Range<usize>]) -> Cow<'a, str> {
+/// Returns a part of the body with an empty value in place of these.
+fn without<'a>(body: &'a str, part: Range<usize>, values: &[Range<usize>]) -> Cow<'a, str> {
     if values.is_empty() {
-        return Cow::Borrowed(text);
+        return Cow::Borrowed(&body[part]);
     }
-    let mut kept = String::with_capacity(text.len());
-    let mut from = 0;
+    let mut kept = String::with_capacity(part.len());
+    let mut from = part.start;
     for value in values {
-        kept.push_str(&text[from..value.start]);
+        kept.push_str(&body[from..value.start]);
         kept.push_str(EMPTY);
         from = value.end;
     }
-    kept.push_str(&text[from..]);
+    kept.push_str(&body[from..part.end]);
     Cow::Owned(kept)
 }
 
@@ -179,8 +175,8 @@ impl<'a> Walk<'a> {
 
     /// Goes through a Kubernetes object, and notes its spec, its template and what no rule reads. The spec or the template may be
     /// that of the other object.
-    fn object(&mut self, other: Option<&ObjectText<'_>>, found: &mut FieldRanges) -> Option<()> {
-        let FieldRanges { unread, spec, template } = found;
+    fn object(&mut self, other: Option<&ObjectText<'_>>, found: &mut ObjectText<'_>) -> Option<()> {
+        let ObjectText { unread, spec, template, .. } = found;
         self.fields(|json, key| {
             let start = json.next()?;
             match (key, json.byte()?) {
