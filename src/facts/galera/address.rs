@@ -113,13 +113,9 @@ pub fn of_container<'a>(container: &'a Container, files: &[ConfigMapFile<'a>]) -
             text => return visible(AddressSource::Variable(&var.name), text.to_owned()),
         }
     }
-    let mut found = None;
-    for ConfigMapFile { map, key, text } in files {
-        if let Some(value) = effective(text, "wsrep_cluster_address") {
-            found = Some((AddressSource::File { map, key }, value.look().to_owned()));
-        }
-    }
-    found.and_then(|(source, text)| visible(source, text))
+    let by_file = |file: &ConfigMapFile<'a>| Some((*file, effective(file.text, "wsrep_cluster_address")?));
+    let (ConfigMapFile { map, key, .. }, value) = files.iter().rev().find_map(by_file)?;
+    visible(AddressSource::File { map, key }, value.look().to_owned())
 }
 
 /// Returns the address with its source; `None`: the text has placeholders, so it is not an address yet.

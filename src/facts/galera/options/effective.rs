@@ -63,14 +63,7 @@ impl<'a> Effective<'a> {
         let mut all = Self::default();
         for (file, text) in files {
             for setting in of_server(text).filter(|it| it.may_be(keys::is_judged)).map(Unread::read) {
-                let placed = PlacedValue {
-                    file,
-                    line: setting.line,
-                    value: setting.value,
-                    also: Vec::new(),
-                    of_provider: false,
-                };
-                all.put(setting.key, placed);
+                all.put(setting.key, file, setting.line, setting.value);
             }
         }
         all
@@ -79,10 +72,7 @@ impl<'a> Effective<'a> {
     pub fn of_flags(flags: Vec<Flag<'a>>) -> Self {
         let mut all = Self::default();
         for Flag { field, index, key, value, .. } in flags {
-            all.put(
-                key,
-                PlacedValue { file: field, line: index, value, also: Vec::new(), of_provider: false },
-            );
+            all.put(key, field, index, value);
         }
         all
     }
@@ -95,7 +85,8 @@ impl<'a> Effective<'a> {
     }
 
     /// Stores a value; a later one wins. Keys that no rule judges are not kept.
-    fn put(&mut self, key: Cow<'a, str>, placed: PlacedValue<'a>) {
+    fn put(&mut self, key: Cow<'a, str>, file: &'a str, line: usize, value: Option<Value<'a>>) {
+        let placed = PlacedValue { file, line, value, also: Vec::new(), of_provider: false };
         // Options of the provider may follow the address, too.
         if key == "wsrep_cluster_address" {
             let (_, options) = placed.look().split_once('?').unwrap_or_default();
