@@ -20,7 +20,7 @@ const PART_OF_A_NAMESPACE: usize = 64;
 const LARGE: usize = 1 << 10;
 
 /// The texts that are kept, and the sizes of ConfigMaps that found no room.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TextRoom {
     /// The memory of the process, in bytes.
     memory: usize,
@@ -58,15 +58,7 @@ impl Size {
 impl TextRoom {
     /// Creates the room of a process with this memory, in bytes.
     pub fn within(memory: usize) -> Self {
-        Self {
-            memory,
-            kept: BTreeMap::new(),
-            large: HashMap::new(),
-            by_namespace: BTreeMap::new(),
-            all: 0,
-            without: BTreeMap::new(),
-            is_freed: false,
-        }
+        Self { memory, ..Self::default() }
     }
 
     /// Reserves room for this ConfigMap, in place of its earlier one. Its large texts become those that are kept.
@@ -105,12 +97,7 @@ impl TextRoom {
         let Some(size) = self.kept.remove(id) else { return };
         for text in size.large.keys() {
             let Some(kept) = self.large.get_mut(text) else { continue };
-            if let Some(number) = kept.holders.get_mut(&id.namespace) {
-                *number -= 1;
-                if *number == 0 {
-                    kept.holders.remove(&id.namespace);
-                }
-            }
+            lower(&mut kept.holders, &id.namespace, 1);
             if kept.holders.is_empty() {
                 self.large.remove(text);
             }
@@ -118,12 +105,7 @@ impl TextRoom {
         self.is_freed = true;
         self.all -= self.needs(&size);
         let freed = self.needs_of(&id.namespace, &size);
-        if let Some(of_its_namespace) = self.by_namespace.get_mut(&id.namespace) {
-            *of_its_namespace -= freed;
-            if *of_its_namespace == 0 {
-                self.by_namespace.remove(&id.namespace);
-            }
-        }
+        lower(&mut self.by_namespace, &id.namespace, freed);
     }
 
     /// Marks a ConfigMap that found no room to be tried again, because it has changed. Returns false if it has room, or
@@ -180,6 +162,16 @@ impl TextRoom {
                 Some("ConfigMaps have used all of their room")
             }
             () => None,
+        }
+    }
+}
+
+/// Subtracts from the number of a namespace, and forgets one that is 0.
+fn lower(numbers: &mut BTreeMap<String, usize>, namespace: &str, by: usize) {
+    if let Some(number) = numbers.get_mut(namespace) {
+        *number -= by;
+        if *number == 0 {
+            numbers.remove(namespace);
         }
     }
 }
