@@ -42,6 +42,7 @@ pub use meta::{LONGEST_NAME, PROTECTION};
 pub use meta::{Labels, Meta, Owner, PREFIX};
 pub use node::Node;
 pub use pod::{Pod, PodSpec, Template, Volume};
+pub use pod_status::ContainerStatus;
 pub use policy::{Autoscaler, Budget};
 pub use quantity::Quantity;
 pub use reader::Reader;

@@ -85,6 +85,32 @@ impl ContainerStatus {
     fn waits_for(&self, reasons: &[&str]) -> bool {
         self.state.waiting.as_ref().is_some_and(|it| reasons.contains(&&*it.reason))
     }
+
+    /// Returns whether the container runs, as far as the kubelet reports.
+    pub fn runs(&self) -> bool {
+        self.state.running.is_some()
+    }
+
+    /// Returns since when the container runs, as the kubelet wrote it.
+    pub fn since(&self) -> Option<&str> {
+        Some(&*self.state.running.as_ref()?.started_at)
+    }
+
+    /// Returns the termination message, as long as the container has not started well since.
+    pub fn last_words(&self) -> Option<&str> {
+        let ended = self.state.terminated.as_ref().or(self.last_state.terminated.as_ref());
+        ended.filter(|_| !self.started).map(|ended| &*ended.message)
+    }
+
+    /// Returns when the container last started, as the kubelet wrote it; `None`: it never did, or has started well.
+    pub fn began(&self) -> Option<&str> {
+        self.last_run().filter(|_| !self.started).map(|run| &*run.started_at)
+    }
+
+    fn last_run(&self) -> Option<&Run> {
+        let runs = [&self.state.running, &self.state.terminated, &self.last_state.terminated];
+        runs.into_iter().flatten().next()
+    }
 }
 
 impl Pod {
@@ -93,41 +119,11 @@ impl Pod {
         !self.metadata.going() && condition(&self.status.conditions, "Ready")
     }
 
-    /// Returns whether this container runs, as far as the kubelet reports.
-    pub fn runs(&self, container: &str) -> bool {
-        self.status
-            .container_statuses
-            .iter()
-            .any(|status| status.name == container && status.state.running.is_some())
-    }
-
-    /// Returns this container's termination message, as long as it has not started well since.
-    pub fn last_words(&self, container: &str) -> Option<&str> {
-        let status = self.container_status(container)?;
-        let ended = status.state.terminated.as_ref().or(status.last_state.terminated.as_ref());
-        ended.filter(|_| !status.started).map(|ended| &*ended.message)
-    }
-
-    /// Returns when this container last started, as the kubelet wrote it; `None`: it never did, or has started well.
-    pub fn began(&self, container: &str) -> Option<&str> {
-        let status = self.container_status(container).filter(|status| !status.started)?;
-        let runs = [&status.state.running, &status.state.terminated, &status.last_state.terminated];
-        runs.into_iter().flatten().next().map(|run| &*run.started_at)
-    }
-
     /// Returns whether this container has run, however shortly, or may have: a pod that a kubelet rejected after a
     /// restart of its node has no container status.
     pub fn has_run(&self, container: &str) -> bool {
-        let ran = |status: &ContainerStatus| {
-            let lives = [&status.state.running, &status.state.terminated, &status.last_state.terminated];
-            status.restart_count > 0 || lives.into_iter().any(Option::is_some)
-        };
+        let ran = |status: &ContainerStatus| status.restart_count > 0 || status.last_run().is_some();
         !matches!(&*self.status.phase, "" | "Pending") || self.container_status(container).is_some_and(ran)
-    }
-
-    /// Returns how often this container was restarted.
-    pub fn restarts(&self, container: &str) -> i64 {
-        self.container_status(container).map_or(0, |status| status.restart_count)
     }
 
     /// Returns since when it is not Ready, as the kubelet wrote it, or since when it is pending without a node.
@@ -160,12 +156,8 @@ impl Pod {
             .filter(|it| !it.is_empty())
     }
 
-    /// Returns since when this container runs, as the kubelet wrote it.
-    pub fn since(&self, container: &str) -> Option<&str> {
-        Some(&*self.container_status(container)?.state.running.as_ref()?.started_at)
-    }
-
-    fn container_status(&self, container: &str) -> Option<&ContainerStatus> {
+    /// Returns what the kubelet reports of this container.
+    pub fn container_status(&self, container: &str) -> Option<&ContainerStatus> {
         self.status.container_statuses.iter().find(|status| status.name == container)
     }
 

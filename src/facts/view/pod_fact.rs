@@ -15,7 +15,7 @@ use crate::galera::start_report::{JoinPhase, REFUSED as START_REFUSED, StartRepo
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::revision::Revision;
-use objects::{Container, Fingerprint, Handler, Labels, Pod, Volume, Workload};
+use objects::{Container, ContainerStatus, Fingerprint, Handler, Labels, Pod, Volume, Workload};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
@@ -104,13 +104,13 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Reads the mark of a reader pod: no controller re-creates it, it is for that pod, and its server starts by the
-    /// step.
-    fn of(pod: &Pod, server: Option<&Container>) -> Option<Self> {
+    /// Reads the mark of a reader pod: no controller re-creates it, it is for that pod, and it has a server that starts by
+    /// the step.
+    fn of(pod: &Pod, by_step: Option<&Container>) -> Option<Self> {
         let member = pod.metadata.labels.get(READER).filter(|_| pod.metadata.controller().is_none())?;
         let owner =
             pod.metadata.owner_references.iter().find(|it| it.kind == "Pod" && *it.name == **member)?;
-        let server = server.filter(|server| EntryPoint::of(server) == EntryPoint::Step)?;
+        let server = by_step?;
         let mounts = |volume: &&Volume| server.volume_mounts.iter().any(|it| it.name == volume.name);
         let claims =
             pod.spec.volumes.iter().filter(mounts).filter_map(|it| it.persistent_volume_claim.as_ref());
@@ -227,7 +227,10 @@ impl PodFact {
     pub fn of(pod: &Pod) -> Self {
         let meta = &pod.metadata;
         let server = server::in_pod(meta, &pod.spec);
-        let reads = Reads::of(pod, server);
+        let status = server.and_then(|server| pod.container_status(&server.name));
+        let entry_point = server.map(EntryPoint::of);
+        let step = entry_point == Some(EntryPoint::Step);
+        let reads = Reads::of(pod, server.filter(|_| step));
         let left = what_runs::shown_by(pod).map(Arc::new);
         Self {
             name: meta.name.clone(),
@@ -251,29 +254,28 @@ impl PodFact {
             votes: pod.ready()
                 && !meta.going()
                 && pod.spec.containers.iter().any(|it| Runs::of(it) == Runs::Arbitrator),
-            running: server.is_some_and(|server| pod.runs(&server.name)),
+            running: status.is_some_and(ContainerStatus::runs),
             has_run: server.is_some_and(|server| pod.has_run(&server.name)),
             grace: pod.spec.grace(),
             bootstrap: adopt::is_bootstrap(&meta.labels),
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
-            reports_identity: server
-                .is_some_and(|server| EntryPoint::of(server) == EntryPoint::Step || has_our_probe(server)),
-            step: server.is_some_and(|server| EntryPoint::of(server) == EntryPoint::Step),
-            recovers: server.is_some_and(|server| EntryPoint::of(server).recovers()),
-            restarts: server.map_or(0, |server| pod.restarts(&server.name)),
+            reports_identity: step || server.is_some_and(has_our_probe),
+            step,
+            recovers: entry_point.is_some_and(EntryPoint::recovers),
+            restarts: status.map_or(0, |status| status.restart_count),
             unready: pod.unready_since().and_then(|since| since.parse().ok()),
             held_up_by: pod
                 .held_up_by()
                 .map(|says| says.chars().take(LONGEST_WORDS).collect::<String>().into()),
-            since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
+            since: status.and_then(|status| status.since()?.parse().ok()),
             revision: meta.mark(marks::REVISION).and_then(Revision::read),
             template: meta.labels.get(TEMPLATE).cloned().unwrap_or_default(),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_report: server.and_then(|server| start_report(pod, server, reads.is_some())).map(Box::new),
             reads,
             seen: None,
-            began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
+            began: status.and_then(|status| status.began()?.parse().ok()),
         }
     }
 }
@@ -286,14 +288,15 @@ fn fingerprint(key: &str, value: &str) -> Fingerprint {
 /// Returns the termination message of the server's container. Only our probes empty it after a join; elsewhere it may
 /// be old, except where no server joins.
 fn start_report(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport> {
-    let words = pod.last_words(&server.name)?;
+    let status = pod.container_status(&server.name)?;
+    let words = status.last_words()?;
     // If a server writes no termination message, Kubernetes fills in the end of its log, where the step script may have
     // reported this start, too: by now that report is old.
     let ours =
         ["start of ", "Startup probe failed: ", START_REFUSED].iter().any(|begins| words.starts_with(begins));
     let mut report = StartReport::read(words).filter(|_| ours && words.trim_end().lines().count() == 1)?;
     // What it did in its last run is out of date when it runs again.
-    if pod.runs(&server.name) {
+    if status.runs() {
         report = report.without_doing();
     }
     Some(report).filter(|report| reads || has_our_probe(server) || matches!(report, StartReport::Refused(_)))
