@@ -78,26 +78,19 @@ impl JoinPhase {
 
     /// Returns the name in machine-readable output.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Looks => "looks",
-            Self::Waits => "waits",
-            Self::Receives => "receives",
-            Self::Stalls => "stalls",
-            Self::Full => "full",
-            Self::Strays => "strays",
-            Self::Freezes => "freezes",
-        }
+        self.words().0
     }
 
-    fn says(self) -> &'static str {
+    /// Returns the name, and the words for people.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Looks => "looks for members that serve",
-            Self::Waits => "waits for every member of its last view",
-            Self::Receives => "receives a copy",
-            Self::Stalls => "joins and receives nothing",
-            Self::Full => "its disk is full",
-            Self::Strays => "is Synced in another cluster",
-            Self::Freezes => "does not answer",
+            Self::Looks => ("looks", "looks for members that serve"),
+            Self::Waits => ("waits", "waits for every member of its last view"),
+            Self::Receives => ("receives", "receives a copy"),
+            Self::Stalls => ("stalls", "joins and receives nothing"),
+            Self::Full => ("full", "its disk is full"),
+            Self::Strays => ("strays", "is Synced in another cluster"),
+            Self::Freezes => ("freezes", "does not answer"),
         }
     }
 }
@@ -157,10 +150,8 @@ impl StartReport {
         }
         let (at, rest) = line("start of ")?.split_once(": ")?;
         let (words, safe) = rest.rsplit_once(", safe_to_bootstrap ")?;
-        let (safe, ended) = match safe.split_once(ENDED) {
-            Some((safe, ended)) => (safe, Some(ended.to_owned())),
-            None => (safe, None),
-        };
+        let (safe, ended) =
+            safe.split_once(ENDED).map_or((safe, None), |(safe, it)| (safe, Some(it.to_owned())));
         let safe_to_bootstrap = match safe {
             "0" => Some(false),
             "1" => Some(true),
@@ -242,7 +233,7 @@ impl fmt::Display for StartReport {
                     write!(f, ", safe_to_bootstrap {}", u8::from(*safe))?;
                 }
                 write!(f, "; reported at {at:.0}")?;
-                doing.map_or(Ok(()), |doing| write!(f, "; {}", doing.says()))?;
+                doing.map_or(Ok(()), |doing| write!(f, "; {}", doing.words().1))?;
                 ended.as_ref().map_or(Ok(()), |ended| write!(f, "{ENDED}{ended}"))
             }
         }

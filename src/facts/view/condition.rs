@@ -106,32 +106,27 @@ impl Condition {
     pub fn of(member: &Member, view: &View<'_>) -> Option<Self> {
         let Some(pod) = &member.pod else { return Some(Self::Missing) };
         let away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.answers());
-        let report = pod.start_report.as_deref();
-        Some(match pod.seen {
+        // What a probe saw after the server had joined tells more than the report of its start.
+        let has_joined = pod.seen.is_some();
+        let is_refused = || matches!(pod.start_report.as_deref(), Some(StartReport::Refused(_)));
+        Some(match pod.doing() {
             _ if pod.ready => return None,
             _ if away => Self::NodeAway,
             _ if pod.going => Self::Leaving,
             _ if !pod.has_run && pod.held_up_by.is_some() && pod.node.is_empty() => Self::Unscheduled,
             _ if !pod.has_run && pod.held_up_by.is_some() => Self::HeldUp,
+            None if is_refused() => Self::Refused,
             Some(JoinPhase::Full) => Self::DiskFull,
-            Some(JoinPhase::Looks) => Self::Left,
-            Some(JoinPhase::Waits) => Self::CutOff,
+            _ if pod.stuck && !has_joined => Self::Fails,
+            Some(JoinPhase::Looks) if has_joined => Self::Left,
+            Some(JoinPhase::Waits) if has_joined => Self::CutOff,
+            Some(JoinPhase::Looks) => Self::Looks,
+            Some(JoinPhase::Waits) => Self::Waits,
             Some(JoinPhase::Stalls) => Self::Stalled,
             Some(JoinPhase::Receives) => Self::Transfer,
             Some(JoinPhase::Strays) => Self::Elsewhere,
             Some(JoinPhase::Freezes) => Self::Frozen,
-            None if matches!(report, Some(StartReport::Refused(_))) => Self::Refused,
-            None => match report.and_then(StartReport::doing) {
-                Some(JoinPhase::Full) => Self::DiskFull,
-                _ if pod.stuck => Self::Fails,
-                Some(JoinPhase::Looks) => Self::Looks,
-                Some(JoinPhase::Waits) => Self::Waits,
-                Some(JoinPhase::Stalls) => Self::Stalled,
-                Some(JoinPhase::Receives) => Self::Transfer,
-                Some(JoinPhase::Strays) => Self::Elsewhere,
-                Some(JoinPhase::Freezes) => Self::Frozen,
-                None => Self::Starts,
-            },
+            None => Self::Starts,
         })
     }
 }
