@@ -124,21 +124,25 @@ pub trait Weigh {
 
 impl<T: Hash> Weigh for T {
     fn weight(&self) -> usize {
-        let mut weight = Weight(0);
-        self.hash(&mut weight);
-        weight.0
+        // A list of a million empty entries is short in JSON, but not in memory.
+        weigh(self, |bytes| bytes + size_of::<Scalar>())
     }
 }
 
-struct Weight(usize);
+/// Returns the approximate size of a value in memory, in bytes: `part` returns that of each part, from the number of its bytes
+/// in the hash.
+pub fn weigh<P: Fn(usize) -> usize>(value: &impl Hash, part: P) -> usize {
+    struct Weight<P>(usize, P);
+    impl<P: Fn(usize) -> usize> Hasher for Weight<P> {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0 += (self.1)(bytes.len());
+        }
 
-impl Hasher for Weight {
-    fn write(&mut self, bytes: &[u8]) {
-        // A list of a million empty entries is short in JSON, but not in memory.
-        self.0 += bytes.len() + size_of::<Scalar>();
+        fn finish(&self) -> u64 {
+            0
+        }
     }
-
-    fn finish(&self) -> u64 {
-        0
-    }
+    let mut weight = Weight(0, part);
+    value.hash(&mut weight);
+    weight.0
 }

@@ -6,12 +6,12 @@
 //! request in its namespace is UNKNOWN. Nodes and namespaces always have room: only administrators write them. Must not
 //! know: what an object means. Custom resources and texts of ConfigMaps have room of their own.
 
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 
 use imbl::OrdMap;
 
 use super::{Facts, Id};
-use objects::{Kind, Object, Unreadable};
+use objects::{Kind, Object, Unreadable, scalar};
 
 /// The largest size of one object, in bytes: some thousand environment variables.
 const OF_ONE: usize = 128 << 10;
@@ -74,19 +74,8 @@ fn large(weight: usize) -> usize {
 
 /// Returns the approximate size of a value in memory, in bytes: the bytes of its hash input, and some for each part.
 pub(super) fn weight(of: &impl Hash) -> usize {
-    struct Count(usize);
-    impl Hasher for Count {
-        fn finish(&self) -> u64 {
-            0
-        }
-        fn write(&mut self, bytes: &[u8]) {
-            // A part without bytes of its own takes some.
-            self.0 += bytes.len().max(16);
-        }
-    }
-    let mut count = Count(0);
-    of.hash(&mut count);
-    count.0
+    // A part without bytes of its own takes some.
+    scalar::weigh(of, |bytes| bytes.max(16))
 }
 
 /// The kinds that the rules of Galera need of a namespace.
