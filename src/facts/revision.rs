@@ -16,7 +16,7 @@ use ring::digest::Context;
 
 use crate::galera::options::{self, Meaning};
 use crate::galera::{address, bitnami};
-use objects::{ByName, ConfigMap, Container, Literal, PodSpec, SourceRef, Volume};
+use objects::{ByName, ConfigMap, Container, LONGEST_NAME, Literal, PodSpec, SourceRef, Volume};
 
 pub use contents::{Contents, Unknown};
 
@@ -51,29 +51,30 @@ impl Keys {
 
 /// Returns the ConfigMaps that this container reads as files, and the keys of each.
 pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
-    let mut all = BTreeMap::<String, Keys>::new();
     let address_is_given = bitnami::is_its_image(server) && address::of_container(server, &[]).is_some();
-    for mount in &server.volume_mounts {
-        let Some(volume) = spec.volumes.iter().find(|volume| volume.name == mount.name) else { continue };
-        for source in volume.config_maps() {
-            let keys = Keys { address_is_given, ..keys(source, &mount.sub_path) };
-            all.entry(source.name.clone()).and_modify(|known| known.join(keys.clone())).or_insert(keys);
-        }
-    }
-    all
+    joined(server.volume_mounts.iter().flat_map(|mount| {
+        let volume = spec.volumes.iter().find(|volume| volume.name == mount.name);
+        volume.into_iter().flat_map(Volume::config_maps).map(move |source| {
+            (source.name.clone(), Keys { address_is_given, ..keys(source, &mount.sub_path) })
+        })
+    }))
 }
 
 /// Returns the ConfigMaps that containers of this pod see as files, and the keys of each. If no container mounts a
 /// volume, everything in it counts, because it is meant to be read.
 pub fn reaching(spec: &PodSpec) -> BTreeMap<String, Keys> {
-    let mut all = BTreeMap::<String, Keys>::new();
     let is_mounted = |volume: &Volume| {
         spec.all_containers().any(|(_, it)| it.volume_mounts.iter().any(|mount| mount.name == volume.name))
     };
     let unmounted = spec.volumes.iter().filter(|volume| !is_mounted(volume)).flat_map(Volume::config_maps);
     let unmounted = unmounted.map(|source| (source.name.clone(), Keys { names: None, ..keys(source, "") }));
     let mounted = spec.all_containers().flat_map(|(_, container)| sources(spec, container));
-    for (map, keys) in mounted.chain(unmounted) {
+    joined(mounted.chain(unmounted))
+}
+
+fn joined(reads: impl Iterator<Item = (String, Keys)>) -> BTreeMap<String, Keys> {
+    let mut all = BTreeMap::<String, Keys>::new();
+    for (map, keys) in reads {
         all.entry(map).and_modify(|known| known.join(keys.clone())).or_insert(keys);
     }
     all
@@ -135,8 +136,6 @@ impl Hash for Digest {
 
 /// The text that is part of the name of every snapshot.
 const KEEPS: &str = "-gatera-";
-/// The largest length of an object's name.
-const LONGEST_NAME: usize = 253;
 
 impl Digest {
     /// Returns the name of the snapshot with this content of a ConfigMap.

@@ -139,10 +139,8 @@ impl Settings {
             Some(false) => chosen,
         };
         settings.injection_fails = file.injection.failure_policy == FailurePolicy::Fail;
-        settings.timeout_seconds = match file.webhooks.timeout_seconds {
-            None => None,
-            Some(seconds) => Some(timeout(seconds).ok_or(Error::Timeout(seconds))?),
-        };
+        let seconds = file.webhooks.timeout_seconds;
+        settings.timeout_seconds = seconds.map(|it| timeout(it).ok_or(Error::Timeout(it))).transpose()?;
         if let Some(mode) = file.mode {
             settings.mode = Some(Mode::read(&mode).ok_or(Error::UnknownDefault(mode))?);
         }

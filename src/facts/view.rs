@@ -187,7 +187,7 @@ impl<'a> View<'a> {
 
     /// Returns the clusters of a namespace.
     pub fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &'a Cluster> + use<'a> {
-        self.world.clusters_in(namespace)
+        within(&self.world.clusters, namespace)
     }
 
     /// Returns the clusters of all namespaces.

@@ -126,19 +126,13 @@ fn called(command: &[String]) -> Option<(&str, &[String])> {
 
 /// Returns the simple commands of a command line: itself, or those of its script.
 fn commands(words: &[Literal]) -> Vec<Vec<String>> {
-    let plain = || words.iter().map(|word| word.look().to_owned()).collect();
-    let shell = words.first().is_some_and(|word| {
-        ["sh", "bash", "dash", "ash"].contains(&word.look().rsplit('/').next().unwrap_or_default())
-    });
-    let script = words
-        .iter()
-        .position(|word| {
-            word.look().starts_with('-') && !word.look().starts_with("--") && word.look().ends_with('c')
-        })
-        .and_then(|index| words.get(index + 1));
-    match script.filter(|_| shell) {
+    let is_shell = |word: &Literal| ["sh", "bash", "dash", "ash"].contains(&name(word.look()));
+    let is_flag = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+    let flag = words.iter().position(|word| is_flag(word.look()));
+    let script = flag.filter(|_| words.first().is_some_and(is_shell)).and_then(|at| words.get(at + 1));
+    match script {
         Some(script) => split(script.look()),
-        None => vec![plain()],
+        None => vec![words.iter().map(|word| word.look().to_owned()).collect()],
     }
 }
 

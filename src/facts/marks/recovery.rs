@@ -65,20 +65,19 @@ impl Recovery {
         }
         let (begin, rest) = text.split_once(" until=").ok_or(InvalidRecovery::Form)?;
         let (member, position) = begin.split_once(" at ").ok_or(InvalidRecovery::Form)?;
-        let (position, node) = match position.split_once(" on ") {
-            Some((position, node)) => (position, Some(node.to_owned())),
-            None => (position, None),
-        };
+        let (position, node) =
+            position.split_once(" on ").map_or((position, None), |(at, on)| (at, Some(on)));
         let position = Position::read(position).ok_or(InvalidRecovery::Form)?;
-        let (until, loss) = match rest.split_once(" accept-loss=") {
-            Some((until, loss)) => (until, Some(loss.trim().to_owned())),
-            None => (rest, None),
-        };
+        let (until, loss) =
+            rest.split_once(" accept-loss=").map_or((rest, None), |(until, it)| (until, Some(it.trim())));
         let until: Timestamp = until.parse().map_err(|_| InvalidRecovery::Form)?;
         match () {
-            () if !is_word(member) || !node.as_deref().is_none_or(is_word) => Err(InvalidRecovery::Form),
-            () if loss.as_deref().is_some_and(is_placeholder) => Err(InvalidRecovery::Placeholder),
-            () => Ok(Self { member: member.to_owned(), position, node, until, loss }),
+            () if !is_word(member) || !node.is_none_or(is_word) => Err(InvalidRecovery::Form),
+            () if loss.is_some_and(is_placeholder) => Err(InvalidRecovery::Placeholder),
+            () => {
+                let (node, loss) = (node.map(str::to_owned), loss.map(str::to_owned));
+                Ok(Self { member: member.to_owned(), position, node, until, loss })
+            }
         }
     }
 

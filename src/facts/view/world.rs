@@ -9,7 +9,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::index::By;
-use super::{Cluster, Facts, Freshness, Id, within};
+use super::{Cluster, Facts, Freshness, Id};
 use crate::galera::{adopt, server};
 use objects::{Node, PodSpec, Workload};
 
@@ -19,7 +19,7 @@ pub struct World {
     /// How current the facts were when it was built.
     pub freshness: Freshness,
     pub(super) facts: Facts,
-    clusters: OrdMap<Id, Arc<Cluster>>,
+    pub(super) clusters: OrdMap<Id, Arc<Cluster>>,
 }
 
 impl World {
@@ -63,11 +63,6 @@ impl World {
 
     pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
         self.clusters.values().map(Arc::as_ref)
-    }
-
-    /// Returns the clusters of a namespace.
-    pub(super) fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &Cluster> + use<'_> {
-        within(&self.clusters, namespace)
     }
 
     /// Returns the clusters whose StatefulSets are found by this word.

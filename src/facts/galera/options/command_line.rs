@@ -4,7 +4,7 @@ use super::{Value, one_spelling_and_switch};
 use crate::galera::bitnami::EXTRA_FLAGS;
 use crate::galera::programs;
 use crate::galera::runs::SERVERS;
-use objects::{Container, Literal};
+use objects::{Container, EnvVar, Literal};
 use std::borrow::Cow;
 
 /// One option on a command line.
@@ -22,18 +22,25 @@ pub struct Flag<'a> {
     pub value: Option<Value<'a>>,
 }
 
-/// Options that Bitnami's images take as variables: variable, option, field.
-const VARIABLES: [(&str, &str, &str); 1] =
-    [("MARIADB_GALERA_CLUSTER_NAME", "wsrep_cluster_name", "env[MARIADB_GALERA_CLUSTER_NAME]")];
+/// The variable from which Bitnami's images take `wsrep_cluster_name`.
+const CLUSTER_NAME: &str = "MARIADB_GALERA_CLUSTER_NAME";
 
 /// Returns every option that a container passes to its server: `--key=value`, `--key value`, `--key`. The last one
 /// counts.
-pub fn flags(container: &Container) -> Vec<Flag<'_>> {
+pub fn flags<'c>(container: &'c Container) -> Vec<Flag<'c>> {
     let command = container.command.iter().map(Literal::look).collect::<Vec<_>>();
     let args = container.args.iter().map(Literal::look).collect::<Vec<_>>();
     let extra = container.env.iter().filter(|var| var.name == EXTRA_FLAGS);
     let extra = extra.flat_map(|var| var.value.look().split_whitespace()).collect::<Vec<_>>();
-    let mut found: Vec<_> = VARIABLES.iter().filter_map(|row| of_variable(container, row)).collect();
+    let name = container.env.iter().find(|var| var.name == CLUSTER_NAME && !var.value.look().is_empty());
+    let of_name = |var: &'c EnvVar| Flag {
+        field: "env[MARIADB_GALERA_CLUSTER_NAME]",
+        index: 0,
+        key: "wsrep_cluster_name".into(),
+        loose: false,
+        value: Some(var.value.look().into()),
+    };
+    let mut found: Vec<_> = name.map(of_name).into_iter().collect();
     for (field, words) in [("command", &command), ("args", &args), ("env[MARIADB_EXTRA_FLAGS]", &extra)] {
         for (index, word) in words.iter().enumerate() {
             if let Some((key, value)) = read(word, words.get(index + 1).copied()) {
@@ -45,20 +52,6 @@ pub fn flags(container: &Container) -> Vec<Flag<'_>> {
         found.extend(of_script(container));
     }
     found
-}
-
-fn of_variable<'c>(
-    container: &'c Container,
-    (name, option, field): &(&str, &'static str, &'static str),
-) -> Option<Flag<'c>> {
-    let variable = container.env.iter().find(|it| it.name == *name && !it.value.look().is_empty())?;
-    Some(Flag {
-        field,
-        index: 0,
-        key: (*option).into(),
-        loose: false,
-        value: Some(variable.value.look().into()),
-    })
 }
 
 /// Returns the options that a script passes to its server. Options that depend on a condition are unknown, and so are
