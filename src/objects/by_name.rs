@@ -6,7 +6,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -75,17 +75,44 @@ impl<T, const N: usize> From<[(String, T); N]> for ByName<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByName<T> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct Entries<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-            type Value = ByName<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                std::iter::from_fn(|| map.next_entry().transpose()).collect()
+        input.deserialize_map(Entries::with(|_| true))
+    }
+}
+
+/// A visitor that keeps the entries whose names this function accepts; null has none, where that is accepted.
+pub(super) struct Entries<T>(fn(&str) -> bool, PhantomData<T>);
+
+impl<T> Entries<T> {
+    pub(super) fn with(accepts: fn(&str) -> bool) -> Self {
+        Self(accepts, PhantomData)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+    type Value = ByName<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(ByName::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
+        input.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if (self.0)(&name) {
+                all.push((name, map.next_value()?));
+            } else {
+                map.next_value::<IgnoredAny>()?;
             }
         }
-        input.deserialize_map(Entries(PhantomData))
+        Ok(all.into_iter().collect())
     }
 }
 

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de};
 
 use super::ByName;
+use super::by_name::Entries;
 
 /// The prefix of every annotation and label of the guard.
 pub const PREFIX: &str = "gatera.dev/";
@@ -218,32 +219,5 @@ const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
 /// Keeps the guard's own annotations, and Helm's, without allocating memory for the others.
 fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<ByName<String>, D::Error> {
-    struct Own;
-    impl<'de> de::Visitor<'de> for Own {
-        type Value = ByName<String>;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("annotations")
-        }
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(ByName::default())
-        }
-        fn visit_none<E>(self) -> Result<Self::Value, E> {
-            Ok(ByName::default())
-        }
-        fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
-            input.deserialize_map(self)
-        }
-        fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut own = Vec::new();
-            while let Some(key) = map.next_key::<String>()? {
-                if key.starts_with(PREFIX) || key == HELM_RELEASE {
-                    own.push((key, map.next_value()?));
-                } else {
-                    map.next_value::<de::IgnoredAny>()?;
-                }
-            }
-            Ok(own.into_iter().collect())
-        }
-    }
-    input.deserialize_option(Own)
+    input.deserialize_option(Entries::with(|key| key.starts_with(PREFIX) || key == HELM_RELEASE))
 }

@@ -94,7 +94,7 @@ fn thing(word: &str) -> &str {
         "integer" | "i32" | "i64" | "u16" | "u32" | "u64" | "usize" => "a whole number",
         "floating point" | "f64" => "a number",
         "null" | "unit value" => "nothing",
-        "map" | "a map" | "annotations" => "an object",
+        "map" | "a map" => "an object",
         _ if word.starts_with("struct ") => "an object",
         other => other,
     }
