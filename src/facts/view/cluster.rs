@@ -290,23 +290,18 @@ impl Cluster {
 
     /// Returns the state, if the facts are current.
     pub fn state(&self) -> State {
-        let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);
+        let stays = self.leaving.is_empty();
+        let is_complete = stays && !self.members.is_empty() && self.members.iter().all(Member::ready);
+        let joins = || stays && self.members.iter().all(|it| self.comes(it) && !it.lost());
         match (self.has_data(), self.ready()) {
-            _ if all_ready && self.leaving.is_empty() && (self.has_no_identity() || self.left) => {
-                State::Degraded
-            }
-            _ if all_ready && self.leaving.is_empty() => State::Healthy,
+            _ if is_complete && (self.has_no_identity() || self.left) => State::Degraded,
+            _ if is_complete => State::Healthy,
             (false, _) => State::Forming,
             (true, 0) if self.is_stopped() => State::Stopped,
             (true, 0) => State::Down,
-            _ if self.leaving.is_empty() && self.members.iter().all(|it| self.comes(it) && !it.lost()) => {
-                if self.members.iter().any(Member::receives) {
-                    State::Transfer
-                } else {
-                    State::Joining
-                }
-            }
-            _ => State::Degraded,
+            _ if !joins() => State::Degraded,
+            _ if self.members.iter().any(Member::receives) => State::Transfer,
+            _ => State::Joining,
         }
     }
 

@@ -27,7 +27,10 @@ impl<'a> View<'a> {
             Kind::Secret => self.world.clusters_by(By::SetOfSecret, ns, name).collect(),
             Kind::ServiceAccount => self.clusters_in(ns).filter(|it| it.runs_as(name)).collect(),
             Kind::Service => self.led_to_by(ns, name, review),
-            Kind::Budget => self.protected_by(review),
+            Kind::Budget => {
+                let budget = review.objects().last().and_then(Object::get);
+                budget.into_iter().flat_map(|it| self.protected(ns, it)).collect()
+            }
             Kind::Namespace => self.clusters_in(name).collect(),
             _ => Vec::new(),
         }
@@ -195,7 +198,7 @@ impl<'a> View<'a> {
     }
 
     fn led_to_by(&self, ns: &str, name: &str, review: &Review) -> Vec<&'a Cluster> {
-        let Some(Object::Service(service)) = review.old.as_ref().or(review.new.as_ref()) else {
+        let Some(service) = review.objects().last().and_then(Object::get::<Service>) else {
             return Vec::new();
         };
         let mut found = self.governed_by(ns, name);
@@ -235,13 +238,6 @@ impl<'a> View<'a> {
         let all = Labels::default();
         let asked = budget.spec.selector.as_ref().map_or(&all, |it| &it.match_labels);
         self.clusters_for(namespace, asked).filter(|it| budget.protects(it.member_labels()))
-    }
-
-    fn protected_by(&self, review: &Review) -> Vec<&'a Cluster> {
-        match review.old.as_ref().or(review.new.as_ref()) {
-            Some(Object::Budget(budget)) => self.protected(&review.namespace, budget).collect(),
-            _ => Vec::new(),
-        }
     }
 }
 

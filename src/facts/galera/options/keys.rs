@@ -80,14 +80,10 @@ impl Bad {
             Self::Among(bad) => text.split(',').any(|word| bad.iter().any(|other| same(word.trim(), other))),
             Self::On => value.is_none() || switch(text) == Some(true),
             Self::Off => value.is_some() && switch(text) == Some(false),
-            Self::Local if text.contains("://") => {
-                text.split_once("://").is_some_and(|(_, host)| self.is(Some(host.trim_start_matches('['))))
-            }
             Self::Local => {
-                text.starts_with("127.")
-                    || text == "::1"
-                    || text.starts_with("::1]")
-                    || text.starts_with("localhost")
+                let host =
+                    text.rsplit_once("://").map_or(text, |(_, host)| host.trim_start_matches('[').trim());
+                host == "::1" || ["127.", "::1]", "localhost"].iter().any(|begin| host.starts_with(begin))
             }
             Self::Closed => !text.is_empty() && !text.ends_with(','),
             // What a shell or an init container fills in is not known.
