@@ -167,9 +167,8 @@ impl ConfigMap {
         let Meta { labels, marks, .. } = &self.metadata;
         let data = self.data.iter().map(|(key, text)| key.len() + text.look().len());
         let bytes = self.binary_data.keys().map(String::len);
-        let labels = labels.iter().map(|(key, value)| key.len() + value.len());
-        let marks = marks.iter().map(|(key, value)| key.len() + value.len());
-        data.chain(bytes).chain(labels).chain(marks).map(|length| ENTRY + length).sum()
+        let named = labels.iter().chain(marks.iter()).map(|(key, value)| key.len() + value.len());
+        data.chain(bytes).chain(named).map(|length| ENTRY + length).sum()
     }
 
     /// Returns whether some of it is not text.

@@ -112,26 +112,23 @@ impl<'a> View<'a> {
     /// Returns the Deployments of this cluster's bootstrap node.
     pub fn founders(&self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Workload> {
         let (view, ns) = (*self, &*cluster.id.namespace);
-        let founds = move |it: &Workload| {
-            let template = &it.spec.template;
-            adopt::is_bootstrap(&template.metadata.labels)
-                && view.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
-        };
-        self.deployments_of(ns, cluster.member_labels()).filter(move |it| founds(it))
+        self.deployments_of(ns, cluster.member_labels()).filter(move |it| view.is_founder(it))
     }
 
     /// Returns bootstrap nodes that run, or are about to, and whose StatefulSet does not exist.
     pub fn lone_founders(&self) -> impl Iterator<Item = &'a Workload> {
         let view = *self;
         let is_alone = move |it: &&Workload| {
-            let (ns, template) = (&it.metadata.namespace, &it.spec.template);
-            let labels = &template.metadata.labels;
-            it.replicas() > 0
-                && adopt::is_bootstrap(labels)
-                && view.cluster_of(ns, labels).is_none()
-                && view.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
+            let (ns, labels) = (&it.metadata.namespace, &it.spec.template.metadata.labels);
+            it.replicas() > 0 && view.is_founder(it) && view.cluster_of(ns, labels).is_none()
         };
         self.world.facts.deployments.values().map(AsRef::as_ref).filter(is_alone)
+    }
+
+    fn is_founder(&self, it: &Workload) -> bool {
+        let (ns, template) = (&it.metadata.namespace, &it.spec.template);
+        adopt::is_bootstrap(&template.metadata.labels)
+            && self.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
     }
 
     /// Returns what is removed with these Deployments: Services that lead to no other pods, and ConfigMaps that have no

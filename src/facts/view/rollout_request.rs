@@ -43,21 +43,18 @@ impl RolloutRequest {
     }
 
     fn read(text: &str) -> Self {
+        let retry = |text: &str| {
+            let once = text.strip_prefix(RETRY)?;
+            let fits = once.is_empty() || once.starts_with(' ') && once.len() <= LONGEST_WORDS;
+            fits.then(|| Self::Retry(once.trim().to_owned()))
+        };
         let keep = || {
             let (revision, instead_of) = text.strip_prefix(KEEP)?.split_once(INSTEAD_OF)?;
             Some(Self::Keep { revision: Revision::read(revision)?, instead_of: Revision::read(instead_of)? })
         };
         match text.trim() {
             PAUSED => Self::Paused,
-            RETRY => Self::Retry(String::new()),
-            other
-                if other
-                    .strip_prefix(RETRY)
-                    .is_some_and(|it| it.starts_with(' ') && it.len() <= LONGEST_WORDS) =>
-            {
-                Self::Retry(other[RETRY.len()..].trim().to_owned())
-            }
-            _ => keep().unwrap_or(Self::Odd),
+            other => retry(other).or_else(keep).unwrap_or(Self::Odd),
         }
     }
 }

@@ -152,11 +152,10 @@ impl Facts {
     pub(super) fn will_weigh(&self, object: &Object) -> usize {
         match object {
             Object::StatefulSet(it) | Object::Deployment(it)
-                if self.adoption().adopts(it.spec.template.as_ref()) =>
+                if self.adoption().adopts(it.spec.template.as_ref()) || self.kept.keeps(object) =>
             {
                 weight(it)
             }
-            Object::Deployment(it) if self.kept.keeps(object) => weight(it),
             Object::Claim(it) => weight(it),
             Object::Service(it) => weight(it),
             Object::Budget(it) => weight(it),
