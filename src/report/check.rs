@@ -23,6 +23,7 @@ use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level};
 use objects::visible;
 
 pub use json::Document;
+use json::OutcomeCounts;
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,25 +125,34 @@ fn name(checked: &Checked, code: &'static str) -> &'static str {
     checked.rules.iter().find(|page| page.id == code).map_or(code, |page| page.name)
 }
 
-/// Returns one line: the object, and what was found.
-pub fn headline(finding: &CheckFinding) -> String {
+/// Returns what was found.
+fn says(finding: &CheckFinding) -> &str {
     match &finding.what {
-        CheckFindingKind::Finding { judged, .. } => {
-            let subject = finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
-            visible(&format!("{subject}: {}", judged.finding.says))
-        }
+        CheckFindingKind::Finding { judged, .. } => &judged.finding.says,
         CheckFindingKind::Remark(words)
         | CheckFindingKind::Unjudged(words)
         | CheckFindingKind::Comment(words)
-        | CheckFindingKind::Unread(words) => visible(words),
+        | CheckFindingKind::Unread(words) => words,
+    }
+}
+
+/// Returns the object that the finding is about, as every message names it; empty: it is about none.
+fn subject(finding: &CheckFinding) -> &str {
+    finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default()
+}
+
+/// Returns one line: the object, and what was found.
+pub fn headline(finding: &CheckFinding) -> String {
+    match &finding.what {
+        CheckFindingKind::Finding { .. } => visible(&format!("{}: {}", subject(finding), says(finding))),
+        _ => visible(says(finding)),
     }
 }
 
 /// Returns the whole text of a finding, without its place.
 fn whole(finding: &CheckFinding) -> String {
     let CheckFindingKind::Finding { judged, waived } = &finding.what else { return headline(finding) };
-    let subject = finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
-    let mut text = super::text(subject, &judged.finding, &Pages::Program);
+    let mut text = super::text(subject(finding), &judged.finding, &Pages::Program);
     if let Some(softened) = &judged.softened {
         let only = if judged.effect == Effect::Recorded { "only noted" } else { "only a warning" };
         text.push_str(&format!("\n  {only}: {}", visible(&because(softened))));
@@ -153,9 +163,15 @@ fn whole(finding: &CheckFinding) -> String {
     text
 }
 
-/// Returns a place that code hosts show: that of the finding, or, for an object that was removed, the one that stands in for it.
-fn shown(finding: &CheckFinding) -> (&str, u64) {
-    finding.shown_at.as_ref().map_or_else(|| place(finding), |(file, line)| (&**file, *line))
+/// Returns a place that code hosts show: that of the finding, with its column if that is known, or, for an object that was removed,
+/// the one that stands in for it. The file is a path below the top of the repository.
+fn shown(finding: &CheckFinding) -> (&str, u64, Option<u64>) {
+    let ((file, line), own) = match &finding.shown_at {
+        Some((file, line)) => ((&**file, *line), None),
+        None => (place(finding), finding.spot.place),
+    };
+    let column = own.filter(|it| it.line == line && it.column > 0).map(|it| it.column);
+    (file.strip_prefix("./").unwrap_or(file), line, column)
 }
 
 /// Returns the whole text for a code host: it shows a removed object at another place, so the text names the real one.
@@ -198,20 +214,17 @@ fn fingerprints(checked: &Checked) -> Vec<String> {
     checked.findings.iter().map(print).collect()
 }
 
-/// Returns the counts, as in "14 findings: 11 refused, 3 warnings", which add up.
-fn finding_counts(checked: &Checked) -> String {
-    let parts = [
-        (Level::Unread, "that cannot be read", "that cannot be read"),
-        (Level::Refused, "refused", "refused"),
-        (Level::Warning, "warning", "warnings"),
-        (Level::Waived, "waived", "waived"),
-        (Level::Note, "note", "notes"),
-    ];
-    let said = parts.iter().map(|(level, one, many)| (checked.count(*level), one, many));
-    let said = said
-        .filter(|(count, ..)| *count > 0)
-        .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }));
-    format!("{}: {}", count(checked.findings.len(), "finding"), said.collect::<Vec<_>>().join(", "))
+/// Returns the counts, as in "14 findings: 11 refused, 3 warnings", which add up; `None`: there is no finding.
+fn finding_counts(checked: &Checked) -> Option<String> {
+    let levels = [Level::Unread, Level::Refused, Level::Warning, Level::Waived, Level::Note];
+    let counts = levels.map(|level| (checked.count(level), level)).into_iter().filter(|(many, _)| *many > 0);
+    let counts = counts.map(|(many, level)| match level {
+        Level::Unread => format!("{many} that cannot be read"),
+        Level::Warning | Level::Note => count(many, level.name()),
+        Level::Refused | Level::Waived => format!("{many} {}", level.name()),
+    });
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    (!counts.is_empty()).then(|| format!("{}: {counts}", count(checked.findings.len(), "finding")))
 }
 
 /// Returns the counts of objects, as in "8 objects: 2 would be refused, 1 allowed with a warning, 5 fine", which add
@@ -219,24 +232,21 @@ fn finding_counts(checked: &Checked) -> String {
 fn objects(checked: &Checked) -> String {
     let settings =
         checked.settings.as_ref().map(|it| format!("; settings of {}", visible(it))).unwrap_or_default();
-    let (all, unchanged) = (checked.objects.len(), checked.objects.iter().filter(|it| it.unchanged).count());
+    let OutcomeCounts { all, refused, warning, waived, not_judged: odd, unchanged, fine } =
+        OutcomeCounts::of(checked);
     if all == 0 {
         return format!(
             "nothing to judge: no Kubernetes object was found{}{settings}",
             skipped_documents(checked)
         );
     }
-    let refused = checked.objects_of(Level::Refused);
-    let (warned, waived) = (checked.objects_of(Level::Warning), checked.objects_of(Level::Waived));
-    let odd = checked.not_judged();
     let not_judged = match checked.of_no_rule() {
         0 => "not judged".to_owned(),
         all if all == odd => "not judged (no rule covers this kind)".to_owned(),
         some => format!("not judged ({some} of them because no rule covers their kind)"),
     };
-    let fine = all - refused - warned - waived - odd - unchanged;
     let mut text =
-        format!("{}: {refused} would be refused, {warned} allowed with a warning", count(all, "object"));
+        format!("{}: {refused} would be refused, {warning} allowed with a warning", count(all, "object"));
     for (count, what) in [(waived, "waived"), (odd, &*not_judged), (fine, "fine"), (unchanged, "unchanged")] {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));

@@ -18,7 +18,7 @@ pub(super) fn of(checked: &Checked) -> Value {
             CheckFindingKind::Finding { judged, .. } => format!("; {}", judged.finding.instead),
             _ => String::new(),
         };
-        let (file, line) = shown(finding);
+        let (file, line, _) = shown(finding);
         json!({
             "type": "issue",
             "check_name": code(finding),
@@ -27,7 +27,7 @@ pub(super) fn of(checked: &Checked) -> Value {
             "categories": ["Bug Risk"],
             "severity": severity,
             "fingerprint": print,
-            "location": { "path": file.strip_prefix("./").unwrap_or(file), "lines": { "begin": line } },
+            "location": { "path": file, "lines": { "begin": line } },
         })
     });
     shown.collect()

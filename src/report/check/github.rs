@@ -7,9 +7,7 @@ use objects::visible;
 
 pub(super) fn of(checked: &Checked) -> String {
     let mut text: String = checked.findings.iter().map(|finding| annotation(checked, finding)).collect();
-    if !checked.findings.is_empty() {
-        text.push_str(&format!("{}\n", finding_counts(checked)));
-    }
+    text.extend(finding_counts(checked).map(|counts| counts + "\n"));
     text + &format!("{}\n", objects(checked))
 }
 
@@ -19,15 +17,13 @@ fn annotation(checked: &Checked, finding: &CheckFinding) -> String {
         Level::Warning => "warning",
         Level::Waived | Level::Note => "notice",
     };
-    let (file, line) = shown(finding);
-    let column =
-        finding.spot.place.filter(|it| finding.shown_at.is_none() && it.line == line && it.column > 0);
-    let column = column.map(|it| format!(",col={}", it.column)).unwrap_or_default();
+    let (file, line, column) = shown(finding);
+    let column = column.map(|it| format!(",col={it}")).unwrap_or_default();
     let title = match (code(finding), name(checked, code(finding))) {
         (code, name) if code == name => format!("gatera: {name}"),
         (code, name) => format!("{code} {name}"),
     };
-    let (file, title) = (property(&visible(file.strip_prefix("./").unwrap_or(file))), property(&title));
+    let (file, title) = (property(&visible(file)), property(&title));
     // An annotation at a file that does not exist would not be shown; one without a file is listed beside the run.
     let gone = finding.spot.in_base && finding.shown_at.is_none();
     let at = if gone { String::new() } else { format!("file={file},line={line}{column},") };

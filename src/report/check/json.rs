@@ -46,14 +46,14 @@ struct LevelCounts {
 /// The results for the objects; `all` is the sum of the others.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct OutcomeCounts {
-    all: usize,
-    refused: usize,
-    warning: usize,
-    waived: usize,
-    not_judged: usize,
-    unchanged: usize,
-    fine: usize,
+pub(super) struct OutcomeCounts {
+    pub(super) all: usize,
+    pub(super) refused: usize,
+    pub(super) warning: usize,
+    pub(super) waived: usize,
+    pub(super) not_judged: usize,
+    pub(super) unchanged: usize,
+    pub(super) fine: usize,
 }
 
 /// The place of a finding or an object.
@@ -151,12 +151,22 @@ pub(super) fn of(checked: &Checked) -> Value {
     })
 }
 
+impl OutcomeCounts {
+    /// Counts the objects of a check.
+    pub(super) fn of(checked: &Checked) -> Self {
+        Self {
+            all: checked.objects.len(),
+            refused: checked.objects_of(Level::Refused),
+            warning: checked.objects_of(Level::Warning),
+            waived: checked.objects_of(Level::Waived),
+            not_judged: checked.not_judged(),
+            unchanged: checked.objects.iter().filter(|it| it.unchanged).count(),
+            fine: checked.objects.iter().filter(|it| it.is_fine()).count(),
+        }
+    }
+}
+
 fn summary(checked: &Checked) -> Summary<'_> {
-    let [refused, warning, waived] =
-        [Level::Refused, Level::Warning, Level::Waived].map(|level| checked.objects_of(level));
-    let not_judged = checked.not_judged();
-    let unchanged = checked.objects.iter().filter(|it| it.unchanged).count();
-    let all = checked.objects.len();
     Summary {
         findings: LevelCounts {
             unread: checked.count(Level::Unread),
@@ -165,15 +175,7 @@ fn summary(checked: &Checked) -> Summary<'_> {
             waived: checked.count(Level::Waived),
             note: checked.count(Level::Note),
         },
-        objects: OutcomeCounts {
-            all,
-            refused,
-            warning,
-            waived,
-            not_judged,
-            unchanged,
-            fine: all - refused - warning - waived - not_judged - unchanged,
-        },
+        objects: OutcomeCounts::of(checked),
         clusters: checked.clusters,
         left_out: checked.skipped_documents,
         settings: checked.settings.as_deref(),
@@ -191,23 +193,16 @@ fn place(of: &Location) -> PlaceItem<'_> {
 }
 
 fn finding_item<'a>(checked: &Checked, finding: &'a CheckFinding, fingerprint: String) -> FindingItem<'a> {
-    let (says, judged) = match &finding.what {
-        CheckFindingKind::Finding { judged, waived } => {
-            let of_rule = &judged.finding;
-            let item = JudgedItem {
-                verdict: of_rule.verdict.name(),
-                field: &of_rule.field,
-                why: &of_rule.why,
-                instead: &of_rule.instead,
-                softened: judged.softened.as_ref().map(because),
-                waived: waived.as_deref(),
-            };
-            (&of_rule.says, Some(item))
-        }
-        CheckFindingKind::Remark(words)
-        | CheckFindingKind::Unjudged(words)
-        | CheckFindingKind::Comment(words)
-        | CheckFindingKind::Unread(words) => (words, None),
+    let judged = match &finding.what {
+        CheckFindingKind::Finding { judged, waived } => Some(JudgedItem {
+            verdict: judged.finding.verdict.name(),
+            field: &judged.finding.field,
+            why: &judged.finding.why,
+            instead: &judged.finding.instead,
+            softened: judged.softened.as_ref().map(because),
+            waived: waived.as_deref(),
+        }),
+        _ => None,
     };
     let code = super::code(finding);
     FindingItem {
@@ -218,7 +213,7 @@ fn finding_item<'a>(checked: &Checked, finding: &'a CheckFinding, fingerprint: S
         shown_at: finding.shown_at.as_ref().map(|(file, line)| ShownAt { file, line: *line }),
         object: finding.object.as_ref().map(|it| ObjectName::of(it.kind, &it.id)),
         fingerprint,
-        says,
+        says: super::says(finding),
         judged,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{code, finding_counts, headline, name, objects, place, whole};
+use super::{code, finding_counts, headline, name, objects, place, subject, whole};
 use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level};
 use objects::visible;
 
@@ -52,19 +52,16 @@ pub(super) fn of(checked: &Checked) -> String {
             text.push_str(&details);
         }
     }
-    if !findings.is_empty() {
-        let _ = writeln!(text, "\n{}  ", finding_counts(checked));
-    }
+    text.extend(finding_counts(checked).map(|counts| format!("\n{counts}  \n")));
     text + &format!("{}\n", objects(checked))
 }
 
 fn details(finding: &CheckFinding) -> String {
-    let (words, subject) =
-        (whole(finding), finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default());
+    let words = whole(finding);
     // The fence must be longer than any fence in the text.
     let within = words.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(within.max(2) + 1);
-    let summary = html(&visible(&format!("{} {subject}", code(finding))));
+    let summary = html(&visible(&format!("{} {}", code(finding), subject(finding))));
     format!("\n<details><summary>{summary}</summary>\n\n{fence}text\n{words}\n{fence}\n\n</details>\n")
 }
 

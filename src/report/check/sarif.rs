@@ -110,12 +110,10 @@ fn notification(finding: &CheckFinding) -> Value {
 }
 
 fn location(finding: &CheckFinding) -> Value {
-    let (file, line) = shown(finding);
+    let (file, line, column) = shown(finding);
     let mut region = json!({ "startLine": line });
-    if let Some(place) =
-        finding.spot.place.filter(|it| finding.shown_at.is_none() && it.line == line && it.column > 0)
-    {
-        region["startColumn"] = json!(place.column);
+    if let Some(column) = column {
+        region["startColumn"] = json!(column);
     }
     let mut location =
         json!({ "physicalLocation": { "artifactLocation": { "uri": uri(file) }, "region": region } });
@@ -128,7 +126,6 @@ fn location(finding: &CheckFinding) -> Value {
 /// Returns a path as a relative reference.
 fn uri(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=@".contains(&byte);
-    let path = path.strip_prefix("./").unwrap_or(path);
     let scheme = if path.starts_with('/') { "file://" } else { "" };
     let bytes = path
         .bytes()

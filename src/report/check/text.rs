@@ -115,13 +115,10 @@ fn summary(checked: &Checked) -> String {
         if number == 0 {
             text.push_str("waived in these files, which the API server does not see:\n");
         }
-        let subject = finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
-        text.push_str(&visible(&format!("  {}: {rule} {subject}: {reason}", at(&finding.spot))));
-        text.push('\n');
+        let (at, subject) = (at(&finding.spot), super::subject(finding));
+        text.push_str(&(visible(&format!("  {at}: {rule} {subject}: {reason}")) + "\n"));
     }
-    if !checked.findings.is_empty() {
-        text.push_str(&format!("{}\n", super::finding_counts(checked)));
-    }
+    text.extend(super::finding_counts(checked).map(|counts| counts + "\n"));
     text + &format!("{}\n", super::objects(checked))
 }
 
