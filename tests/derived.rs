@@ -69,7 +69,7 @@ fn pages() -> BTreeMap<String, String> {
     pages.insert("docs/rules/README.md".to_owned(), index);
     pages.insert("docs/commands.md".to_owned(), commands());
     let settings = [("settings", facts::settings::schema())];
-    for (name, schema) in report::schemas().into_iter().chain(settings) {
+    for (name, schema) in crate::schemas::schemas().into_iter().chain(settings) {
         pages.insert(format!("docs/schemas/{name}.json"), format!("{:#}\n", schema.as_value()));
     }
     pages

@@ -6,12 +6,32 @@ use gatera::rulebook;
 use inspect::audit;
 use inspect::doctor::Row;
 use inspect::status::ClusterStatus;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use crate::scene::{self, Scene};
 
+/// Returns the schema of every JSON document, by the command that prints it.
+pub fn schemas() -> Vec<(&'static str, Schema)> {
+    vec![
+        ("audit", schema_of::<report::audit::Document<'_>>("audit")),
+        ("check", schema_of::<report::check::Document<'_>>("check")),
+        ("doctor", schema_of::<report::doctor::Document<'_>>("doctor")),
+        ("explain", schema_of::<report::rules::Document<'_>>("explain")),
+        ("status", schema_of::<report::status::Document<'_>>("status")),
+    ]
+}
+
+/// Returns the schema of the document as it is written: a field that may be null is always present.
+fn schema_of<T: JsonSchema>(command: &str) -> Schema {
+    let mut schema = SchemaSettings::default().for_serialize().into_generator().into_root_schema_for::<T>();
+    schema.insert("title".to_owned(), format!("gatera {command} --output json").into());
+    schema
+}
+
 pub fn schema(name: &str) -> Value {
-    let (_, schema) = report::schemas().into_iter().find(|(it, _)| *it == name).unwrap();
+    let (_, schema) = schemas().into_iter().find(|(it, _)| *it == name).unwrap();
     schema.to_value()
 }
 

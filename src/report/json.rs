@@ -1,4 +1,4 @@
-//! Types that several JSON documents share. The schema of each document is generated from its types (`schemas` of this crate).
+//! Types that several JSON documents share. The schema of each document is generated from its types (`tests/schemas.rs`).
 //!
 //! The documents are a contract: fields are added, never renamed. Any other change gets another `version`.
 

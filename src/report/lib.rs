@@ -21,8 +21,6 @@ pub mod stop;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -99,24 +97,6 @@ fn way_out(instead: &WayOut, pages: &Pages) -> String {
         }
         _ => format!(" {line}"),
     }
-}
-
-/// Returns the schema of every JSON document, by the command that prints it.
-pub fn schemas() -> Vec<(&'static str, Schema)> {
-    vec![
-        ("audit", schema::<audit::Document<'_>>("audit")),
-        ("check", schema::<check::Document<'_>>("check")),
-        ("doctor", schema::<doctor::Document<'_>>("doctor")),
-        ("explain", schema::<rules::Document<'_>>("explain")),
-        ("status", schema::<status::Document<'_>>("status")),
-    ]
-}
-
-/// Returns the schema of the document as it is written: a field that may be null is always present.
-fn schema<T: JsonSchema>(command: &str) -> Schema {
-    let mut schema = SchemaSettings::default().for_serialize().into_generator().into_root_schema_for::<T>();
-    schema.insert("title".to_owned(), format!("gatera {command} --output json").into());
-    schema
 }
 
 /// Returns the warnings of a decision, one line each. The API server silently drops a line with a control character,
