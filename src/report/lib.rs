@@ -103,28 +103,23 @@ fn way_out(instead: &WayOut, pages: &Pages) -> String {
 /// and cuts a long one.
 pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
     let warned: Vec<_> = decision.with(Effect::Warned).collect();
-    // Findings that existed before share one line per rule, because an object may be labelled often.
-    let old = |judged: &&Judged| judged.softened == Some(Downgrade::AlreadyThere);
+    let old = |judged: &Judged| judged.softened == Some(Downgrade::AlreadyThere);
     let findings = warned.iter().enumerate().filter_map(|(index, judged)| {
         let Finding { rule, says, instead, .. } = &judged.finding;
-        let same = |other: &&&Judged| old(other) && other.finding.rule == *rule;
-        match &judged.softened {
-            None => Some(one_line(&format!("[{rule}] {subject}: {says}; {instead}"), "")),
-            Some(Downgrade::AlreadyThere) if warned[..index].iter().any(|other| same(&other)) => None,
-            Some(softened @ Downgrade::AlreadyThere) => {
-                let more = match warned[index + 1..].iter().filter(same).count() {
-                    0 => String::new(),
-                    more => format!(", and {more} more"),
-                };
-                Some(one_line(
-                    &format!("[{rule}] {subject}: {says}"),
-                    &format!("{more} ({})", because(softened)),
-                ))
-            }
-            Some(softened) => {
-                Some(one_line(&format!("[{rule}] {subject}: {says}"), &format!(" ({})", because(softened))))
-            }
+        let head = format!("[{rule}] {subject}: {says}");
+        let Some(softened) = &judged.softened else {
+            return Some(one_line(&format!("{head}; {instead}"), ""));
+        };
+        // Findings that existed before share one line per rule, because an object may be labelled often.
+        let same = |other: &&&Judged| old(judged) && old(other) && other.finding.rule == *rule;
+        if warned[..index].iter().any(|other| same(&other)) {
+            return None;
         }
+        let more = match warned[index + 1..].iter().filter(same).count() {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        Some(one_line(&head, &format!("{more} ({})", because(softened))))
     });
     findings.chain(decision.remarks.iter().map(|remark| one_line(remark, ""))).collect()
 }

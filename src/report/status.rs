@@ -188,22 +188,15 @@ fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
         None if cluster.has_no_identity() => text.push_str("├── Identity none\n"),
         None => {}
     }
+    let Id { namespace, name } = &cluster.id;
     if let Some(release) = waived {
-        let Id { namespace, name } = &cluster.id;
         let take_off = exceptions::take_off(Kind::StatefulSet, namespace, name);
-        let line = visible(&format!("├── Override {release} (when that is done: {take_off})"));
-        text.push_str(&format!("{line}\n"));
+        text += &(visible(&format!("├── Override {release} (when that is done: {take_off})")) + "\n");
     }
-    if let Some(open) = break_glass {
-        let mend = exceptions::mend(&cluster.id.namespace);
-        let Override { until, reason, .. } = open;
-        let line = format!(
-            "├── Break-glass: nothing is refused until {until}: {reason} (when that is done: {mend})"
-        );
-        text.push_str(&format!("{}\n", visible(&line)));
-    }
-    if !members.is_empty() {
-        text.push_str("├── Members\n");
+    if let Some(Override { until, reason, .. }) = break_glass {
+        let mend = exceptions::mend(namespace);
+        let open = format!("nothing is refused until {until}: {reason} (when that is done: {mend})");
+        text += &(visible(&format!("├── Break-glass: {open}")) + "\n");
     }
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
     let wide = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or_default();
@@ -213,44 +206,25 @@ fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
         let node = member.pod.as_ref().map_or("", |pod| &pod.node);
         format!("{:names$}  {word:words$}  {node}", member.name)
     });
-    branches(&mut text, "│   ", &lines.collect::<Vec<_>>());
-    let starts: Vec<_> = cluster.starts().map(|(name, note)| format!("{name:names$}  {note}")).collect();
-    if !starts.is_empty() {
-        text.push_str("├── Where members that have not joined start from, as each reported\n");
-        branches(&mut text, "│   ", &starts);
-    }
-    if !matters.is_empty() {
-        text.push_str("├── What is wrong, and the way out (see gatera explain G02)\n");
-        branches(&mut text, "│   ", &matters.iter().map(ToString::to_string).collect::<Vec<_>>());
-    }
+    section(&mut text, "Members", lines);
+    let starts = cluster.starts().map(|(name, note)| format!("{name:names$}  {note}"));
+    section(&mut text, "Where members that have not joined start from, as each reported", starts);
+    let problems = matters.iter().map(ToString::to_string);
+    section(&mut text, "What is wrong, and the way out (see gatera explain G02)", problems);
     let going = cluster.claims.iter().filter(|claim| claim.going).map(|claim| claim.name.clone());
-    let going: Vec<_> = going.collect();
-    if !going.is_empty() {
-        text.push_str(
-            "├── Claims that are being deleted, each as soon as its pod is gone: back up their data first\n",
-        );
-        branches(&mut text, "│   ", &going);
+    let heading = "Claims that are being deleted, each as soon as its pod is gone: back up their data first";
+    section(&mut text, heading, going);
+    let mut heading = "Claims of members that are gone, kept with their data".to_owned();
+    // G07 refuses it in every other state.
+    if cluster_status.state == State::Healthy {
+        let delete = cluster.delete_left_claims_command();
+        heading += &format!("; if you no longer need the data, and have a backup: {delete}");
     }
-    let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
-    if !left.is_empty() {
-        // G07 refuses it in every other state.
-        let how = match cluster_status.state {
-            State::Healthy => format!(
-                "; if you no longer need the data, and have a backup: {}",
-                cluster.delete_left_claims_command()
-            ),
-            _ => String::new(),
-        };
-        text.push_str(&format!("├── Claims of members that are gone, kept with their data{how}\n"));
-        branches(&mut text, "│   ", &left);
-    }
-    if !cluster_status.findings.is_empty() {
-        text.push_str("├── What would be refused in its namespace (see gatera audit)\n");
-        let more = cluster_status.findings.len().saturating_sub(MOST_FINDINGS);
-        let more = (more > 0).then(|| format!("and {more} more"));
-        let listed = cluster_status.findings.iter().take(MOST_FINDINGS).cloned().chain(more);
-        branches(&mut text, "│   ", &listed.collect::<Vec<_>>());
-    }
+    section(&mut text, &heading, cluster.left_claims().map(|claim| claim.name.clone()));
+    let more = cluster_status.findings.len().saturating_sub(MOST_FINDINGS);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let listed = cluster_status.findings.iter().take(MOST_FINDINGS).cloned().chain(more);
+    section(&mut text, "What would be refused in its namespace (see gatera audit)", listed);
     text.push_str(&format!("└── Steps of the guard: {}\n", in_words(plan(&steps))));
     let lines = steps.iter().map(|PlanStep { name, status, says }| match &**says {
         "" => format!("{name}: {}", in_words(status)),
@@ -261,6 +235,15 @@ fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
         text.push_str(&format!("unverified: {}\n", visible(advice)));
     }
     text
+}
+
+/// Adds a branch of the tree with these lines below it, if there are any.
+fn section(text: &mut String, heading: &str, lines: impl Iterator<Item = String>) {
+    let lines: Vec<_> = lines.collect();
+    if !lines.is_empty() {
+        text.push_str(&format!("├── {heading}\n"));
+        branches(text, "│   ", &lines);
+    }
 }
 
 pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
