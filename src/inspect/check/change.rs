@@ -158,15 +158,13 @@ impl<'a> CheckWorld<'a> {
                 continue;
             }
             item.put_into(&mut facts);
-            if let (Some(_), Some(object)) = (was, item.object()) {
-                Deployed::of(object, &item.id.namespace, adoption).put_into(&mut facts);
+            if was.is_some() {
+                Deployed::of(item, adoption).put_into(&mut facts);
             }
         }
         for was in &pairs.unseen {
             was.put_into(&mut facts);
-            if let Some(object) = was.object() {
-                Deployed::of(object, &was.id.namespace, adoption).put_into(&mut facts);
-            }
+            Deployed::of(was, adoption).put_into(&mut facts);
         }
         // A ConfigMap may only have been renamed: its readers are compared with its earlier content.
         let stays = |it: &&&Item| matches!(it.kind(), Kind::Namespace | Kind::ConfigMap);
@@ -186,30 +184,18 @@ impl<'a> CheckWorld<'a> {
     ) {
         let view = View::new(&self.world, session.options.now, session.options.settings);
         let secrets = self.secrets.each_ref().map(Vec::as_slice);
-        session.judge(
-            item,
-            was.map(|it| &it.document),
-            review,
-            &View { supposed: true, secrets, ..view },
-            besides,
-        );
+        let view = View { supposed: true, secrets, ..view };
+        session.judge(item, was.map(|it| &it.document), review, &view, besides);
     }
 
     fn swap(&mut self, out: Option<&Item>, into: Option<&Item>) {
-        let deployed =
-            |item: &Item| item.object().map(|it| Deployed::of(it, &item.id.namespace, self.adoption));
-        let (leave, come) = (out.and_then(deployed), into.and_then(deployed));
         if let Some(item) = out {
-            if let Some(leave) = leave {
-                leave.take_out_of(&mut self.facts);
-            }
+            Deployed::of(item, self.adoption).take_out_of(&mut self.facts);
             self.facts.remove(item.kind(), &item.id);
         }
         if let Some(item) = into {
             item.put_into(&mut self.facts);
-            if let Some(come) = come {
-                come.put_into(&mut self.facts);
-            }
+            Deployed::of(item, self.adoption).put_into(&mut self.facts);
         }
         self.world = self.world.after(&mut self.facts);
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::item::Item;
 use facts::galera::adopt::Adoption;
 use facts::marks;
 use facts::view::{Facts, Id, is_cluster};
@@ -20,9 +21,11 @@ const MOST: i64 = 64;
 pub(super) struct Deployed(Vec<(Kind, Id, Object)>);
 
 impl Deployed {
-    pub(super) fn of(object: &Object, namespace: &str, adoption: &Adoption) -> Self {
-        match object {
-            Object::StatefulSet(set) if is_cluster(set, adoption) => Self(members(set, namespace)),
+    pub(super) fn of(item: &Item, adoption: &Adoption) -> Self {
+        match item.object() {
+            Some(Object::StatefulSet(set)) if is_cluster(set, adoption) => {
+                Self(members(set, &item.id.namespace))
+            }
             _ => Self(Vec::new()),
         }
     }

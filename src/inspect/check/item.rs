@@ -31,9 +31,9 @@ pub(super) enum NoItem {
     /// It does not look like a manifest, such as values of a chart or settings of a tool: its place and its apiVersion.
     NotAManifest(Place, String),
     /// It looks like a manifest but has no kind: its place, and the message.
-    WithoutKind(Place, String),
+    WithoutKind(Place, &'static str),
     /// It has no apiVersion, so its kind is unknown: its place, and the message.
-    WithoutApiVersion(Place, String),
+    WithoutApiVersion(Place, &'static str),
 }
 
 /// Reads the object of a document; one that names no namespace is in the default one.
@@ -43,23 +43,15 @@ pub(super) fn of(source: usize, document: YamlDocument, options: &CheckOptions<'
         json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
     let (version, kind) = (text(&json, "/apiVersion"), text(&json, "/kind"));
-    if kind.is_empty() {
-        let has = |key: &str| json.get(key).is_some();
-        let looks_like_one = has("metadata") && (has("apiVersion") || has("spec"));
-        let words = "it has no kind, so it was not judged, and kubectl rejects it";
-        return Err(if looks_like_one {
-            NoItem::WithoutKind(document.start(), words.into())
+    if kind.is_empty() || version.is_empty() {
+        let (place, has) = (document.start(), |key: &str| json.get(key).is_some());
+        return Err(if kind.is_empty() && has("metadata") && (has("apiVersion") || has("spec")) {
+            NoItem::WithoutKind(place, "it has no kind, so it was not judged, and kubectl rejects it")
+        } else if !kind.is_empty() && (has("metadata") || has("spec")) {
+            let words = "it has no apiVersion, so it cannot be judged, and kubectl rejects it";
+            NoItem::WithoutApiVersion(place, words)
         } else {
-            NoItem::NotAManifest(document.start(), version)
-        });
-    }
-    if version.is_empty() {
-        let looks_like_one = ["metadata", "spec"].iter().any(|key| json.get(*key).is_some());
-        let words = "it has no apiVersion, so it cannot be judged, and kubectl rejects it";
-        return Err(if looks_like_one {
-            NoItem::WithoutApiVersion(document.start(), words.into())
-        } else {
-            NoItem::NotAManifest(document.start(), version)
+            NoItem::NotAManifest(place, version)
         });
     }
     let kind = options.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);

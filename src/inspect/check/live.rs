@@ -72,13 +72,8 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], live: Live<'
             }
             Becomes::Created => {
                 let review = Review { origin: Origin::Live, ..item.created() };
-                session.judge(
-                    item,
-                    None,
-                    &review,
-                    &View::new(&world, now, settings),
-                    besides(item, live, None),
-                );
+                let view = View::new(&world, now, settings);
+                session.judge(item, None, &review, &view, besides(item, live, None));
             }
             Becomes::Changed(change) => {
                 // The object itself is in its current state while it is judged.

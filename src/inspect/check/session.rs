@@ -118,7 +118,7 @@ impl<'a> CheckSession<'a> {
             Ok(Err(NoItem::NotAManifest(place, version))) => self.skip(source, place, &version),
             // The rest of the text could be read, so an object that is not in it was removed.
             Ok(Err(NoItem::WithoutKind(place, words))) => {
-                self.add_finding(source, Some(place), CheckFindingKind::Unjudged(words));
+                self.add_finding(source, Some(place), CheckFindingKind::Unjudged(words.to_owned()));
             }
             Ok(Err(NoItem::WithoutApiVersion(place, words))) => {
                 self.incomplete(source, Some(place), unreadable(words, in_base));
@@ -130,7 +130,7 @@ impl<'a> CheckSession<'a> {
                 self.aside(source, aside, Some(place));
             }
             Err(problem) => {
-                self.incomplete(source, Some(problem.place), unreadable(problem.to_string(), in_base));
+                self.incomplete(source, Some(problem.place), unreadable(&problem.to_string(), in_base));
             }
         }
         None
@@ -330,11 +330,11 @@ impl<'a> CheckSession<'a> {
 
 /// Returns the finding for a document that cannot be read. In the base it is only a note, because the change may repair
 /// it.
-fn unreadable(words: String, in_base: bool) -> CheckFindingKind {
+fn unreadable(words: &str, in_base: bool) -> CheckFindingKind {
     if in_base {
         CheckFindingKind::Unjudged(format!("the earlier document was not compared: {words}"))
     } else {
-        CheckFindingKind::Unread(words)
+        CheckFindingKind::Unread(words.to_owned())
     }
 }
 

@@ -97,14 +97,10 @@ impl Waivers {
     pub(super) fn left(&self, asked: &[&str], compared: bool) -> impl Iterator<Item = (u64, String)> + use<> {
         let idle =
             |it: &&Waiver| !compared && !it.used.get() && (asked.is_empty() || asked.contains(&it.rule));
-        let idle = self.taken.iter().filter(idle);
-        let said = idle.map(|it| {
-            (
-                it.line,
-                format!("{} finds nothing here, so there is nothing to waive; remove this comment", it.rule),
-            )
-        });
-        self.odd.iter().cloned().chain(said).collect::<Vec<_>>().into_iter()
+        let says =
+            |rule| format!("{rule} finds nothing here, so there is nothing to waive; remove this comment");
+        let idle = self.taken.iter().filter(idle).map(|it| (it.line, says(it.rule)));
+        self.odd.iter().cloned().chain(idle).collect::<Vec<_>>().into_iter()
     }
 }
 

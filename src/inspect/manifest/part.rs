@@ -159,37 +159,37 @@ impl Part<'_> {
         let at = |place: u64| usize::try_from(place.saturating_sub(1)).unwrap_or(usize::MAX);
         let first = words.lines().next().unwrap_or_default();
         let first = first.split(" at line ").next().unwrap_or_default().trim_end_matches(':');
-        let says = |word: &str| first.contains(word);
-        let known = if says("tabs") {
-            "a tab where YAML needs spaces"
-        } else if says("quoted scalar") && !says("escape") {
-            "a quote is not closed"
-        } else if says("escape") {
-            "a backslash in double quotes before a character that cannot follow it"
-        } else if ["illegal placement", "unclosed", "flow"].iter().any(|it| says(it)) {
-            "a bracket or a brace is not closed"
-        } else if says("string scalar") {
-            "a key is not a string"
-        } else if says("non-finite") {
-            "there is no such number"
-        } else if says("duplicate mapping key") {
-            &self
-                .twice(at(line), at(column))
-                .unwrap_or_else(|| "a key occurs twice in the same map".to_owned())
-        } else if says("mapping values are not allowed") {
-            "a `:` where no key can be; indent this line like the one above it, or put the value in quotes"
-        } else if says("Depth") {
-            "its maps and lists are nested deeper than 64 levels"
-        } else if says("budget") || says("alias") && says("limit") {
-            "its aliases make it too large"
-        } else if says("unknown anchor") {
-            "it refers to an anchor that does not exist"
-        } else {
-            return format!("this is not YAML: {first}");
-        };
-        format!("this is not YAML: {known}")
+        let known = PROBLEMS.iter().find(|(parts, _)| parts.iter().all(|part| first.contains(part)));
+        let known = known.map_or(first, |(_, problem)| problem);
+        let twice = (known == TWICE).then(|| self.twice(at(line), at(column))).flatten();
+        format!("this is not YAML: {}", twice.as_deref().unwrap_or(known))
     }
 }
+
+const TWICE: &str = "a key occurs twice in the same map";
+const NOT_CLOSED: &str = "a bracket or a brace is not closed";
+const TOO_LARGE: &str = "its aliases make it too large";
+
+/// Problems, each with the parts of the parser's message about it. The first whose parts are all in a message counts.
+const PROBLEMS: [(&[&str], &str); 14] = [
+    (&["tabs"], "a tab where YAML needs spaces"),
+    (&["escape"], "a backslash in double quotes before a character that cannot follow it"),
+    (&["quoted scalar"], "a quote is not closed"),
+    (&["illegal placement"], NOT_CLOSED),
+    (&["unclosed"], NOT_CLOSED),
+    (&["flow"], NOT_CLOSED),
+    (&["string scalar"], "a key is not a string"),
+    (&["non-finite"], "there is no such number"),
+    (&["duplicate mapping key"], TWICE),
+    (
+        &["mapping values are not allowed"],
+        "a `:` where no key can be; indent this line like the one above it, or put the value in quotes",
+    ),
+    (&["Depth"], "its maps and lists are nested deeper than 64 levels"),
+    (&["budget"], TOO_LARGE),
+    (&["alias", "limit"], TOO_LARGE),
+    (&["unknown anchor"], "it refers to an anchor that does not exist"),
+];
 
 #[cfg(test)]
 mod tests {
