@@ -88,41 +88,34 @@ pub fn webhooks(
             Command::new("helm upgrade --install gatera charts/gatera -n gatera --create-namespace"),
         )];
     }
-    let row = |(found, (endpoint, kind)): (&Asked<Option<Vec<Value>>>, (Endpoint, &str))| match found {
-        Err(why) => Row::not_asked(WEBHOOKS, format!("{kind} gatera: {why}")),
-        Ok(None) => Row::wrong(WEBHOOKS, format!("there is no {kind} gatera"), again()),
-        Ok(Some(found)) if found.is_empty() => Row::wrong(
-            WEBHOOKS,
-            format!("{kind} gatera is empty, so nothing is sent to the guard"),
-            "the guard fills it as soon as it is ready; its /readyz shows what it waits for",
-        ),
-        Ok(Some(found)) => {
-            let (Some(settings), Some(target)) = (settings, target) else {
-                let says = format!(
-                    "cannot check the {} of {kind} gatera: the guard's settings are not known",
-                    count(found.len(), "entry", "entries")
-                );
-                return Row::not_asked(WEBHOOKS, says);
-            };
-            match foreign(found, &rulebook.entries(endpoint, settings, served, target, "")) {
-                None => Row::well(
-                    WEBHOOKS,
-                    format!(
-                        "{} of {kind} gatera, as the guard writes them",
-                        count(found.len(), "entry", "entries")
-                    ),
-                ),
-                Some(difference) if same_version => Row::wrong(
-                    WEBHOOKS,
-                    format!("{kind} gatera: {difference}"),
-                    "the leading replica writes it again within seconds; if it does not, check its /readyz, and what else changes webhook configurations",
-                ),
-                Some(difference) => Row::remark(
-                    WEBHOOKS,
-                    format!("{kind} gatera: {difference}, as far as this version knows"),
-                    "run this again with the guard's version of gatera",
-                ),
-            }
+    let row = |(found, (endpoint, kind)): (&Asked<Option<Vec<Value>>>, (Endpoint, &str))| {
+        let found = match found {
+            Err(why) => return Row::not_asked(WEBHOOKS, format!("{kind} gatera: {why}")),
+            Ok(None) => return Row::wrong(WEBHOOKS, format!("there is no {kind} gatera"), again()),
+            Ok(Some(found)) => found,
+        };
+        if found.is_empty() {
+            let says = format!("{kind} gatera is empty, so nothing is sent to the guard");
+            let fills = "the guard fills it as soon as it is ready; its /readyz shows what it waits for";
+            return Row::wrong(WEBHOOKS, says, fills);
+        }
+        let entries = format!("{} of {kind} gatera", count(found.len(), "entry", "entries"));
+        let Some((settings, target)) = settings.zip(target) else {
+            let says = format!("cannot check the {entries}: the guard's settings are not known");
+            return Row::not_asked(WEBHOOKS, says);
+        };
+        match foreign(found, &rulebook.entries(endpoint, settings, served, target, "")) {
+            None => Row::well(WEBHOOKS, format!("{entries}, as the guard writes them")),
+            Some(difference) if same_version => Row::wrong(
+                WEBHOOKS,
+                format!("{kind} gatera: {difference}"),
+                "the leading replica writes it again within seconds; if it does not, check its /readyz, and what else changes webhook configurations",
+            ),
+            Some(difference) => Row::remark(
+                WEBHOOKS,
+                format!("{kind} gatera: {difference}, as far as this version knows"),
+                "run this again with the guard's version of gatera",
+            ),
         }
     };
     found.iter().zip(kinds).map(row).collect()

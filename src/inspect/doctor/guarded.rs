@@ -10,7 +10,7 @@ use facts::galera::server;
 use facts::marks::{BREAK_GLASS, PREFIX};
 use facts::mode::Mode;
 use facts::view::{Cluster, Id, MODE_LABEL, State, View, is_cluster};
-use facts::way_out::{Command, run, say};
+use facts::way_out::{Command, WayOut, run, say};
 use leader::once_guarded;
 use objects::{Meta, Workload};
 use serde_json::json;
@@ -25,47 +25,41 @@ pub const ADOPTION: &str = "adoption";
 pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
     let row = |ns: &str| {
-        if let Some(open) = view.active_break_glass(ns) {
+        let label = Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"));
+        let (says, instead): (_, WayOut) = if let Some(open) = view.active_break_glass(ns) {
+            let close = Command::new(format!("gatera break-glass {ns} --close"));
             let says = format!(
                 "namespace {ns}: refusals are suspended by break-glass until {}: {}",
                 open.until, open.reason
             );
-            return Row::remark(
-                NAMESPACES,
-                says,
-                say("when that is done: ").run(Command::new(format!("gatera break-glass {ns} --close"))),
-            );
-        }
-        if let Some(label) = view.mode_that_is_none(ns) {
-            let says = format!(
-                "namespace {ns} has {MODE_LABEL}: {label}, which is not a mode and counts as enforce"
-            );
-            return Row::remark(
-                NAMESPACES,
-                says,
-                Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite")),
-            );
-        }
-        if let Some(problem) = view.useless_break_glass(ns) {
+            (says, say("when that is done: ").run(close))
+        } else if let Some(mode) = view.mode_that_is_none(ns) {
+            let says =
+                format!("namespace {ns} has {MODE_LABEL}: {mode}, which is not a mode and counts as enforce");
+            (says, label.arg("--overwrite").into())
+        } else if let Some(problem) = view.useless_break_glass(ns) {
             let says =
                 format!("namespace {ns} has {PREFIX}{BREAK_GLASS}, which suspends nothing now: {problem}");
-            return Row::remark(NAMESPACES, says, exceptions::mend(ns));
-        }
-        match view.namespace_mode(ns) {
-            None => Row::remark(
-                NAMESPACES,
-                format!(
-                    "namespace {ns} has no label {MODE_LABEL}: requests without labels of their own (scaling, evictions, a ConfigMap created by hand) are judged only while a guard answers, or not at all"
-                ),
-                Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce")),
-            ),
-            Some(Mode::Enforce) => Row::well(NAMESPACES, format!("namespace {ns} is guarded as a whole")),
-            Some(mode) => Row::remark(
-                NAMESPACES,
-                format!("namespace {ns} is in mode {}, so nothing is refused there", mode.name()),
-                Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite")),
-            ),
-        }
+            (says, exceptions::mend(ns).into())
+        } else {
+            match view.namespace_mode(ns) {
+                None => {
+                    let says = format!(
+                        "namespace {ns} has no label {MODE_LABEL}: requests without labels of their own (scaling, evictions, a ConfigMap created by hand) are judged only while a guard answers, or not at all"
+                    );
+                    (says, label.into())
+                }
+                Some(Mode::Enforce) => {
+                    return Row::well(NAMESPACES, format!("namespace {ns} is guarded as a whole"));
+                }
+                Some(mode) => {
+                    let says =
+                        format!("namespace {ns} is in mode {}, so nothing is refused there", mode.name());
+                    (says, label.arg("--overwrite").into())
+                }
+            }
+        };
+        Row::remark(NAMESPACES, says, instead)
     };
     names.into_iter().map(row).collect()
 }
@@ -78,27 +72,22 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
         return vec![Row::remark(CLUSTERS, says, "label the pod template: gatera.dev/cluster: NAME")];
     }
     let unwell: Vec<_> = clusters.iter().filter(|it| view.state(it) != State::Healthy).collect();
-    let mut rows: Vec<_> = unwell
-        .iter()
-        .map(|it| {
-            let says = format!("{} is {}: {}", it.id, view.state(it).name(), view.describe(it));
-            let Cluster { id, .. } = it;
-            Row::remark(
-                CLUSTERS,
-                says,
-                Command::new(format!("gatera status {} -n {}", id.name, id.namespace)),
-            )
-        })
-        .collect();
-    if rows.len() > MOST_CLUSTERS {
+    let mut rows: Vec<_> = if unwell.len() > MOST_CLUSTERS {
         let of_state = |state: State| unwell.iter().filter(|it| view.state(it) == state).count();
         let counts =
             State::ALL.map(|state| (of_state(state), state.name())).into_iter().filter(|it| it.0 > 0);
         let counts: Vec<_> = counts.map(|(many, name)| format!("{many} {name}")).collect();
         let says =
             format!("{} of {} clusters are not HEALTHY: {}", unwell.len(), clusters.len(), counts.join(", "));
-        rows = vec![Row::remark(CLUSTERS, says, Command::new("gatera status --output wide"))];
-    }
+        vec![Row::remark(CLUSTERS, says, Command::new("gatera status --output wide"))]
+    } else {
+        let of_one = |it: &&&Cluster| {
+            let says = format!("{} is {}: {}", it.id, view.state(it).name(), view.describe(it));
+            let Id { namespace, name } = &it.id;
+            Row::remark(CLUSTERS, says, Command::new(format!("gatera status {name} -n {namespace}")))
+        };
+        unwell.iter().map(of_one).collect()
+    };
     let refused = audit::run(rulebook, view).refused();
     if refused > 0 {
         let says =
