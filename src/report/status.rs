@@ -36,6 +36,9 @@ struct PlanStep {
     says: String,
 }
 
+/// The status of a step, and its description.
+type StepState = (&'static str, String);
+
 /// The number of findings that are printed; `gatera audit` prints all.
 const MOST_FINDINGS: usize = 5;
 const COMPLETE: &str = "COMPLETE";
@@ -58,13 +61,14 @@ pub(super) fn in_words(status: &str) -> &'static str {
 /// Returns the steps of the plan.
 fn steps(cluster_status: &ClusterStatus<'_>) -> [PlanStep; 5] {
     let ClusterStatus { cluster, bootstrap, .. } = cluster_status;
-    let mut steps = [
-        node(cluster, bootstrap),
-        members(cluster),
-        removal(bootstrap),
-        membership(&cluster_status.behind),
-        configuration(cluster_status),
+    let steps = [
+        ("bootstrap node", node(cluster, bootstrap)),
+        ("members", members(cluster)),
+        ("remove the bootstrap node", removal(bootstrap)),
+        ("membership", membership(&cluster_status.behind)),
+        ("configuration", configuration(cluster_status)),
     ];
+    let mut steps = steps.map(|(name, (status, says))| PlanStep { name, status, says });
     if cluster_status.left_alone {
         for step in steps.iter_mut().skip(2) {
             (step.status, step.says) = (SKIPPED, "the namespace is in mode off".to_owned());
@@ -84,15 +88,14 @@ fn plan(steps: &[PlanStep]) -> &'static str {
 }
 
 /// Returns the status of the configuration, and its description.
-pub(super) fn of_configuration(cluster_status: &ClusterStatus<'_>) -> (&'static str, String) {
+pub(super) fn of_configuration(cluster_status: &ClusterStatus<'_>) -> StepState {
     let [.., last] = steps(cluster_status);
     (last.status, last.says)
 }
 
 /// Returns the step of the bootstrap node.
-fn node(cluster: &Cluster, stage: &BootstrapStage) -> PlanStep {
-    let pods: Vec<_> = cluster.bootstrap.pods.iter().filter(|pod| pod.bootstrap).collect();
-    let (status, says) = match (stage, pods.first()) {
+fn node(cluster: &Cluster, stage: &BootstrapStage) -> StepState {
+    match (stage, cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap)) {
         (_, Some(pod)) if pod.ready => (COMPLETE, format!("{} is Ready", pod.name)),
         (_, Some(pod)) if pod.going => (COMPLETE, format!("{} is being deleted", pod.name)),
         (_, Some(pod)) => (IN_PROGRESS, format!("{} is not Ready yet", pod.name)),
@@ -103,11 +106,10 @@ fn node(cluster: &Cluster, stage: &BootstrapStage) -> PlanStep {
             (SKIPPED, "the first member founds the cluster by itself".to_owned())
         }
         _ => (PENDING, "there is none, and the first member does not found the cluster by itself".to_owned()),
-    };
-    PlanStep { name: "bootstrap node", status, says }
+    }
 }
 
-fn members(cluster: &Cluster) -> PlanStep {
+fn members(cluster: &Cluster) -> StepState {
     let asked = usize::try_from(cluster.workload.replicas()).unwrap_or_default();
     let all = asked > 0 && cluster.ready() >= asked && cluster.leaving.is_empty();
     let status = match (all, cluster.rolls()) {
@@ -117,32 +119,30 @@ fn members(cluster: &Cluster) -> PlanStep {
         _ => IN_PROGRESS,
     };
     let rolls = if cluster.rolls() { ", a rollout is under way" } else { "" };
-    PlanStep { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
+    (status, format!("{}{rolls}", cluster.describe()))
 }
 
-fn removal(stage: &BootstrapStage) -> PlanStep {
-    let (status, says) = match stage {
+fn removal(stage: &BootstrapStage) -> StepState {
+    match stage {
         BootstrapStage::Absent => (SKIPPED, "there is none".to_owned()),
         BootstrapStage::Removed => (COMPLETE, String::new()),
         BootstrapStage::LeftAlone(why) => (SKIPPED, why.clone()),
         BootstrapStage::Kept(why) => (PENDING, why.clone()),
         BootstrapStage::Going(what, _) => (IN_PROGRESS, what.clone()),
-    };
-    PlanStep { name: "remove the bootstrap node", status, says }
+    }
 }
 
-fn membership(behind: &[&str]) -> PlanStep {
-    let (status, says) = match behind {
+fn membership(behind: &[&str]) -> StepState {
+    match behind {
         [] => (COMPLETE, String::new()),
         names => (IN_PROGRESS, format!("the address list has yet to reach {}", names.join(", "))),
-    };
-    PlanStep { name: "membership", status, says }
+    }
 }
 
-fn configuration(cluster_status: &ClusterStatus<'_>) -> PlanStep {
+fn configuration(cluster_status: &ClusterStatus<'_>) -> StepState {
     let Id { namespace, name } = &cluster_status.cluster.id;
     let given_up = cluster_status.cluster.rollout.as_ref().and_then(|it| it.stopped.as_ref());
-    let (status, says) = match (&cluster_status.configuration, given_up) {
+    match (&cluster_status.configuration, given_up) {
         (RolloutStage::Absent, _) => (SKIPPED, "members read no option file from a ConfigMap".to_owned()),
         (RolloutStage::Settled, _) => (COMPLETE, String::new()),
         (RolloutStage::Stopped(why, _), Some(given_up)) => {
@@ -159,8 +159,7 @@ fn configuration(cluster_status: &ClusterStatus<'_>) -> PlanStep {
         (RolloutStage::Rolls(says, _) | RolloutStage::Stopped(says, Some(_)), _) => {
             (IN_PROGRESS, says.clone())
         }
-    };
-    PlanStep { name: "configuration", status, says }
+    }
 }
 
 /// Returns a member's state in two or three words.
