@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use facts::view::Cluster;
+use facts::view::{Cluster, Id};
 use inspect::audit;
 use inspect::status::ClusterStatus;
 use k8s_openapi::api::core::v1::Pod;
@@ -92,27 +92,20 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
 async fn objects(client: &Client, clusters: &[&Cluster]) -> Value {
     let mut all = Map::new();
     for cluster in clusters {
-        let ns = &*cluster.id.namespace;
-        let names = |kind: &str| -> Vec<String> {
-            match kind {
-                "StatefulSet" => vec![cluster.id.name.clone()],
-                "Pod" => cluster.members.iter().map(|it| it.name.clone()).collect(),
-                _ => cluster.claims.iter().map(|it| it.name.clone()).collect(),
-            }
-        };
-        for (group, kind) in [("apps", "StatefulSet"), ("", "Pod"), ("", "PersistentVolumeClaim")] {
+        let Id { namespace: ns, name } = &cluster.id;
+        let members = cluster.members.iter().map(|it| ("", "Pod", &it.name));
+        let claims = cluster.claims.iter().map(|it| ("", "PersistentVolumeClaim", &it.name));
+        for (group, kind, name) in [("apps", "StatefulSet", name)].into_iter().chain(members).chain(claims) {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
             let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), ns, &resource);
-            for name in names(kind) {
-                let value = match api.get_opt(&name).await {
-                    Ok(None) => json!("is not there"),
-                    Ok(Some(object)) => {
-                        serde_json::to_value(object).map_or(Value::Null, |it| report::bundle::shape(&it))
-                    }
-                    Err(error) => json!(format!("not asked: {}", chain(&error))),
-                };
-                all.insert(format!("{kind} {ns}/{name}"), value);
-            }
+            let value = match api.get_opt(name).await {
+                Ok(None) => json!("is not there"),
+                Ok(Some(object)) => {
+                    serde_json::to_value(object).map_or(Value::Null, |it| report::bundle::shape(&it))
+                }
+                Err(error) => json!(format!("not asked: {}", chain(&error))),
+            };
+            all.insert(format!("{kind} {ns}/{name}"), value);
         }
     }
     Value::Object(all)

@@ -85,14 +85,8 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
         Ok(doctor::without_rights(rows, watch::kinds_there(&site.client).await, &user))
     })?;
     drop(progress);
-    let text = || {
-        if survey.quiet {
-            report::doctor::not_well(&rows, colour)
-        } else {
-            report::doctor::text(&rows, colour)
-        }
-    };
-    out.write_all(output.of(text, || report::doctor::json(&rows))?.as_bytes())?;
+    let text = if survey.quiet { report::doctor::not_well } else { report::doctor::text };
+    out.write_all(output.of(|| text(&rows, colour), || report::doctor::json(&rows))?.as_bytes())?;
     Ok(match doctor::worst(&rows) {
         // With `--canary`, a dry run that shows nothing is a failure.
         AnswerState::Remark if options.canary => Exit::Refused,
@@ -291,23 +285,18 @@ async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Times
 pub(super) async fn unguarded(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Vec<Row> {
     let url = StatefulSet::url_path(&(), namespace);
     let (mut pages, mut found) = (ListPages::of(client, url, ListParams::default()), Vec::new());
+    let not_asked = |why: String| Row::not_asked(doctor::ADOPTION, why);
     loop {
-        let piece = match pages.next().await {
-            Ok(Some(piece)) => piece,
+        match pages.next().await {
             Ok(None) => return found,
+            Ok(Some(piece)) => match Object::read(Kind::StatefulSet, &piece.text) {
+                Ok(Object::StatefulSet(workload)) => found.extend(doctor::unguarded(&workload, view)),
+                Ok(_) => {}
+                Err(problem) => found.push(not_asked(format!("a StatefulSet cannot be read: {problem}"))),
+            },
             Err(error) => {
-                found.push(Row::not_asked(doctor::ADOPTION, chain(&error)));
+                found.push(not_asked(chain(&error)));
                 return found;
-            }
-        };
-        match Object::read(Kind::StatefulSet, &piece.text) {
-            Ok(Object::StatefulSet(workload)) => found.extend(doctor::unguarded(&workload, view)),
-            Ok(_) => {}
-            Err(problem) => {
-                found.push(Row::not_asked(
-                    doctor::ADOPTION,
-                    format!("a StatefulSet cannot be read: {problem}"),
-                ));
             }
         }
     }

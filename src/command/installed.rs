@@ -61,18 +61,12 @@ impl fmt::Display for SettingsSource {
 pub async fn look(client: &Client) -> Installed {
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    let entries = [
-        validating
-            .get_opt(NAME)
-            .await
-            .map(|it| it.map(|it| as_values(it.webhooks.as_ref())))
-            .map_err(|it| chain(&it)),
-        mutating
-            .get_opt(NAME)
-            .await
-            .map(|it| it.map(|it| as_values(it.webhooks.as_ref())))
-            .map_err(|it| chain(&it)),
+    let (validating, mutating) = (validating.get_opt(NAME).await, mutating.get_opt(NAME).await);
+    let found = [
+        validating.map(|it| it.map(|it| as_values(it.webhooks.as_ref()))),
+        mutating.map(|it| it.map(|it| as_values(it.webhooks.as_ref()))),
     ];
+    let entries = found.map(|it| it.map_err(|error| chain(&error)));
     let namespace = entries.iter().flatten().flatten().flatten().find_map(|entry| {
         entry.pointer("/clientConfig/service/namespace").and_then(Value::as_str).map(str::to_owned)
     });

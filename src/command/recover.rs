@@ -241,14 +241,12 @@ impl RecoverRun<'_> {
             }
             Err(problem) => {
                 self.transcript.problem(&problem, out)?;
-                if let RecoveryStep::Read { uid, .. } = step
-                    && !is_away(&problem)
-                {
-                    self.want.unreadable.push(uid.clone());
-                }
                 if is_away(&problem) {
                     self.failing = None;
                     return Ok(None);
+                }
+                if let RecoveryStep::Read { uid, .. } = step {
+                    self.want.unreadable.push(uid.clone());
                 }
                 let failing = *self.failing.get_or_insert_with(Instant::now);
                 if lasts(step, &problem, self.since.elapsed(), failing.elapsed()) {

@@ -13,7 +13,6 @@ use facts::marks::{self, PREFIX};
 use facts::revision::{Digest, Revision};
 use facts::view::{Cluster, RolloutRequest};
 use inspect::status::ClusterStatus;
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
@@ -124,14 +123,14 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Prints the status of rollouts. The exit code is 1 if one is not done yet, was given up, or is held: a pipeline that watches
 /// continues only when every member runs its configuration.
 async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let client = of.look().client().await?;
+    let client = of.look.client().await?;
     print_changes(LOOK, out, async |first| {
         // Clock and settings are read at each look, because `--watch` may run for days.
-        let site = Site::that_judges(client.clone(), of.look().config.as_deref()).await?;
+        let site = Site::that_judges(client.clone(), of.look.config.as_deref()).await?;
         if first {
             site.tell_source();
         }
-        let (world, _) = look::looked(of.look().namespace(), &site).await?;
+        let (world, _) = look::looked(of.look.namespace(), &site).await?;
         let view = site.view(&world);
         let clusters = of.clusters(&world)?.into_iter();
         let all: Vec<_> = clusters.map(|cluster| ClusterStatus::of(cluster, &view)).collect();
@@ -218,12 +217,11 @@ impl ObservedCluster {
     }
 
     async fn wish(&self, wish: Option<RolloutRequest>) -> anyhow::Result<()> {
-        let api: Api<StatefulSet> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let value = wish.map(|wish| wish.to_string());
         let uid = &self.cluster()?.workload.metadata.uid;
         let annotations = json!({ format!("{PREFIX}{}", marks::ROLLOUT): value });
         let it = Exactly { name: &self.id.name, uid, version: "" };
-        annotate(&api, it, "gatera-rollout", &annotations).await.context("annotating the StatefulSet")?;
-        Ok(())
+        let done = annotate(&self.sets(), it, "gatera-rollout", &annotations).await;
+        done.map(drop).context("annotating the StatefulSet")
     }
 }

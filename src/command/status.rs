@@ -33,7 +33,7 @@ pub struct ClusterChoice {
     #[arg(long, short = 'l', value_name = "LABELS", value_parser = labels)]
     selector: Option<TextSelector>,
     #[command(flatten)]
-    look: look::Look,
+    pub look: look::Look,
 }
 
 fn labels(text: &str) -> Result<TextSelector, String> {
@@ -42,11 +42,6 @@ fn labels(text: &str) -> Result<TextSelector, String> {
 }
 
 impl ClusterChoice {
-    /// Returns the options of the look.
-    pub fn look(&self) -> &look::Look {
-        &self.look
-    }
-
     /// Returns the clusters that the options choose.
     pub fn clusters<'w>(&self, world: &'w World) -> anyhow::Result<Vec<&'w Cluster>> {
         let mut all = look::named(world, self.cluster.as_deref(), &self.look)?;

@@ -6,23 +6,15 @@ pub mod wrap;
 
 use std::io::{self, IsTerminal as _, StdoutLock, Write};
 
-use anstream::{AutoStream, ColorChoice};
-use clap::{Args, ValueEnum};
+use anstream::AutoStream;
+use clap::{Args, ColorChoice};
 
 /// Whether colours are wanted.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Colour {
     /// When to use colours; auto: on a terminal, and as NO_COLOR and CLICOLOR_FORCE say
-    #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
-    color: When,
-}
-
-/// When there are colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum When {
-    Auto,
-    Always,
-    Never,
+    #[arg(long, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
+    color: ColorChoice,
 }
 
 /// The greatest width of a manual page; longer lines are hard to read.
@@ -40,16 +32,16 @@ fn columns(most: usize) -> Option<usize> {
 impl Colour {
     /// Returns the width for a page; `None`: the output is not a terminal, so the page is not laid out.
     pub fn width(self) -> Option<usize> {
-        let asked = io::stdout().is_terminal() || self.color == When::Always;
+        let asked = io::stdout().is_terminal() || self.color == ColorChoice::Always;
         asked.then(|| columns(PAGE).unwrap_or(PAGE))
     }
 
     /// Returns whether colours are used.
     pub fn wanted(self) -> bool {
         match self.color {
-            When::Always => true,
-            When::Never => false,
-            When::Auto => AutoStream::choice(&io::stdout()) != ColorChoice::Never,
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
         }
     }
 }

@@ -120,28 +120,20 @@ fn begun(
             found.as_deref().unwrap_or("none")
         );
     };
-    let Credential { account, secret, key, password, .. } = it;
-    let same = |other: &&Credential| other.account == *account;
-    if let Some(other) = credentials.iter().filter(same).find(|it| (&it.secret, &it.key) != (secret, key)) {
+    let Credential { account, secret, key, password, .. } = it.clone();
+    let same = |other: &&Credential| other.account == account;
+    if let Some(other) = credentials.iter().filter(same).find(|it| (&it.secret, &it.key) != (&secret, &key)) {
         anyhow::bail!(
             "the password of {account} is in two keys, {key} of Secret {secret} and {} of {}: gatera explain G12 shows the steps by hand",
             other.key,
             other.secret
         );
     }
-    let old = password.clone().with_context(|| {
+    let old = password.with_context(|| {
         format!("key {key} of Secret {secret} is not one line, so it is unknown which password clients use")
     })?;
-    may_be_written(seen, &all[secret], key)?;
-    let new = new.clone();
-    Ok(PasswordChange {
-        account: account.clone(),
-        secret: secret.clone(),
-        key: key.clone(),
-        old,
-        new,
-        underway: None,
-    })
+    may_be_written(seen, &all[&secret], &key)?;
+    Ok(PasswordChange { account, secret, key, old, new: new.clone(), underway: None })
 }
 
 /// Fails if the Secret must not be written, because it is immutable, has a controller, or is read by another cluster.
