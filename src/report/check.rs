@@ -100,7 +100,7 @@ fn tame(text: &str) -> String {
     text.replace("##[", "#\\u{23}[").replace("##vso[", "#\\u{23}vso[")
 }
 
-/// Returns the code by which programs distinguish findings: the id of a rule, or one of [`OTHER_CODES`].
+/// Returns the code by which programs distinguish findings: the id of a rule, one of [`OTHER_CODES`], or `unread`.
 fn code(finding: &CheckFinding) -> &'static str {
     match &finding.what {
         CheckFindingKind::Finding { judged, .. } => judged.finding.rule,
@@ -111,13 +111,12 @@ fn code(finding: &CheckFinding) -> &'static str {
     }
 }
 
-/// Codes other than the ids of rules, with a name for formats that want another one, and their meaning.
-const OTHER_CODES: [(&str, &str, &str); 5] = [
+/// Codes of results other than the ids of rules, with a name for formats that want another one, and their meaning.
+const OTHER_CODES: [(&str, &str, &str); 4] = [
     (UNREADABLE, "unreadable-object", "an object of a known kind cannot be read"),
     ("remark", "other-warning", "another warning that the API server would return"),
     ("unjudged", "not-judged", "something was not judged, and why"),
     ("waiver", "waiver-comment", "a waiver comment is invalid or waives nothing"),
-    ("unread", "unreadable-file", "a file or a document cannot be read"),
 ];
 
 /// Returns the name for a code: the rule's name, or the code itself.

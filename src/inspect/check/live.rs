@@ -14,6 +14,7 @@ use super::CheckFindingKind;
 use super::change::mode;
 use super::item::Item;
 use super::session::CheckSession;
+use crate::manifest::Place;
 use crate::stored::{self, applied, last};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
@@ -119,16 +120,10 @@ fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
 }
 
 /// Returns a note about what the API server would know and is not known here.
-fn besides(
-    item: &Item,
-    live: Live<'_>,
-    change: Option<&LiveUpdate>,
-) -> Option<(crate::manifest::Place, CheckFindingKind)> {
+fn besides(item: &Item, live: Live<'_>, change: Option<&LiveUpdate>) -> Option<(Place, CheckFindingKind)> {
     if item.kind() == Kind::StatefulSet && !live.unseen.is_empty() {
-        let words = format!(
-            "{} could not be listed, so what depends on them was not judged",
-            live.unseen.join(" and ")
-        );
+        let unseen = live.unseen.join(" and ");
+        let words = format!("{unseen} could not be listed, so what depends on them was not judged");
         return Some((item.document.start(), CheckFindingKind::Unjudged(words)));
     }
     let LiveUpdate { review, first } = change?;

@@ -26,17 +26,14 @@ const OF_KUBERNETES: [&str; 5] = ["", "apps", "extensions", "policy", "autoscali
 
 /// Returns why this object was not judged, if it was not.
 pub(super) fn of(item: &Item, review: &Review, view: &View<'_>, kinds: &Kinds) -> Option<(Place, String)> {
-    kind(item, kinds)
-        .or_else(|| contents(item))
-        .or_else(|| empty(item, review))
-        .or_else(|| adoption(item, view))
+    if item.kind() == Kind::Other {
+        return kind(item, kinds).or_else(|| contents(item));
+    }
+    empty(item, review).or_else(|| adoption(item, view))
 }
 
 /// Finds parts that would be judged on their own in an object whose kind no rule covers.
 fn contents(item: &Item) -> Option<(Place, String)> {
-    if item.kind() != Kind::Other {
-        return None;
-    }
     let mut json = item.document.json();
     prune(&mut json);
     let kind = json["kind"].as_str()?;
@@ -87,9 +84,6 @@ pub(super) fn version(item: &Item) -> Option<(Place, String)> {
 
 /// Finds a kind that kubectl does not know as it is written.
 fn kind(item: &Item, kinds: &Kinds) -> Option<(Place, String)> {
-    if item.kind() != Kind::Other {
-        return None;
-    }
     let (version, json) = (&item.version, item.document.json());
     let written = json.get("kind")?.as_str()?;
     let group = version.split_once('/').map_or("", |(group, _)| group);
@@ -125,24 +119,18 @@ fn meant(written: &str, kinds: &Kinds) -> Option<Kind> {
 /// Finds a server that no selector adopts: the guard does not know it.
 fn adoption(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
     let Object::StatefulSet(workload) = item.object()? else { return None };
-    let words = unadopted(workload, view, &item.id.namespace)?;
-    Some((item.document.find("spec.template.metadata.labels"), words))
-}
-
-/// Returns the text about a StatefulSet that runs a server and that no selector adopts, and what to do.
-fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str) -> Option<String> {
     let container = server::of(&workload.spec.template)?;
     if is_cluster(workload, view.adoption()) {
         return None;
     }
     let name = &workload.metadata.name;
-    Some(if let Some(owner) = workload.metadata.operator() {
+    let words = if let Some(owner) = workload.metadata.operator() {
         format!(
             "container {} runs a database server, and {owner} owns this StatefulSet, so it was not judged: the guard leaves it to its operator",
             container.name
         )
     } else {
-        let sure = if is_galera(workload, view, namespace) {
+        let sure = if is_galera(workload, view, &item.id.namespace) {
             "a Galera server"
         } else {
             "a database server; if that is Galera"
@@ -151,7 +139,8 @@ fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str) -> Option<St
             "container {} runs {sure}, and no selector adopts the labels of its pod template, so it was not judged as a cluster: add the label gatera.dev/cluster: {name} to spec.template.metadata.labels, or a selector to `adopt` in the settings",
             container.name
         )
-    })
+    };
+    Some((item.document.find("spec.template.metadata.labels"), words))
 }
 
 /// Returns whether the workload listens for a Galera group, or a file that it reads configures one.

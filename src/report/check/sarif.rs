@@ -72,7 +72,7 @@ fn rules(checked: &Checked) -> Vec<Value> {
             "properties": properties,
         })
     });
-    let others = OTHER_CODES.iter().filter(|(code, ..)| *code != "unread").map(|(code, name, means)| {
+    let others = OTHER_CODES.iter().map(|(code, name, means)| {
         let level = if *code == UNREADABLE { "error" } else { "warning" };
         json!({
             "id": code,
