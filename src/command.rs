@@ -143,7 +143,7 @@ impl CliCommand {
     fn is_for_people(&self) -> bool {
         match self {
             Self::Audit(options) => options.is_for_people(),
-            Self::Doctor(options) => options.is_for_people(),
+            Self::Doctor(options) => options.survey.is_for_people(),
             Self::Check(options) => options.is_for_people(),
             Self::Explain(options) => options.is_for_people(),
             Self::Status(options) => options.is_for_people(),

@@ -43,20 +43,13 @@ use crate::rulebook;
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    survey: Survey,
+    pub survey: Survey,
     /// Only send the dry run that the guard must refuse (in mode warn: warn about) [default namespace: default]
     #[arg(long)]
     canary: bool,
     /// Retry the dry run for up to this many seconds: a new guard needs some seconds to register
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "canary")]
     wait: u64,
-}
-
-impl Options {
-    /// Returns whether the output is text for people.
-    pub fn is_for_people(&self) -> bool {
-        self.survey.is_for_people()
-    }
 }
 
 /// The time limit for the answer of one pod.
@@ -126,12 +119,8 @@ pub(super) async fn asked(
     now("what the cluster holds");
     let world = match look::looked(look.namespace(), site).await {
         Ok((world, unseen)) => {
-            rows.extend(unseen.iter().map(|plural| {
-                Row::not_asked(
-                    "view",
-                    format!("{plural} could not be listed; what depends on them is not judged"),
-                )
-            }));
+            let why = |plural| format!("{plural} could not be listed; what depends on them is not judged");
+            rows.extend(unseen.iter().map(|plural| Row::not_asked("view", why(plural))));
             Some(world)
         }
         Err(error) => {

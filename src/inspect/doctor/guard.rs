@@ -50,10 +50,6 @@ fn again() -> Command {
     Command::new("helm upgrade gatera charts/gatera -n gatera --reuse-values")
 }
 
-fn enforce() -> Command {
-    again().arg("--set").arg("mode=enforce")
-}
-
 /// Returns a row about the version of the API server.
 pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
     let digits: String = minor.chars().take_while(char::is_ascii_digit).collect();
@@ -82,11 +78,8 @@ pub fn webhooks(
     if found.iter().all(|it| matches!(it, Ok(None))) {
         let says =
             "neither of its webhook configurations exists (gatera): nothing in this cluster is guarded";
-        return vec![Row::wrong(
-            WEBHOOKS,
-            says,
-            Command::new("helm upgrade --install gatera charts/gatera -n gatera --create-namespace"),
-        )];
+        let install = "helm upgrade --install gatera charts/gatera -n gatera --create-namespace";
+        return vec![Row::wrong(WEBHOOKS, says, Command::new(install))];
     }
     let row = |(found, (endpoint, kind)): (&Asked<Option<Vec<Value>>>, (Endpoint, &str))| {
         let found = match found {
@@ -131,43 +124,30 @@ pub fn authority(
     let all = found.iter().flatten().flatten().flatten();
     let bundles: BTreeSet<String> =
         all.map(|entry| decoded(entry["clientConfig"]["caBundle"].as_str().unwrap_or_default())).collect();
-    let mut bundles = bundles.into_iter();
-    let bundle = bundles.next()?;
-    if bundles.next().is_some() {
+    let bundle = bundles.first()?;
+    if bundles.len() > 1 {
         let says = "not all entries trust the same CA, so API servers reach the guard for some requests only";
-        return Some(Row::wrong(
-            AUTHORITY,
-            says,
-            "the leading replica writes them again; if it does not, check its /readyz",
-        ));
+        let instead = "the leading replica writes them again; if it does not, check its /readyz";
+        return Some(Row::wrong(AUTHORITY, says, instead));
     }
-    let last = match ends(&bundle) {
+    let last = match ends(bundle) {
         Err(problem) => {
-            return Some(Row::wrong(
-                AUTHORITY,
-                format!("the caBundle of the entries is not a certificate: {problem}"),
-                again(),
-            ));
+            let says = format!("the caBundle of the entries is not a certificate: {problem}");
+            return Some(Row::wrong(AUTHORITY, says, again()));
         }
         Ok(ends) => ends.into_iter().max()?,
     };
     let left = last.duration_since(now);
     let days = left.as_hours() / 24;
-    Some(if left.is_negative() || left.is_zero() {
+    Some(if !left.is_positive() {
         let says = format!("the CA that API servers trust expired at {last}: they cannot reach the guard");
-        Row::wrong(
-            AUTHORITY,
-            says,
-            run(Command::new("kubectl -n gatera delete secret gatera-tls"))
-                .say(" (the guard creates a new one)"),
-        )
+        let delete = Command::new("kubectl -n gatera delete secret gatera-tls");
+        Row::wrong(AUTHORITY, says, run(delete).say(" (the guard creates a new one)"))
     } else if left < SOON {
         let says = format!("the CA that API servers trust expires at {last}, in {days} days");
-        Row::remark(
-            AUTHORITY,
-            says,
-            "the guard replaces it when a third of its life is left, unless you manage its certificates",
-        )
+        let instead =
+            "the guard replaces it when a third of its life is left, unless you manage its certificates";
+        Row::remark(AUTHORITY, says, instead)
     } else {
         Row::well(AUTHORITY, format!("API servers trust one CA, until {last} ({days} days)"))
     })
@@ -184,11 +164,8 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
     let found = match found {
         Err(why) => return vec![Row::not_asked(REPLICAS, why)],
         Ok(found) if found.is_empty() => {
-            return vec![Row::wrong(
-                REPLICAS,
-                "no pod of the guard exists",
-                Command::new("kubectl -n gatera describe deployment gatera"),
-            )];
+            let describe = Command::new("kubectl -n gatera describe deployment gatera");
+            return vec![Row::wrong(REPLICAS, "no pod of the guard exists", describe)];
         }
         Ok(found) => found,
     };
@@ -199,12 +176,9 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
             "none of {} is ready: requests that must be judged are refused, all others pass",
             count(found.len(), "replica", "replicas")
         );
-        rows.push(Row::wrong(
-            REPLICAS,
-            says,
-            run(Command::new("kubectl -n gatera describe pods"))
-                .then(Command::new("kubectl -n gatera logs deployment/gatera")),
-        ));
+        let describe = run(Command::new("kubectl -n gatera describe pods"));
+        let instead = describe.then(Command::new("kubectl -n gatera logs deployment/gatera"));
+        rows.push(Row::wrong(REPLICAS, says, instead));
     }
     for Replica { name, ready, version, says } in found {
         match says {
@@ -234,10 +208,8 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
         }
     }
     if rows.is_empty() {
-        rows.push(Row::well(
-            REPLICAS,
-            format!("{ready} of {} ready, and each reports that all is well", found.len()),
-        ));
+        let says = format!("{ready} of {} ready, and each reports that all is well", found.len());
+        rows.push(Row::well(REPLICAS, says));
     }
     rows
 }
@@ -280,11 +252,8 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
         Ok(None) => Row::wrong(LEADER, format!("no replica leads, {consequence}"), instead),
         Ok(Some((holder, renewed))) if now.duration_since(*renewed) > LEASE_OVERDUE_AFTER => {
             let ago = now.duration_since(*renewed).as_secs();
-            Row::wrong(
-                LEADER,
-                format!("{holder} leads, but has not renewed its Lease for {ago} s, {consequence}"),
-                instead,
-            )
+            let says = format!("{holder} leads, but has not renewed its Lease for {ago} s, {consequence}");
+            Row::wrong(LEADER, says, instead)
         }
         Ok(Some((holder, _))) => Row::well(LEADER, holder),
     }
@@ -313,7 +282,8 @@ pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
             let mode = settings.mode_of_others();
             if mode < Mode::Enforce && milder.len() == rulebook.rules().len() {
                 let says = format!("mode is {}: nothing is refused in any namespace", mode.name());
-                return Row::remark(SETTINGS, says, say("when you are ready: ").run(enforce()));
+                let enforce = again().arg("--set").arg("mode=enforce");
+                return Row::remark(SETTINGS, says, say("when you are ready: ").run(enforce));
             }
             let says = format!("rules that refuse nothing in any namespace: {}", milder.join(", "));
             let which = if mode < Mode::Enforce { "write mode: enforce" } else { "take them out of `modes`" };
