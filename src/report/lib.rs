@@ -159,7 +159,7 @@ pub struct Answer<'a> {
     response: Response<'a>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Response<'a> {
     uid: &'a str,
@@ -179,15 +179,7 @@ struct Response<'a> {
 
 impl<'a> Answer<'a> {
     fn new(uid: &'a str, allowed: bool, status: Option<Value>) -> Self {
-        let response = Response {
-            uid,
-            allowed,
-            status,
-            warnings: Vec::new(),
-            audit_annotations: serde_json::Map::new(),
-            patch_type: None,
-            patch: None,
-        };
+        let response = Response { uid, allowed, status, ..Response::default() };
         Self { api_version: API_VERSION, kind: "AdmissionReview", response }
     }
 }

@@ -78,42 +78,33 @@ fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> 
 /// Returns why data could be lost, and how to continue, with the loss if it must be.
 pub fn refusal(cluster: &Cluster, data_loss: &DataLoss, from: Option<&str>) -> String {
     let mut text = "Not started, because data would or might be lost:\n".to_owned();
-    let recover = cluster.recover_command();
-    let (why, instead) = match data_loss {
-        DataLoss::Transactions { newer: Newer::HeldUp(name), .. } => (
-            vec![data_loss.to_string()],
-            format!(
-                "repair what keeps its pod from running (kubectl -n {} describe pod {name}), then run this again",
-                cluster.id.namespace
-            ),
-        ),
-        DataLoss::Transactions { newer: Newer::Claim(_), .. } => (
-            vec![data_loss.to_string()],
-            "restore the volume of that claim, or its newest backup, then run this again".to_owned(),
-        ),
-        DataLoss::Unknown(why) => (
-            why.clone(),
-            "restore every member that may have newer data (a node that does not answer, a claim that is missing, a disk that is full, a pod that does not run), then run this again".to_owned(),
-        ),
-        other => (vec![other.to_string()], format!("{recover}, without --from: it starts from the newest")),
+    let (recover, ns) = (cluster.recover_command(), &cluster.id.namespace);
+    let why = match data_loss {
+        DataLoss::Unknown(why) => why.clone(),
+        other => vec![other.to_string()],
     };
-    for why in why {
-        let _ = writeln!(text, "  {}", visible(&why));
-    }
-    let _ = writeln!(text, "do instead: {instead}");
-    let _ = match (from, data_loss.loss()) {
-        (Some(from), Some(loss)) => {
-            writeln!(
-                text,
-                "if that is not possible, start from {from} anyway: {recover} --from {from} --accept-loss '{loss}'"
-            )
+    text.extend(why.iter().map(|why| format!("  {}\n", visible(why))));
+    let instead = match data_loss {
+        DataLoss::Transactions { newer: Newer::HeldUp(name), .. } => format!(
+            "repair what keeps its pod from running (kubectl -n {ns} describe pod {name}), then run this again"
+        ),
+        DataLoss::Transactions { newer: Newer::Claim(_), .. } => {
+            "restore the volume of that claim, or its newest backup, then run this again".to_owned()
         }
-        _ => writeln!(
-            text,
-            "if that is not possible, find out which member's data is right and name it: {recover} --from MEMBER --accept-loss unknown"
+        DataLoss::Unknown(_) => {
+            "restore every member that may have newer data (a node that does not answer, a claim that is missing, a disk that is full, a pod that does not run), then run this again".to_owned()
+        }
+        _ => format!("{recover}, without --from: it starts from the newest"),
+    };
+    let otherwise = match (from, data_loss.loss()) {
+        (Some(from), Some(loss)) => {
+            format!("start from {from} anyway: {recover} --from {from} --accept-loss '{loss}'")
+        }
+        _ => format!(
+            "find out which member's data is right and name it: {recover} --from MEMBER --accept-loss unknown"
         ),
     };
-    text
+    text + &format!("do instead: {instead}\nif that is not possible, {otherwise}\n")
 }
 
 /// Returns what to do by hand when the servers do not start by the step.
