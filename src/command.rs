@@ -28,7 +28,7 @@ pub mod terminal;
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -226,7 +226,7 @@ impl Cli {
         let exit = self.answer().unwrap_or_else(|error| {
             let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
             if kind != Some(io::ErrorKind::BrokenPipe) {
-                let _ = writeln!(io::stderr(), "gatera: {}", visible(&chain(error.as_ref())));
+                terminal::tell(&visible(&chain(error.as_ref())));
             }
             Exit::Undecided
         });

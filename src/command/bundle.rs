@@ -4,7 +4,7 @@
 //! a ConfigMap is included; of objects only the shape is kept (`report/bundle.rs`). The rest is output of the guard and of this
 //! program, with the names and reasons in it. The file also lists what could not be read.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use facts::view::{Cluster, Id};
 use inspect::audit;
@@ -23,6 +23,7 @@ use super::look::{self, Look};
 use super::site::Site;
 use super::site::is_away;
 use super::terminal::progress::Progress;
+use super::terminal::tell;
 use crate::act::telemetry::chain;
 
 /// The number of lines that are read of each log.
@@ -80,10 +81,9 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
     })?;
     drop(progress);
     writeln!(out, "{:#}", report::bundle::harmless(bundle))?;
-    let _ = writeln!(
-        io::stderr(),
-        "gatera: no Secret was asked for, and no content of a ConfigMap is in it; names, labels, reasons that people wrote, and users in the guard's \
-         logs are: read it before you send it"
+    tell(
+        "no Secret was asked for, and no content of a ConfigMap is in it; names, labels, reasons that people wrote, and users in the guard's \
+         logs are: read it before you send it",
     );
     Ok(())
 }

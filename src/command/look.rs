@@ -4,7 +4,6 @@
 //! guard's watches list (`act/watch/once.rs`).
 
 use std::collections::BTreeSet;
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use serde_json::Value;
 
 use super::site::{Clock, Site};
 use super::suggest::did_you_mean;
-use super::terminal::Colour;
+use super::terminal::{Colour, tell};
 use crate::act::connect::{self, Person};
 use crate::act::telemetry::chain;
 use crate::act::watch::{self, Listing};
@@ -282,11 +281,10 @@ pub async fn all_or_one(
     }
 }
 
-/// Prints kinds that could not be listed to standard error, so that standard output holds only the verdict.
+/// Prints kinds that could not be listed.
 pub fn tell_unseen(unseen: &[&str]) {
     for plural in unseen {
-        let words = format!("gatera: {plural} could not be listed; what depends on them is not judged");
-        let _ = writeln!(io::stderr(), "{words}");
+        tell(&format!("{plural} could not be listed; what depends on them is not judged"));
     }
 }
 

@@ -3,7 +3,6 @@
 //!
 //! Must not know: what is looked at.
 
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
@@ -19,6 +18,7 @@ use kube::client::Body;
 use objects::visible;
 
 use super::installed::{self, Installed, SettingsSource};
+use super::terminal::tell;
 use crate::act::api::Fault;
 use crate::act::reload;
 use crate::act::telemetry::chain;
@@ -63,9 +63,9 @@ impl Site {
         matches!(self.source, SettingsSource::Defaults(_)) && self.guard.is_there()
     }
 
-    /// Prints the origin of the settings to stderr, so that stdout holds only the result.
+    /// Prints the origin of the settings.
     pub fn tell_source(&self) {
-        let _ = writeln!(io::stderr(), "gatera: settings: {}", visible(&self.source.to_string()));
+        tell(&format!("settings: {}", visible(&self.source.to_string())));
     }
 
     /// Returns the view of this world, as the guard would judge it now.

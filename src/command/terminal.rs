@@ -46,6 +46,11 @@ impl Colour {
     }
 }
 
+/// Prints a line to standard error, so that standard output holds only the result.
+pub fn tell(words: &str) {
+    let _ = writeln!(io::stderr(), "gatera: {words}");
+}
+
 /// A function that returns the width of the terminal at the moment; `None`: lines are not folded.
 type Columns = fn() -> Option<usize>;
 

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use anstream::adapter::strip_str;
 use clap::CommandFactory as _;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -203,13 +204,7 @@ fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{1b}') {
         return Cow::Borrowed(text);
     }
-    let mut parts = text.split("\u{1b}[");
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c| matches!(c, '@'..='~')).map_or(part.len(), |at| at + 1);
-        plain.push_str(&part[end..]);
-    }
-    Cow::Owned(plain)
+    Cow::Owned(strip_str(text).to_string())
 }
 
 #[cfg(test)]
