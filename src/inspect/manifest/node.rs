@@ -115,12 +115,6 @@ impl<'de> de::Visitor<'de> for AnyNode {
     fn visit_unit<E>(self) -> Result<YamlNode, E> {
         Ok(YamlNode::Null)
     }
-    fn visit_none<E>(self) -> Result<YamlNode, E> {
-        Ok(YamlNode::Null)
-    }
-    fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<YamlNode, D::Error> {
-        YamlNode::deserialize(input)
-    }
     fn visit_bool<E>(self, it: bool) -> Result<YamlNode, E> {
         Ok(YamlNode::Bool(it))
     }
