@@ -187,15 +187,11 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
 /// Returns a text about the clusters of the namespace. If they cannot be listed in time, it gives the reason, because an
 /// emergency does not wait.
 async fn holds(options: &Options, site: &Site) -> String {
+    let unknown = |why: &str| format!("The contents of the namespace are unknown: {why}");
     let (world, _) = match timeout(GLANCE, look::looked(Some(&options.of), site)).await {
         Ok(Ok(listed)) => listed,
-        Ok(Err(error)) => {
-            return format!("The contents of the namespace are unknown: {}", visible(&chain(error.as_ref())));
-        }
-        Err(_) => {
-            return "The contents of the namespace are unknown: the API server did not answer in time"
-                .to_owned();
-        }
+        Ok(Err(error)) => return unknown(&visible(&chain(error.as_ref()))),
+        Err(_) => return unknown("the API server did not answer in time"),
     };
     let view = site.view(&world);
     let clusters = world

@@ -326,6 +326,12 @@ fn input(top: &Path, name: &Path, text: Result<String, NoText>) -> Input {
     Input { name: with_slashes(name).into(), below, text }
 }
 
+/// Returns the path, or the nearest folder above it, that `counts`; if none does, the current folder.
+fn nearest(path: &Path, counts: fn(&Path) -> bool) -> &Path {
+    let mut named = path.ancestors().filter(|it| !it.as_os_str().is_empty());
+    named.find(|it| counts(it)).unwrap_or(Path::new("."))
+}
+
 /// Returns a path as git and code hosts write it, also on Windows.
 fn with_slashes(path: &Path) -> String {
     let path = path.to_string_lossy();

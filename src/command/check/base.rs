@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use inspect::check::{Input, NoText};
 
 use super::exclusions::Exclusions;
-use super::{input, sources, with_slashes};
+use super::{input, nearest, sources, with_slashes};
 use crate::command::terminal::progress::Progress;
 
 /// The earlier state that `--against` names.
@@ -81,12 +81,7 @@ type Blob = (String, PathBuf);
 
 impl<'a> Tree<'a> {
     fn of(path: &'a Path, revision: &str) -> anyhow::Result<Self> {
-        let is_folder = |it: &&Path| it.as_os_str().is_empty() || it.is_dir();
-        let folder = path
-            .ancestors()
-            .find(is_folder)
-            .filter(|it| !it.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
+        let folder = nearest(path, Path::is_dir);
         Ok(Self { path, folder, commit: commit(folder, path, revision)? })
     }
 

@@ -13,7 +13,7 @@ use anyhow::{Context as _, ensure};
 use facts::mode::Mode;
 use facts::settings::Settings;
 
-use super::{Base, sources};
+use super::{Base, nearest, sources};
 use crate::act::reload;
 use crate::command::installed::SettingsSource;
 use crate::command::site::Site;
@@ -89,10 +89,7 @@ pub(super) fn of(named: Option<&Path>, paths: &[PathBuf], base: Option<&Base>) -
 /// Returns the settings file that is nearest to the path, or to its former place if it does not exist any more.
 fn beside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
     let path = if sources::is_standard_input(path) { Path::new(".") } else { path };
-    let exists = |it: &&Path| it.as_os_str().is_empty() || it.exists();
-    let nearest =
-        path.ancestors().find(exists).filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let nearest = fs::canonicalize(nearest)
+    let nearest = fs::canonicalize(nearest(path, Path::exists))
         .with_context(|| format!("looking for settings beside {}", path.display()))?;
     let folder = if nearest.is_dir() { &nearest } else { nearest.parent().unwrap_or(&nearest) };
     let top = folder.ancestors().find(|it| it.join(".git").exists()).unwrap_or(folder);
