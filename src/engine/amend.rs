@@ -30,8 +30,8 @@ pub fn amend(
     let amended = decision.judged.iter().filter(|it| it.softened.is_none()).map(|it| &it.finding);
     let amended = amended.filter(|it| it.verdict == Verdict::Amend);
     let edits: Vec<_> = amended.flat_map(|it| &it.edits).collect();
-    let marks = rules::corrections(review, view);
-    if pod.is_none() && edits.is_empty() && marks.is_empty() {
+    let corrections = rules::corrections(review, view);
+    if pod.is_none() && edits.is_empty() && corrections.is_empty() {
         return None;
     }
     let before: Value = serde_json::from_str(object).ok()?;
@@ -42,7 +42,7 @@ pub fn amend(
     for Edit { path, value } in edits {
         edit::set(&mut after, &path.iter().map(String::as_str).collect::<Vec<_>>(), value.clone());
     }
-    for Correction { in_template, key, wanted, .. } in &marks {
+    for Correction { in_template, key, wanted, .. } in &corrections {
         let path: &[&str] = if *in_template { &["spec", "template"] } else { &[] };
         edit::correct(&mut after, path, key, wanted.as_deref());
     }

@@ -1,7 +1,7 @@
-//! A snapshot: a ConfigMap that keeps one revision of another.
+//! A snapshot: a ConfigMap that keeps one content of another ConfigMap.
 //!
 //! Owns: its fields. Must not know: clients. A snapshot is immutable, named by its content, and deleted with the StatefulSet
-//! whose members read it. It has the labels with which the API server sends requests about it in every namespace.
+//! whose members read it. Its labels make the API server send requests about it to the guard, in every namespace.
 
 use serde_json::{Map, Value, json};
 
@@ -27,15 +27,15 @@ pub fn snapshot(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Diges
     if view.snapshot_of(ns, source, digest).is_some() {
         return Snapshot::There;
     }
-    let says = |live: &Revision| live.get(source).is_some_and(|live| live.says_the_same(digest));
-    let live = cluster.live.as_ref().is_ok_and(says);
+    let matches_digest = |live: &Revision| live.get(source).is_some_and(|live| live.is_spelled_like(digest));
+    let live = cluster.live.as_ref().is_ok_and(matches_digest);
     match view.config_map(ns, source).filter(|_| live) {
-        Some(map) => Snapshot::Make(made(cluster, view, map, digest)),
+        Some(map) => Snapshot::Make(manifest(cluster, view, map, digest)),
         None => Snapshot::Lost,
     }
 }
 
-fn made(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) -> Value {
+fn manifest(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) -> Value {
     let (source, workload) = (&map.metadata.name, &cluster.workload);
     let keys = cluster.server().map(|(spec, server)| revision::sources(spec, server));
     let keys = keys.and_then(|mut all| all.remove(source)).unwrap_or(Keys::ALL);
@@ -45,12 +45,12 @@ fn made(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) ->
         .filter(|(key, _)| keys.hold(key))
         .map(|(key, text)| (key.clone(), json!(text.look())))
         .collect();
-    let asked_for = view.adoption().selectors().iter().flat_map(TextSelector::requirements);
-    let asked_for: Vec<_> = asked_for.map(|it| &*it.key).collect();
+    let requirements = view.adoption().selectors().iter().flat_map(TextSelector::requirements);
+    let adoption_labels: Vec<_> = requirements.map(|it| &*it.key).collect();
     let mut labels: Map<_, _> = cluster
         .member_labels()
         .iter()
-        .filter(|(key, _)| asked_for.contains(&&***key))
+        .filter(|(key, _)| adoption_labels.contains(&&***key))
         .map(|(key, value)| (key.clone(), json!(value)))
         .collect();
     labels.insert(format!("{PREFIX}{}", marks::KEEPS), json!(cluster.id.name));

@@ -10,14 +10,14 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// Reads `NAMESPACE/NAME` of a ConfigMap. It becomes part of a command, so both must be valid names of objects.
+    /// Reads `NAMESPACE/NAME` of a ConfigMap. Both become part of a command, so they must be valid names of objects.
     pub fn read(text: &str) -> Option<Self> {
-        let called = |name: &str| {
+        let is_name = |name: &str| {
             name.starts_with(|c: char| c.is_ascii_alphanumeric())
                 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
         };
         let (namespace, name) =
-            text.split_once('/').filter(|(namespace, name)| called(namespace) && called(name))?;
+            text.split_once('/').filter(|(namespace, name)| is_name(namespace) && is_name(name))?;
         Some(Self::ConfigMap { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 }
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_part_of_a_command_is_a_name() {
+    fn only_valid_names_become_part_of_a_command() {
         for text in ["", "a", "a/", "/b", "a/b/c", "a/$(b)", "a/b c", "a/'", "-n/b", "a/-o", "A/b"] {
             assert_eq!(Pages::read(text), None, "{text}");
         }

@@ -2,9 +2,9 @@
 //! again.
 //!
 //! Owns: which keys a server container reads ([`sources`]), their digest ([`Contents`], [`Revision`]), and the name of
-//! the snapshot that keeps a revision ([`Digest::snapshot_name`]). Must not know: clusters, pods that run, or what is done
-//! with a revision. Only ConfigMaps with an option file among the keys count; scripts and the like reach pods as they
-//! always did. Two texts with the same meaning are one revision (`galera/options/meaning.rs`).
+//! the snapshot that keeps a revision ([`Digest::snapshot_name`]). Must not know: clusters, running pods, or what is done
+//! with a revision. Only ConfigMaps with an option file among these keys count; scripts and other files reach pods as they
+//! do without the guard. Two texts with the same meaning are one revision (`galera/options/meaning.rs`).
 
 mod contents;
 
@@ -25,14 +25,14 @@ pub use contents::{Contents, Unknown};
 pub struct Keys {
     /// The names of the keys; `None`: all.
     names: Option<BTreeSet<String>>,
-    /// Pods start without the ConfigMap.
+    /// Whether pods start without the ConfigMap.
     optional: bool,
-    /// The cluster address in a file has no effect: Bitnami's image passes another one to the server.
+    /// Whether a cluster address in a file has no effect, because Bitnami's image passes another one to the server.
     address_is_given: bool,
 }
 
 impl Keys {
-    /// All of a ConfigMap that no server has to read.
+    /// All keys of a ConfigMap that no template is known to name. A cluster address in it has no effect.
     pub const ALL: Self = Self { names: None, optional: false, address_is_given: true };
 
     pub fn hold(&self, key: &str) -> bool {
@@ -41,8 +41,8 @@ impl Keys {
 
     fn join(&mut self, other: Self) {
         match (&mut self.names, other.names) {
-            (Some(own), Some(other)) => own.extend(other),
-            (own, _) => *own = None,
+            (Some(names), Some(more)) => names.extend(more),
+            (names, _) => *names = None,
         }
         self.optional &= other.optional;
         self.address_is_given &= other.address_is_given;
@@ -60,7 +60,7 @@ pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
     }))
 }
 
-/// Returns the ConfigMaps that containers of this pod see as files, and the keys of each. If no container mounts a
+/// Returns the ConfigMaps that containers of this pod read as files, and the keys of each. If no container mounts a
 /// volume, everything in it counts, because it is meant to be read.
 pub fn reaching(spec: &PodSpec) -> BTreeMap<String, Keys> {
     let is_mounted = |volume: &Volume| {
@@ -90,32 +90,32 @@ fn keys(source: &SourceRef, sub_path: &str) -> Keys {
     Keys { names, optional: source.optional, address_is_given: false }
 }
 
-/// The number of letters for the meaning: enough that collisions cannot be found by search.
-const MEANING: usize = 24;
-/// The number of letters in total, with those for the spelling, because the cluster's address is not part of the
-/// meaning.
-const LETTERS: usize = MEANING + 8;
+/// The number of hexadecimal digits for the meaning: enough that collisions cannot be found by search.
+const MEANING_DIGITS: usize = 24;
+/// The number of hexadecimal digits in total. The others are for the spelling, because the cluster's address is not part
+/// of the meaning.
+const DIGITS: usize = MEANING_DIGITS + 8;
 
-fn hex(sum: Context, letters: usize) -> String {
-    sum.finish().as_ref().iter().take(letters / 2).map(|byte| format!("{byte:02x}")).collect()
+fn hex(sum: Context, digits: usize) -> String {
+    sum.finish().as_ref().iter().take(digits / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The digest of the keys that are read of one ConfigMap. Two are equal if they mean the same, however they are
-/// written.
+/// The digest of those keys of one ConfigMap that are read. Two digests are equal if the contents mean the same, however
+/// they are written.
 #[derive(Clone, Debug)]
 pub struct Digest(String);
 
 impl Digest {
     fn of(means: Context, says: Context) -> Self {
-        Self(hex(means, MEANING) + &hex(says, LETTERS - MEANING))
+        Self(hex(means, MEANING_DIGITS) + &hex(says, DIGITS - MEANING_DIGITS))
     }
 
     fn meaning(&self) -> &str {
-        self.0.get(..MEANING).unwrap_or_default()
+        self.0.get(..MEANING_DIGITS).unwrap_or_default()
     }
 
-    /// Returns whether both are written in the same way.
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    /// Returns whether both contents are also written in the same way.
+    pub fn is_spelled_like(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
@@ -134,25 +134,25 @@ impl Hash for Digest {
     }
 }
 
-/// The text that is part of the name of every snapshot.
-const KEEPS: &str = "-gatera-";
+/// The text between the name of the ConfigMap and the digest in the name of a snapshot.
+const SNAPSHOT_INFIX: &str = "-gatera-";
 
 impl Digest {
     /// Returns the name of the snapshot with this content of a ConfigMap.
     pub fn snapshot_name(&self, source: &str) -> String {
-        let room = LONGEST_NAME - KEEPS.len() - LETTERS;
+        let room = LONGEST_NAME - SNAPSHOT_INFIX.len() - DIGITS;
         let begin: String = source.chars().take(room).collect();
-        format!("{begin}{KEEPS}{}", self.0)
+        format!("{begin}{SNAPSHOT_INFIX}{}", self.0)
     }
 
     /// Returns the content that a snapshot of this name keeps.
     pub fn of_snapshot(name: &str) -> Option<Self> {
-        Self::read(name.rsplit_once(KEEPS)?.1)
+        Self::read(name.rsplit_once(SNAPSHOT_INFIX)?.1)
     }
 
     fn read(text: &str) -> Option<Self> {
-        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        (text.len() == LETTERS && text.bytes().all(hex)).then(|| Self(text.to_owned()))
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        (text.len() == DIGITS && text.bytes().all(is_hex)).then(|| Self(text.to_owned()))
     }
 }
 
@@ -162,8 +162,8 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Returns the options in which two ConfigMaps differ, and the keys that are not option files, as far as these keys are
-/// read.
+/// Returns the options in which two ConfigMaps differ, or the key where its texts are not readable option files. Only these
+/// keys are compared.
 pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<String> {
     let mut all = BTreeSet::new();
     let read = one.data.keys().chain(other.data.keys()).filter(|key| keys.hold(key));
@@ -182,8 +182,8 @@ pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<Strin
     all.into_iter().collect()
 }
 
-/// The contents that servers read, by ConfigMap. A revision is written as `nodeconfig=3fa9…`, several with a space
-/// between.
+/// The content of each ConfigMap that servers read. A revision is written as `nodeconfig=3fa9…`, with a space between
+/// several ConfigMaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Revision(ByName<Digest>);
 
@@ -207,7 +207,7 @@ impl Revision {
         Ok(Self(all.into_iter().collect()))
     }
 
-    /// Reads a revision that was recorded.
+    /// Reads a recorded revision; `None`: the text is not a revision.
     pub fn read(text: &str) -> Option<Self> {
         let one = |word: &str| {
             let (name, digest) = word.split_once('=')?;
@@ -221,16 +221,16 @@ impl Revision {
         self.0.iter().map(|(name, digest)| (&**name, digest))
     }
 
-    /// Returns its ConfigMaps as text.
+    /// Returns the names of its ConfigMaps as text, for a message.
     pub fn config_maps(&self) -> String {
         self.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the part about these ConfigMaps.
+    /// Returns the part for which `selects` returns true.
     #[must_use]
-    pub fn only(&self, mut about: impl FnMut(&str, &Digest) -> bool) -> Self {
-        let these = self.iter().filter(|(source, digest)| about(source, digest));
-        Self(these.map(|(source, digest)| (source.to_owned(), digest.clone())).collect())
+    pub fn only(&self, mut selects: impl FnMut(&str, &Digest) -> bool) -> Self {
+        let selected = self.iter().filter(|(source, digest)| selects(source, digest));
+        Self(selected.map(|(source, digest)| (source.to_owned(), digest.clone())).collect())
     }
 
     /// Returns the revision with another content of one ConfigMap.
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_read_as_it_is_written_and_its_copy_is_found() {
+    fn a_revision_is_read_as_it_is_written_and_its_snapshot_is_found() {
         let revision = of(&read_by(WHOLE, ""), r#""data":{"a.cnf":"[mysqld]\nport=1\n"}"#).unwrap();
         assert_eq!(Revision::read(&revision.to_string()), Some(revision.clone()));
         let (name, digest) = revision.iter().next().unwrap();
@@ -332,7 +332,7 @@ mod tests {
         let other = of(&read_by(WHOLE, ""), data).unwrap();
         assert_eq!(other, revision, "it means the same");
         let (_, says) = other.iter().next().unwrap();
-        assert!(kept.is(says) && !says.says_the_same(digest));
+        assert!(kept.is(says) && !says.is_spelled_like(digest));
         let hex = "3fa9c1d2".repeat(4);
         assert!(Revision::read(&format!("c={hex}")).is_some());
         let upper = hex.to_uppercase();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_known_is_said() {
+    fn a_revision_that_is_unknown_has_a_reason() {
         let sources = read_by(WHOLE, "");
         for (data, says) in [
             (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be read beyond line 1"),

@@ -68,7 +68,7 @@ pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
 pub const MODE_LABEL: &str = "gatera.dev/mode";
 
 /// The time for which a failed creation counts: longer than a StatefulSet controller waits before it tries again.
-const LATELY: SignedDuration = SignedDuration::from_mins(20);
+const RECENT_FAILURE: SignedDuration = SignedDuration::from_mins(20);
 
 /// How current the facts are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,19 +87,19 @@ pub enum Freshness {
 impl Freshness {
     /// The age up to which facts are current: longer than any of our watches is silent while the API server can be
     /// reached.
-    const MOMENT: SignedDuration = SignedDuration::from_secs(15);
+    const CURRENT_AGE: SignedDuration = SignedDuration::from_secs(15);
 
     /// Returns the freshness of facts by the age of their most silent watch; `None`: one of them was never complete.
     pub fn at_age(age: Option<SignedDuration>) -> Self {
         match age {
             None => Self::Loading,
-            Some(age) if age <= Self::MOMENT => Self::Current,
+            Some(age) if age <= Self::CURRENT_AGE => Self::Current,
             Some(age) => Self::Stale(age),
         }
     }
 }
 
-/// Returns the objects of a namespace by their names, without a scan of the others.
+/// Returns the objects of a namespace with their ids, without a scan of other namespaces.
 pub fn entries_in<'a, T>(
     known: &'a facts::Map<T>,
     namespace: &str,
@@ -124,7 +124,7 @@ pub struct View<'a> {
     pub known_rules: &'a [&'static str],
     /// How current the world is now: it ages while no watch reports.
     pub freshness: Freshness,
-    /// Reservations: members that were allowed to leave moments ago.
+    /// Reservations: members whose removal was allowed moments ago.
     pub reservations: &'a Reservations,
     /// Snapshots that were created moments ago, by name.
     pub made: &'a [String],
@@ -132,11 +132,11 @@ pub struct View<'a> {
     pub fetched: &'a [ConfigMap],
     /// A ConfigMap in the version that the request writes.
     pub coming: Option<&'a ConfigMap>,
-    /// ConfigMaps of a new template could not be requested: others were being read.
+    /// Whether ConfigMaps of a new template could not be requested, because others were being read.
     pub busy: bool,
     /// Secrets before and after a change, from files: the guard itself reads none.
     pub secrets: [&'a [Secret]; 2],
-    /// The world was built from files, and the state of members is assumed.
+    /// Whether the world was built from files, so that the state of members is assumed.
     pub supposed: bool,
 }
 
@@ -161,13 +161,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the view with this ConfigMap.
+    /// Returns the view with this ConfigMap, in the version that the request writes.
     #[must_use]
     pub fn with(self, coming: &'a ConfigMap) -> Self {
         Self { coming: Some(coming), ..self }
     }
 
-    /// Returns the view of one namespace: partial, if something in it finds no room.
+    /// Returns the view of one namespace: partial, if there is no room for some of its objects.
     #[must_use]
     pub fn of_namespace(self, namespace: &str) -> Self {
         let partial = self.freshness == Freshness::Current && self.world.facts.lacks(namespace);
@@ -179,7 +179,7 @@ impl<'a> View<'a> {
         self.world.adoption()
     }
 
-    /// Returns the cluster of this pod, member or leaving.
+    /// Returns the cluster of this pod, whether the pod is a member or is leaving.
     pub fn cluster_of_pod(&self, namespace: &str, pod: &str) -> Option<&'a Cluster> {
         let (kind, owner) = self.world.facts.pods.get(&Id::new(namespace, pod))?.owner.as_ref()?;
         (kind == "StatefulSet").then(|| self.cluster(namespace, owner)).flatten()
@@ -207,7 +207,7 @@ impl<'a> View<'a> {
         !nodes.is_empty() && !nodes.contains_key(name)
     }
 
-    /// Returns the custom resources of this kind in a namespace, as their pack reads them, unless they are too large.
+    /// Returns the custom resources of this kind in a namespace, as their pack reads them, except those that are too large.
     pub fn kept(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         let all = self.world.facts.kept.of(kind).into_iter();
         let namespace = namespace.to_owned();
@@ -271,11 +271,11 @@ impl<'a> View<'a> {
         claim::of(&Id::new(namespace, &workload.metadata.name), workload, &self.world.facts)
     }
 
-    /// Returns why missing members of this cluster could not be created, as far as that was tried lately.
+    /// Returns why missing members of this cluster could not be created, if that failed recently.
     pub fn not_created(&self, cluster: &Cluster) -> Option<&'a str> {
-        let said = self.world.facts.not_created.get(&cluster.id)?;
-        let lately = self.now.duration_since(said.at) <= LATELY;
-        lately.then_some(&*said.why)
+        let failure = self.world.facts.not_created.get(&cluster.id)?;
+        let is_recent = self.now.duration_since(failure.at) <= RECENT_FAILURE;
+        is_recent.then_some(&*failure.why)
     }
 
     /// Returns the mode of a rule in a namespace: the namespace's label can only make it milder.
@@ -283,7 +283,7 @@ impl<'a> View<'a> {
         self.settings.mode(rule).min(self.namespace_mode(namespace).unwrap_or(Mode::Enforce))
     }
 
-    /// Returns the mode of the namespace's label, if it has a valid one.
+    /// Returns the mode in the namespace's label, if it is a valid one.
     pub fn namespace_mode(&self, namespace: &str) -> Option<Mode> {
         let label = self.world.facts.namespaces.get(namespace).and_then(|meta| meta.labels.get(MODE_LABEL));
         label.and_then(|text| Mode::read(text))
@@ -294,7 +294,7 @@ impl<'a> View<'a> {
         self.namespace_mode(namespace).filter(|mode| matches!(mode, Mode::Audit | Mode::Off))
     }
 
-    /// Returns whether the namespace is in mode off: there the guard does nothing at all.
+    /// Returns whether the namespace is in mode off, in which the guard leaves it alone.
     pub fn left_alone(&self, namespace: &str) -> bool {
         self.namespace_mode(namespace) == Some(Mode::Off)
     }
@@ -311,7 +311,7 @@ impl<'a> View<'a> {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| !meta.labels.contains_key(MODE_LABEL))
     }
 
-    /// Returns the break-glass exception of a namespace that counts now.
+    /// Returns the break-glass exception of a namespace that is in effect now.
     pub fn active_break_glass(&self, namespace: &str) -> Option<Override> {
         let meta = self.world.facts.namespaces.get(namespace)?;
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).ok()
@@ -324,13 +324,13 @@ impl<'a> View<'a> {
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).err()
     }
 
-    /// Returns the value of the namespace's label, if it is not a mode.
-    pub fn mode_that_is_none(&self, namespace: &str) -> Option<&'a str> {
+    /// Returns the value of the namespace's mode label, if it is not a mode.
+    pub fn invalid_mode(&self, namespace: &str) -> Option<&'a str> {
         let label = self.world.facts.namespaces.get(namespace)?.labels.get(MODE_LABEL)?;
         Mode::read(label).is_none().then_some(&**label)
     }
 
-    /// Returns the namespaces with a break-glass exception now.
+    /// Returns the namespaces with a break-glass exception that is in effect now.
     pub fn break_glasses(&self) -> impl Iterator<Item = (&'a str, Override)> {
         let names = self.world.facts.namespaces.keys();
         names.filter_map(|name| Some((&**name, self.active_break_glass(name)?)))
@@ -363,7 +363,7 @@ impl<'a> View<'a> {
         if view.freshness == Freshness::Current { cluster.state() } else { State::Unknown }
     }
 
-    /// Returns "3 of 3 members Synced, seen now", for messages that already name the trouble.
+    /// Returns "3 of 3 members Synced, seen now", for messages that already name the problem.
     pub fn count(&self, cluster: &Cluster) -> String {
         format!("{}, {}", cluster.count(), self.seen())
     }

@@ -62,7 +62,7 @@ pub fn read_all<E: Clone + Send + Sync>(texts: &[Result<&str, E>]) -> Vec<Result
 }
 
 fn each(part: &Part<'_>) -> Vec<Result<YamlDocument, NoYaml>> {
-    let (above, template) = (part.above, part.template());
+    let (above, template) = (part.lines_above, part.template());
     let roots = match part.read() {
         Ok(roots) => roots,
         Err(problem) => return vec![Err(problem)],

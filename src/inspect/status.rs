@@ -16,31 +16,29 @@ use leader::recovery;
 
 #[derive(Debug)]
 pub struct ClusterStatus<'a> {
-    /// The cluster, as in the view.
     pub cluster: &'a Cluster,
-    /// The state of the cluster.
     pub state: State,
     /// Each member, with its condition.
     pub members: Vec<(&'a Member, Option<Condition>)>,
-    /// The one command that recovers it, if no member is Ready.
+    /// The one command that recovers the cluster, if no member is Ready.
     pub way_back: Option<WayOut>,
     /// What is wrong, with the way out.
     pub matters: Vec<Diagnosis>,
     /// The stage of the removal of its bootstrap node.
     pub bootstrap: BootstrapStage,
     /// Members that run with outdated addresses.
-    pub behind: Vec<&'a str>,
+    pub outdated: Vec<&'a str>,
     /// The stage of the rollout of its configuration.
     pub configuration: RolloutStage,
-    /// What to do about members whose Ready proves nothing.
+    /// What to do about members whose readiness proves nothing.
     pub unverified: Option<String>,
-    /// The override on its StatefulSet that counts now.
+    /// The override on its StatefulSet that is in effect now.
     pub waived: Option<Override>,
-    /// The break-glass exception of its namespace that counts now.
+    /// The break-glass exception of its namespace that is in effect now.
     pub break_glass: Option<Override>,
     /// Whether the guard is off in its namespace.
     pub left_alone: bool,
-    /// The headlines of what would be refused in its namespace, if that was asked for.
+    /// The headline of each finding that would be refused in its namespace, if an audit was requested.
     pub findings: Vec<String>,
 }
 
@@ -55,7 +53,7 @@ impl<'a> ClusterStatus<'a> {
             members: cluster.members.iter().map(|it| (it, Condition::of(it, view))).collect(),
             way_back: recovery::way_back(cluster, view),
             matters: condition::matters(cluster, view),
-            behind: outdated.iter().map(|(pod, _)| &*pod.name).collect(),
+            outdated: outdated.iter().map(|(pod, _)| &*pod.name).collect(),
             configuration: rollout::stage(cluster, view),
             // The reason to keep the bootstrap node says the same.
             unverified: bootstrap::unverified(cluster)

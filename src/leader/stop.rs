@@ -195,7 +195,7 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<StopStep> {
         return Some(StopStep::Wait("a rollout of its template is under way".to_owned()));
     }
     let pod = cluster.bootstrap.pods.first().map(|pod| &pod.name)?;
-    Some(match bootstrap::kept_by_more_than_time(cluster, view) {
+    Some(match bootstrap::kept_until_a_person_acts(cluster, view) {
         Some(why) => StopStep::Cannot(format!("{pod}, its bootstrap node, still exists and stays: {why}")),
         None => StopStep::Wait(format!("{pod} still exists; the guard removes it when no member needs it")),
     })

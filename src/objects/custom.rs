@@ -1,7 +1,7 @@
 //! Kinds that only a pack reads, mostly custom resources.
 //!
-//! Owns: how such an object is carried without knowing its type. Must not know: any of them. A pack names its kinds as
-//! constants and asks for its own type back ([`CustomObject::get`]).
+//! Owns: how such an object is carried without knowing its type. Must not know: any such kind. A pack names its kinds as
+//! constants and gets its own type back ([`CustomObject::get`]).
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -22,7 +22,7 @@ pub trait Custom: Any + Debug + Send + Sync + Weigh {
     fn meta(&self) -> &Meta;
 }
 
-/// An object of a custom kind, with the spec that its pack reads. A spec of a wrong type is an empty one.
+/// An object of a custom kind, with the spec that its pack reads. A spec of a wrong type counts as empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, bound(deserialize = "S: Default + DeserializeOwned"))]
 pub struct CustomResource<S> {
@@ -46,7 +46,7 @@ pub type ReadCustom = fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadab
 pub struct CustomKind {
     /// The names that API servers, manifests and roles use.
     pub row: KindNames,
-    /// Its objects are watched and kept while the API server offers the kind; otherwise requests about them are judged alone.
+    /// Its objects are watched and kept while the API server offers the kind; otherwise each request is judged by itself.
     pub watched: bool,
     /// Its objects are in no namespace.
     pub cluster_wide: bool,
@@ -55,7 +55,7 @@ pub struct CustomKind {
 }
 
 impl CustomKind {
-    /// Reads an object into this type, for the field of this name.
+    /// Reads an object into this type, as a function for the field [`read`](Self::read).
     pub fn read_into<T: Custom + DeserializeOwned>(
         name: &'static str,
         json: &str,

@@ -28,7 +28,7 @@ pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(inpu
     Ok(Option::deserialize(input)?.unwrap_or_default())
 }
 
-/// A visitor that reads a text where it is, without a copy; `None`: null, where that is accepted.
+/// A visitor that reads a text in place, without a copy; `None`: null, where that is accepted.
 pub(super) struct TextVisitor<T>(pub(super) fn(Option<&str>) -> T);
 
 impl<T> de::Visitor<'_> for TextVisitor<T> {
@@ -56,12 +56,12 @@ const LONGEST_VARIABLE: usize = 1024;
 /// Reads a name. Messages repeat names, and a mutating webhook is called before the API server has validated them: a name that it
 /// would never store is not read.
 pub(super) fn name<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
-    short(or_default(input)?, LONGEST_NAME)
+    within_limit(or_default(input)?, LONGEST_NAME)
 }
 
 /// Reads the name of an environment variable.
 pub(super) fn variable<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
-    short(or_default(input)?, LONGEST_VARIABLE)
+    within_limit(or_default(input)?, LONGEST_VARIABLE)
 }
 
 /// Reads a map of names to values.
@@ -71,7 +71,7 @@ where
     T: Deserialize<'de>,
 {
     let named: ByName<T> = or_default(input)?;
-    named.keys().try_for_each(|name| short(name, LONGEST_NAME).map(drop))?;
+    named.keys().try_for_each(|name| within_limit(name, LONGEST_NAME).map(drop))?;
     Ok(named)
 }
 
@@ -86,10 +86,10 @@ where
     Ok(all)
 }
 
-fn short<T: AsRef<str>, E: de::Error>(name: T, most: usize) -> Result<T, E> {
+fn within_limit<T: AsRef<str>, E: de::Error>(name: T, limit: usize) -> Result<T, E> {
     let bytes = name.as_ref().len();
-    if bytes > most {
-        return Err(E::custom(format!("a name has {bytes} bytes; the limit is {most}")));
+    if bytes > limit {
+        return Err(E::custom(format!("a name has {bytes} bytes; the limit is {limit}")));
     }
     Ok(name)
 }
@@ -107,16 +107,16 @@ pub struct Meta {
     /// The namespace; empty for cluster-wide objects, and in manifests that leave it to the command line.
     #[serde(deserialize_with = "name")]
     pub namespace: String,
-    /// The uid, which differs after an object was deleted and created again under the same name.
+    /// The uid, which changes when the object is deleted and created again under the same name.
     pub uid: String,
-    /// The version, which differs after every write; empty in a manifest.
+    /// The version, which changes with every write; empty in a manifest.
     pub resource_version: String,
     /// The number of changes of the spec.
     pub generation: i64,
     #[serde(deserialize_with = "or_default")]
     pub labels: Labels,
     /// The guard's own annotations, whose keys begin with `gatera.dev/`, and Helm's; no others are kept.
-    #[serde(rename = "annotations", deserialize_with = "own_marks")]
+    #[serde(rename = "annotations", deserialize_with = "kept_annotations")]
     pub marks: ByName<String>,
     #[serde(deserialize_with = "list")]
     pub owner_references: Vec<Owner>,
@@ -125,13 +125,13 @@ pub struct Meta {
     pub creation_timestamp: Option<Timestamp>,
     /// The time of the deletion, which is set once the object is being deleted.
     pub deletion_timestamp: Option<String>,
-    /// The claim is protected: Kubernetes keeps it until no pod uses it.
+    /// The object is a claim that Kubernetes keeps until no pod uses it.
     #[serde(rename = "finalizers", deserialize_with = "is_protected")]
     pub protected: bool,
 }
 
 impl Meta {
-    /// Returns whether labels and annotations of the guard, and the owners, are the same.
+    /// Returns whether the guard's labels and annotations, and the owners, are those of the other object.
     pub(super) fn is_owned_and_marked_as(&self, other: &Self) -> bool {
         let same = |one: &ByName<String>, other: &ByName<String>| {
             let [one, other] = [one, other].map(|it| it.iter().filter(|(key, _)| key.starts_with(PREFIX)));
@@ -142,7 +142,7 @@ impl Meta {
             && self.owner_references == other.owner_references
     }
 
-    /// Returns whether the object is being deleted with nothing to delay it.
+    /// Returns whether the object is being deleted.
     pub fn going(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
@@ -158,7 +158,7 @@ impl Meta {
         self.controller().filter(|owner| !owner.is_of("kudo.dev", "Instance"))
     }
 
-    /// Returns the Helm release that manages it. A name that Helm would not accept does not count.
+    /// Returns the Helm release that manages the object. A name that Helm would not accept does not count.
     pub fn helm_release(&self) -> Option<&str> {
         let plain = |it: &&str| {
             !it.is_empty()
@@ -192,13 +192,13 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Returns whether it has this group and kind.
+    /// Returns whether the owner has this group and kind.
     pub fn is_of(&self, group: &str, kind: &str) -> bool {
         self.kind == kind && self.api_version.split('/').next() == Some(group)
     }
 }
 
-/// As messages name it: "MariaDB ours".
+/// The owner as messages name it: "MariaDB ours".
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.name)
@@ -208,7 +208,7 @@ impl fmt::Display for Owner {
 /// The finalizer that keeps claims while pods use them.
 pub const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
-/// Reads whether this finalizer is set, the only one that matters.
+/// Reads whether [`PROTECTION`] is set, the only finalizer that matters.
 fn is_protected<'de, D: Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
     let finalizers: Vec<String> = or_default(input)?;
     Ok(finalizers.iter().any(|it| it == PROTECTION))
@@ -218,6 +218,6 @@ fn is_protected<'de, D: Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
 /// Keeps the guard's own annotations, and Helm's, without allocating memory for the others.
-fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<ByName<String>, D::Error> {
+fn kept_annotations<'de, D: Deserializer<'de>>(input: D) -> Result<ByName<String>, D::Error> {
     input.deserialize_option(Entries::with(|key| key.starts_with(PREFIX) || key == HELM_RELEASE))
 }

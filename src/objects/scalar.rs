@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The value of such a field.
+/// The value of a field that may have any type.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub enum Scalar {
     #[default]
@@ -17,7 +17,7 @@ pub enum Scalar {
     Text(String),
     /// A number or a boolean, as text.
     Plain(String),
-    /// A list or a map, by that word; its content is not read.
+    /// "a list" or "a map"; its content is not read.
     Odd(&'static str),
 }
 
@@ -85,7 +85,7 @@ pub fn map<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
     Ok(if value.is_object() { T::deserialize(value).unwrap_or_default() } else { T::default() })
 }
 
-/// A list, of which each item is read as far as possible.
+/// A list whose items are read one by one. An item that cannot be read is the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Listed<T> {
     #[default]
@@ -115,10 +115,9 @@ impl<'de, T: Default + serde::de::DeserializeOwned> Deserialize<'de> for Listed<
     }
 }
 
-/// A type whose size in memory can be estimated, as every type with a hash.
+/// A type whose size in memory can be estimated: every type with a hash.
 pub trait Weigh {
-    /// Returns the approximate size in memory, in bytes. Everything derived from the fields goes through the hash, so no field
-    /// can be forgotten.
+    /// Returns the approximate size in memory, in bytes. A derived hash visits every field, so no field can be forgotten.
     fn weight(&self) -> usize;
 }
 
@@ -129,8 +128,8 @@ impl<T: Hash> Weigh for T {
     }
 }
 
-/// Returns the approximate size of a value in memory, in bytes: `part` returns that of each part, from the number of its bytes
-/// in the hash.
+/// Returns the approximate size of a value in memory, in bytes. `part` returns the size of each part that is hashed, from the
+/// number of its bytes.
 pub fn weigh<P: Fn(usize) -> usize>(value: &impl Hash, part: P) -> usize {
     struct Weight<P>(usize, P);
     impl<P: Fn(usize) -> usize> Hasher for Weight<P> {

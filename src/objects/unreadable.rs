@@ -1,7 +1,7 @@
 //! Reading an object, and the message for one that cannot be read.
 //!
-//! The message names the field, and only the type of its value, which may be a secret. The API server sends the JSON,
-//! so its lines and columns would help no reader.
+//! The message names the field and the type of its value, but not the value, which may be a secret. The API server sends
+//! the JSON, so its lines and columns would not help the reader.
 
 use serde::Deserialize;
 
@@ -19,7 +19,7 @@ pub enum Unreadable {
         /// What is wrong with it.
         problem: String,
     },
-    /// There is no room to keep the object beside the others; a request about it is judged by the whole object.
+    /// There is no room to keep the object. A request about it contains the whole object, and is judged by that.
     #[error("is not examined: {0}")]
     TooMuch(&'static str),
 }
@@ -34,7 +34,7 @@ impl Unreadable {
     }
 }
 
-/// Reads one object of a type that is known.
+/// Reads one object of this kind into its type.
 pub fn read<T: for<'de> Deserialize<'de>>(kind: Kind, json: &str) -> Result<T, Unreadable> {
     read_as(kind.name(), json)
 }
@@ -46,8 +46,8 @@ pub(super) fn read_as<T: for<'de> Deserialize<'de>>(kind: &'static str, json: &s
     })
 }
 
-/// The beginning of an error in a template: a template is parsed separately, and its errors are reported for the whole
-/// object.
+/// The beginning of an error in a template. A template is parsed separately, so the path of such an error ends at the
+/// template, and the error names the field in it.
 const WITHIN: &str = "within ";
 
 /// Returns the error in a part that was parsed separately.
@@ -56,7 +56,7 @@ pub(super) fn within<T: for<'de> Deserialize<'de>>(json: &str) -> String {
     format!("{WITHIN}{field}: {problem}")
 }
 
-/// Parses the object once more, to find the field.
+/// Parses the object again, and returns the field and the problem.
 fn problem<T: for<'de> Deserialize<'de>>(json: &str) -> (String, String) {
     let read = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
     let Err(error) = read else { return (String::new(), "there is more text after its end".to_owned()) };
@@ -79,14 +79,14 @@ const LONGEST_PATH: usize = 160;
 fn plain(problem: &str) -> String {
     let types = problem.strip_prefix("invalid type: ").and_then(|types| types.split_once(", expected "));
     match types {
-        Some((is, wanted)) => format!("expected {}, found {}", thing(wanted), thing(is)),
+        Some((found, expected)) => format!("expected {}, found {}", type_name(expected), type_name(found)),
         None if problem.starts_with("EOF") => "it ends too early".to_owned(),
         None if problem.starts_with("invalid value: integer") => "the number is out of range".to_owned(),
         None => problem.to_owned(),
     }
 }
 
-fn thing(word: &str) -> &str {
+fn type_name(word: &str) -> &str {
     match word {
         "a string" | "string" | "text" => "a text",
         "a boolean" | "boolean" => "true or false",
@@ -127,7 +127,7 @@ mod tests {
     use crate::Object;
 
     #[test]
-    fn what_cannot_be_read_says_where_and_never_what() {
+    fn an_unreadable_object_is_described_without_its_values() {
         for (kind, json, words) in [
             (
                 Kind::StatefulSet,
@@ -164,7 +164,7 @@ mod tests {
             (Kind::Pod, r#"{"spec":"#, "Pod: spec: it ends too early"),
             (Kind::Pod, "{} {}", "Pod: there is more text after its end"),
         ] {
-            let error = Object::read(kind, json).expect_err("it is odd");
+            let error = Object::read(kind, json).expect_err("it is unreadable");
             assert_eq!(error.to_string(), format!("cannot be read as a {words}"), "{json}");
         }
         assert_eq!(

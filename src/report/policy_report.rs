@@ -1,7 +1,8 @@
-//! The audit's findings of one namespace as an OpenReports Report, which web pages for policies show.
+//! The audit's findings of one namespace as an OpenReports Report, which dashboards for policies show.
 //!
 //! Owns: the contents of the report. Must not know: who writes it, or when. Its predecessor, PolicyReport of
-//! wgpolicyk8s.io/v1alpha2, has nearly the same fields, so one layout serves both; a field that only one of them has is not written.
+//! wgpolicyk8s.io/v1alpha2, has nearly the same fields, so one layout serves both; a field that only one of them has is not
+//! written.
 
 use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -21,8 +22,8 @@ const LONGEST_MESSAGE: usize = 1000;
 /// Returns the results for the findings on these objects. Those that refuse come first; if there are too many results, the last
 /// one gives the number of the others.
 pub fn results(objects: &[Audited], now: Timestamp) -> Vec<Value> {
-    let found = objects.iter().flat_map(|object| object.decision.judged.iter().map(move |it| (object, it)));
-    let mut all: Vec<_> = found.collect();
+    let pairs = objects.iter().flat_map(|object| object.decision.judged.iter().map(move |it| (object, it)));
+    let mut all: Vec<_> = pairs.collect();
     all.sort_by_key(|(_, judged)| Reverse(judged.effect));
     let left_out = all.len().saturating_sub(MOST_RESULTS);
     let mut results: Vec<_> =
@@ -30,7 +31,7 @@ pub fn results(objects: &[Audited], now: Timestamp) -> Vec<Value> {
     if left_out > 0 {
         let message = format!("findings left out: {left_out}; `gatera audit` lists them");
         results.push(json!({
-            "source": "gatera", "policy": "gatera", "result": "skip", "message": message, "timestamp": at(now),
+            "source": "gatera", "policy": "gatera", "result": "skip", "message": message, "timestamp": timestamp(now),
         }));
     }
     results
@@ -41,7 +42,7 @@ fn result(object: &Audited, judged: &Judged, now: Timestamp) -> Value {
     let (result, severity) = match effect {
         Effect::Refused => ("fail", "high"),
         Effect::Warned => ("warn", "medium"),
-        // Its mode, or an override, lets it pass.
+        // The mode, or an override, suspends the refusal.
         Effect::Recorded => ("skip", "info"),
     };
     let (kind, id) = (object.kind, &object.id);
@@ -59,7 +60,7 @@ fn result(object: &Audited, judged: &Judged, now: Timestamp) -> Value {
         "result": result,
         "scored": true,
         "message": visible(&message).chars().take(LONGEST_MESSAGE).collect::<String>(),
-        "timestamp": at(now),
+        "timestamp": timestamp(now),
         "properties": { "field": finding.field },
         "resources": [{
             "apiVersion": version, "kind": kind.name(), "namespace": id.namespace, "name": id.name, "uid": object.uid,
@@ -67,12 +68,12 @@ fn result(object: &Audited, judged: &Judged, now: Timestamp) -> Value {
     })
 }
 
-fn at(now: Timestamp) -> Value {
+fn timestamp(now: Timestamp) -> Value {
     json!({ "seconds": now.as_second(), "nanos": 0 })
 }
 
-/// Returns the same number for the same findings. It leaves out times, and texts, which name times;
-/// the row without a rule counts by its text, which says how many findings are left out.
+/// Returns the same number for the same findings. It leaves out times, and texts, which contain times;
+/// only the result without a rule counts by its text, which says how many findings are left out.
 pub fn fingerprint(results: &[Value]) -> u64 {
     let mut hash = DefaultHasher::new();
     for result in results {
@@ -90,8 +91,8 @@ pub fn fingerprint(results: &[Value]) -> u64 {
     hash.finish()
 }
 
-/// Returns the number of results of each kind.
+/// Returns the number of results with each outcome.
 pub fn summary(results: &[Value]) -> Value {
-    let count = |kind: &str| results.iter().filter(|it| it["result"] == kind).count();
+    let count = |outcome: &str| results.iter().filter(|it| it["result"] == outcome).count();
     json!({ "pass": 0, "fail": count("fail"), "warn": count("warn"), "error": 0, "skip": count("skip") })
 }

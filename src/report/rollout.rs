@@ -42,7 +42,7 @@ pub fn status(cluster_status: &ClusterStatus<'_>) -> String {
     let (status, says) = of_configuration(cluster_status);
     let says = if says.is_empty() { String::new() } else { format!(" ({says})") };
     let mut text = visible(&format!("{}  configuration: {}{says}", cluster.id, in_words(status))) + "\n";
-    let ordinary = |revision: &Revision| {
+    let described = |revision: &Revision| {
         word(cluster, revision).map_or_else(|| revision.to_string(), |it| format!("{revision}  {it}"))
     };
     let lines: Vec<_> = cluster
@@ -50,7 +50,7 @@ pub fn status(cluster_status: &ClusterStatus<'_>) -> String {
         .iter()
         .map(|member| {
             let pod = member.pod.as_ref();
-            let runs = match pod.map(|pod| pod.revision.as_ref().map(ordinary)) {
+            let runs = match pod.map(|pod| pod.revision.as_ref().map(described)) {
                 None => "does not exist".to_owned(),
                 Some(None) => "no snapshot: it reads the ConfigMap itself until it restarts".to_owned(),
                 Some(Some(runs)) => runs,
@@ -63,7 +63,7 @@ pub fn status(cluster_status: &ClusterStatus<'_>) -> String {
     text
 }
 
-/// Returns what a revision is to a cluster, as one word.
+/// Returns what a revision is in a cluster's rollout, as one word.
 fn word(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
     let record = cluster.rollout.as_ref()?;
     match () {

@@ -1,4 +1,4 @@
-//! The state of each cluster and what the controller does with it, as a tree.
+//! The state of each cluster and what the guard does with it, as a tree.
 //!
 //! Must not know: clients, or where the facts come from (`status.rs` of `inspect` does).
 
@@ -39,7 +39,7 @@ struct PlanStep {
 /// The status of a step, and its description.
 type StepState = (&'static str, String);
 
-/// The number of findings that are printed; `gatera audit` prints all.
+/// The most findings that are printed; `gatera audit` prints all.
 const MOST_FINDINGS: usize = 5;
 const COMPLETE: &str = "COMPLETE";
 const IN_PROGRESS: &str = "IN_PROGRESS";
@@ -47,7 +47,7 @@ const PENDING: &str = "PENDING";
 const SKIPPED: &str = "SKIPPED";
 const GIVEN_UP: &str = "GIVEN_UP";
 
-/// Returns a status in words for people.
+/// Returns a status in plain words.
 pub(super) fn in_words(status: &str) -> &'static str {
     match status {
         COMPLETE => "done",
@@ -65,7 +65,7 @@ fn steps(cluster_status: &ClusterStatus<'_>) -> [PlanStep; 5] {
         ("bootstrap node", node(cluster, bootstrap)),
         ("members", members(cluster)),
         ("remove the bootstrap node", removal(bootstrap)),
-        ("membership", membership(&cluster_status.behind)),
+        ("membership", membership(&cluster_status.outdated)),
         ("configuration", configuration(cluster_status)),
     ];
     let mut steps = steps.map(|(name, (status, says))| PlanStep { name, status, says });
@@ -79,10 +79,10 @@ fn steps(cluster_status: &ClusterStatus<'_>) -> [PlanStep; 5] {
 
 /// Returns the status of the whole plan.
 fn plan(steps: &[PlanStep]) -> &'static str {
-    let over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
+    let is_over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
     match () {
         () if steps.iter().any(|it| it.status == GIVEN_UP) => GIVEN_UP,
-        () if steps.iter().all(over) => COMPLETE,
+        () if steps.iter().all(is_over) => COMPLETE,
         () => IN_PROGRESS,
     }
 }
@@ -110,12 +110,12 @@ fn node(cluster: &Cluster, stage: &BootstrapStage) -> StepState {
 }
 
 fn members(cluster: &Cluster) -> StepState {
-    let asked = usize::try_from(cluster.workload.replicas()).unwrap_or_default();
-    let all = asked > 0 && cluster.ready() >= asked && cluster.leaving.is_empty();
+    let replicas = usize::try_from(cluster.workload.replicas()).unwrap_or_default();
+    let all = replicas > 0 && cluster.ready() >= replicas && cluster.leaving.is_empty();
     let status = match (all, cluster.rolls()) {
         (true, false) => COMPLETE,
         (_, true) => IN_PROGRESS,
-        _ if asked == 0 => SKIPPED,
+        _ if replicas == 0 => SKIPPED,
         _ => IN_PROGRESS,
     };
     let rolls = if cluster.rolls() { ", a rollout is under way" } else { "" };
@@ -162,7 +162,7 @@ fn configuration(cluster_status: &ClusterStatus<'_>) -> StepState {
     }
 }
 
-/// Returns a member's state in two or three words.
+/// Returns a member's state in a few words.
 fn word(member: &Member, condition: Option<Condition>) -> &'static str {
     match (condition, &member.pod) {
         (Some(condition), _) => condition.says(),
@@ -173,10 +173,10 @@ fn word(member: &Member, condition: Option<Condition>) -> &'static str {
 
 /// Returns the clusters as text.
 pub fn text(all: &[ClusterStatus<'_>], colour: bool) -> String {
-    all.iter().map(|it| one(it, Paint(colour))).collect::<Vec<_>>().join("\n")
+    all.iter().map(|it| tree(it, Paint(colour))).collect::<Vec<_>>().join("\n")
 }
 
-fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
+fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
     let ClusterStatus { cluster, state, members, way_back, matters, unverified, waived, break_glass, .. } =
         cluster_status;
     let (state, steps) = (paint.state(*state, 0), steps(cluster_status));
@@ -198,15 +198,15 @@ fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
         text += &(visible(&format!("├── Break-glass: {open}")) + "\n");
     }
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
-    let wide = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or_default();
-    let names = wide(&mut rows.iter().map(|(it, _)| it.name.len()));
-    let words = wide(&mut rows.iter().map(|(_, word)| word.len()));
+    let longest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or_default();
+    let name_width = longest(&mut rows.iter().map(|(it, _)| it.name.len()));
+    let word_width = longest(&mut rows.iter().map(|(_, word)| word.len()));
     let lines = rows.iter().map(|(member, word)| {
         let node = member.pod.as_ref().map_or("", |pod| &pod.node);
-        format!("{:names$}  {word:words$}  {node}", member.name)
+        format!("{:name_width$}  {word:word_width$}  {node}", member.name)
     });
     section(&mut text, "Members", lines);
-    let starts = cluster.starts().map(|(name, note)| format!("{name:names$}  {note}"));
+    let starts = cluster.starts().map(|(name, report)| format!("{name:name_width$}  {report}"));
     section(&mut text, "Where members that have not joined start from, as each reported", starts);
     let problems = matters.iter().map(ToString::to_string);
     section(&mut text, "What is wrong, and the way out (see gatera explain G02)", problems);
@@ -214,7 +214,7 @@ fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
     let heading = "Claims that are being deleted, each as soon as its pod is gone: back up their data first";
     section(&mut text, heading, going);
     let mut heading = "Claims of members that are gone, kept with their data".to_owned();
-    // G07 refuses it in every other state.
+    // In every other state G07 refuses to delete them.
     if cluster_status.state == State::Healthy {
         let delete = cluster.delete_left_claims_command();
         heading += &format!("; if you no longer need the data, and have a backup: {delete}");

@@ -1,4 +1,4 @@
-//! The open connections, and how long each may take for what it is doing.
+//! The open connections, and how long each may stay in its stage.
 //!
 //! Owns: the table of open connections, the deadlines of each, and which one is closed when all slots are taken (see
 //! [`EvictionRank`]). Must not know: sockets, TLS, HTTP. There is no limit per address: behind a Service, many API servers may
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use tokio::sync::SetOnce;
 
 /// The time for a TLS handshake; one with a client on the other side of the world takes a second.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 /// The time for the headers of a first request, from the end of the handshake.
-const HEADERS: Duration = Duration::from_secs(10);
-/// The time for which a connection that was served waits for its next request. API servers keep one for 90 seconds, and they must
-/// close it first: otherwise a request may be lost on its way to a connection that is being closed.
-const IDLE: Duration = Duration::from_secs(120);
+const HEADERS_DEADLINE: Duration = Duration::from_secs(10);
+/// The time for which a connection that was served waits for its next request. API servers keep an idle connection for 90
+/// seconds, and they must close it first: otherwise a request may be lost on its way to a connection that is being closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The time from the headers to the end of the answer, which ends when the client has read almost all of it; the body of the
 /// request has a shorter deadline of its own.
-const REQUEST: Duration = Duration::from_secs(20);
-/// The time for which a piece of an answer waits until hyper takes it, which it does while the client reads.
-const UNREAD: Duration = Duration::from_secs(5);
-/// The age from which a request counts as slow when a slot is needed. A real request ends long before, unless it waits for a
-/// reservation; a longer wait protects no cluster.
-const SLOW: Duration = Duration::from_secs(2);
+const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
+/// The time within which hyper must take the next piece of an answer; it takes pieces only while the client reads.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// The age from which a request counts as slow when a slot is needed. A request of an API server ends long before, unless it
+/// waits for a reservation; a longer wait protects no cluster.
+const SLOW_AGE: Duration = Duration::from_secs(2);
 
 /// What a connection does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ enum ConnectionStage {
     Handshake,
     /// It waits for a request, or for the end of its headers.
     Waiting,
-    /// A request is being answered, or its answer is not read yet.
-    Asking,
+    /// A request is being answered, or the client has not read its answer yet.
+    Answering,
 }
 
 /// The progress of a connection.
@@ -46,7 +46,7 @@ pub(super) struct ConnectionProgress {
     /// When the last piece of the current answer was taken, or offered if none was.
     taken: Option<Instant>,
     /// The length of the current answer in bytes.
-    held: usize,
+    held_bytes: usize,
     /// Whether a request on this connection was answered with success.
     served: bool,
     /// Whether the client proved with a certificate that it is an API server.
@@ -59,7 +59,7 @@ impl ConnectionProgress {
             stage: ConnectionStage::Handshake,
             since: now,
             taken: None,
-            held: 0,
+            held_bytes: 0,
             served: false,
             proven: false,
         }
@@ -67,14 +67,14 @@ impl ConnectionProgress {
 
     /// Returns the reason to close the connection, if its stage lasts too long.
     fn overdue(&self, now: Instant) -> Option<&'static str> {
-        if self.taken.is_some_and(|taken| now.duration_since(taken) > UNREAD) {
+        if self.taken.is_some_and(|taken| now.duration_since(taken) > UNREAD_TIMEOUT) {
             return Some("slow");
         }
         let (limit, why) = match self.stage {
-            ConnectionStage::Handshake => (HANDSHAKE, "handshake"),
-            ConnectionStage::Waiting if self.served => (IDLE, "idle"),
-            ConnectionStage::Waiting => (HEADERS, "slow"),
-            ConnectionStage::Asking => (REQUEST, "slow"),
+            ConnectionStage::Handshake => (HANDSHAKE_DEADLINE, "handshake"),
+            ConnectionStage::Waiting if self.served => (IDLE_TIMEOUT, "idle"),
+            ConnectionStage::Waiting => (HEADERS_DEADLINE, "slow"),
+            ConnectionStage::Answering => (ANSWER_DEADLINE, "slow"),
         };
         (now.duration_since(self.since) > limit).then_some(why)
     }
@@ -84,8 +84,8 @@ impl ConnectionProgress {
         let rank = match self.stage {
             _ if self.proven => return None,
             _ if !self.served => EvictionRank::Unserved,
-            ConnectionStage::Asking if now.duration_since(self.since) > SLOW => EvictionRank::Slow,
-            ConnectionStage::Asking => EvictionRank::Busy,
+            ConnectionStage::Answering if now.duration_since(self.since) > SLOW_AGE => EvictionRank::Slow,
+            ConnectionStage::Answering => EvictionRank::Busy,
             _ => EvictionRank::Idle,
         };
         Some((rank, self.since))
@@ -100,10 +100,10 @@ enum EvictionRank {
     Unserved,
     /// A request was answered before, and the current one takes suspiciously long.
     Slow,
-    /// A request was answered before, and there is no other.
+    /// A request was answered before, and none is being answered now.
     Idle,
-    /// A request was answered before, and another one is being answered. Such a connection is evicted when all others are busy,
-    /// too: otherwise a client that sends small requests again and again in all slots would keep all others out.
+    /// A request was answered before, and another one is being answered. Such a connection is evicted if all others are busy,
+    /// too: otherwise a client that keeps sending small requests in all slots would keep other clients out.
     Busy,
 }
 
@@ -126,8 +126,9 @@ impl Connection {
 
     /// Records that the handshake is complete.
     pub(super) fn open(&self, proven: bool) {
-        let mut it = self.progress();
-        (it.stage, it.since, it.proven) = (ConnectionStage::Waiting, Instant::now(), proven);
+        let mut progress = self.progress();
+        (progress.stage, progress.since, progress.proven) =
+            (ConnectionStage::Waiting, Instant::now(), proven);
     }
 
     /// Waits until the connection has to end, and returns the reason.
@@ -144,8 +145,8 @@ impl Connection {
 /// The connections of a port, and their limits.
 #[derive(Debug)]
 pub(super) struct Connections {
-    most: usize,
-    most_held: usize,
+    max_open: usize,
+    max_held_bytes: usize,
     table: Mutex<Table>,
 }
 
@@ -153,7 +154,7 @@ pub(super) struct Connections {
 struct Table {
     next: u64,
     open: HashMap<u64, Arc<Connection>>,
-    held: usize,
+    held_bytes: usize,
 }
 
 /// A connection's slot in the table, which is free again when this is dropped.
@@ -169,27 +170,26 @@ pub(super) struct Slot {
 pub(super) struct InFlight {
     all: Arc<Connections>,
     connection: Arc<Connection>,
-    /// When it began.
     begun: Instant,
     /// Whether the answer has a success status.
     pub(super) served: bool,
 }
 
 impl Connections {
-    /// Creates a table for `most` connections, with `most_held` bytes of answers in all of them.
-    pub(super) fn new(most: usize, most_held: usize) -> Arc<Self> {
-        Arc::new(Self { most, most_held, table: Mutex::default() })
+    /// Creates a table for `max_open` connections, with `max_held_bytes` of answers in all of them.
+    pub(super) fn new(max_open: usize, max_held_bytes: usize) -> Arc<Self> {
+        Arc::new(Self { max_open, max_held_bytes, table: Mutex::default() })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a slot for a connection that was just accepted. If all slots are taken, the one of the lowest rank is evicted;
-    /// `None` if there is none to evict.
+    /// Returns a slot for a connection that was just accepted. If all slots are taken, the connection with the lowest rank is
+    /// evicted; `None`: there is none to evict.
     pub(super) fn enter(self: &Arc<Self>, now: Instant) -> Option<Slot> {
         let mut table = self.table();
-        if table.open.len() >= self.most {
+        if table.open.len() >= self.max_open {
             let ranks = table
                 .open
                 .iter()
@@ -207,7 +207,7 @@ impl Connections {
 
     /// Returns whether a new connection evicts another.
     pub(super) fn is_full(&self) -> bool {
-        self.table().open.len() >= self.most
+        self.table().open.len() >= self.max_open
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -226,26 +226,27 @@ impl Connections {
 
     /// Records that a request begins. Over HTTP/1.1 a connection has one at a time.
     pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
-        let (begun, mut it) = (Instant::now(), connection.progress());
-        (it.stage, it.since, it.taken) = (ConnectionStage::Asking, begun, None);
+        let (begun, mut progress) = (Instant::now(), connection.progress());
+        (progress.stage, progress.since, progress.taken) = (ConnectionStage::Answering, begun, None);
         InFlight { all: Arc::clone(self), connection: Arc::clone(connection), begun, served: false }
     }
 
-    /// Records the length of the answer that a connection holds. While all answers together exceed the limit, the connection is
-    /// ended that held most for longest: a client that reads its answers holds little.
+    /// Records the length of the answer that a connection holds. While all answers together exceed the limit, the connection with
+    /// the largest product of bytes and age is ended: a client that reads its answers holds few bytes.
     fn hold(&self, connection: &Connection, bytes: usize) {
         let mut table = self.table();
-        table.held = table.held + bytes - mem::replace(&mut connection.progress().held, bytes);
-        while table.held > self.most_held {
-            let cost = |it: &Connection| {
-                let it = it.progress();
-                let cost = it.held as u128 * (it.since.elapsed().as_micros() + 1);
-                (cost > 0 && !it.proven).then_some(cost)
+        let before = mem::replace(&mut connection.progress().held_bytes, bytes);
+        table.held_bytes = table.held_bytes + bytes - before;
+        while table.held_bytes > self.max_held_bytes {
+            let cost = |connection: &Connection| {
+                let progress = connection.progress();
+                let cost = progress.held_bytes as u128 * (progress.since.elapsed().as_micros() + 1);
+                (cost > 0 && !progress.proven).then_some(cost)
             };
             let costs = table.open.iter().filter_map(|(id, connection)| Some((cost(connection)?, *id)));
             let Some((_, id)) = costs.max() else { return };
             if let Some(connection) = table.open.remove(&id) {
-                table.held -= mem::take(&mut connection.progress().held);
+                table.held_bytes -= mem::take(&mut connection.progress().held_bytes);
                 connection.end("slow");
             }
         }
@@ -273,11 +274,12 @@ impl Drop for Slot {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.holds(0);
-        let mut it = self.connection.progress();
-        it.served |= self.served;
+        let mut progress = self.connection.progress();
+        progress.served |= self.served;
         // hyper may read the next request before it drops the body of this answer.
-        if it.since == self.begun {
-            (it.stage, it.since, it.taken) = (ConnectionStage::Waiting, Instant::now(), None);
+        if progress.since == self.begun {
+            (progress.stage, progress.since, progress.taken) =
+                (ConnectionStage::Waiting, Instant::now(), None);
         }
     }
 }

@@ -67,7 +67,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Returns what the Secret should hold instead of what it holds.
+    /// Returns what the Secret should hold instead of what it holds; `None`: nothing else.
     pub(super) fn next(
         &self,
         names: &[String],
@@ -76,7 +76,7 @@ impl Known {
         now: Timestamp,
     ) -> Result<Option<Material>, certs::Error> {
         let Some(secret) = self.secret.there() else { return Ok(None) };
-        let now = time_by(secret, now);
+        let now = corrected_time(secret, now);
         match Material::read(secret) {
             None => Material::with_new_ca(self.held.as_ref(), names, lives, now).map(Some),
             Some(found) => found.next(self.held.as_ref(), names, lives, settled, now),
@@ -95,14 +95,14 @@ impl Known {
             Watched::Gone => return (None, Err(Error::NoSecret(name.to_owned()))),
             Watched::There(secret) => secret,
         };
-        let now = time_by(secret, now);
+        let now = corrected_time(secret, now);
         let Some(found) = Material::read(secret) else { return (None, Err(Error::Empty(name.to_owned()))) };
         let sound = found.sound(now).map_err(|error| Error::Unusable(name.to_owned(), error));
-        // A pair that cannot be used is shown only if there is no other: the clock of this process may be the one that is wrong.
+        // A pair that cannot be used is shown only if there is no other: the clock of this process may be wrong.
         if sound.is_err() && self.shown.is_some() {
             return (None, sound);
         }
-        // Another writer's content that could not be joined to the held one: the entries keep what is held.
+        // The content of another writer would cut off API servers that trust what is held: the leader keeps its own.
         if leads && self.held.as_ref().is_some_and(|held| !found.continues(held, now)) {
             return (None, Ok(()));
         }
@@ -135,21 +135,21 @@ impl Known {
     }
 
     /// Returns the registered bundle that every API server has had time to notice, empty if there is none yet: API servers read
-    /// the entries by their own watch, and a leaf that they do not trust yet would fail every new connection.
-    pub(super) fn settled(&mut self, takes: Duration, now: Instant) -> Option<String> {
+    /// the entries by their own watch, and with a leaf that they do not trust yet every new connection would fail.
+    pub(super) fn settled(&mut self, notice_time: Duration, now: Instant) -> Option<String> {
         let registered = self.registered()?;
         let since = match &self.seen {
             Some((bundle, since)) if *bundle == registered => *since,
             _ => self.seen.insert((registered.clone(), now)).1,
         };
-        if now.saturating_duration_since(since) >= takes {
+        if now.saturating_duration_since(since) >= notice_time {
             self.settled = registered;
         }
         Some(self.settled.clone())
     }
 
-    /// Returns the state as a message. `strange` is what another writer changed in the entries.
-    pub(super) fn summary(&self, name: &str, strange: Option<String>) -> String {
+    /// Returns the state as a message. `foreign_change` is what another writer changed in the entries.
+    pub(super) fn summary(&self, name: &str, foreign_change: Option<String>) -> String {
         let gone = self.gone();
         if gone.len() == CONFIGURATIONS.len() {
             let kinds = gone.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().join(" and ");
@@ -160,11 +160,11 @@ impl Known {
         if let Some((kind, lost)) = gone.first() {
             return format!("{kind} {name} is not there: {lost}; `helm upgrade` brings it back");
         }
-        if let Some(strange) = strange {
-            return format!("{strange}; the leading replica writes it again");
+        if let Some(change) = foreign_change {
+            return format!("{change}; the leading replica writes it again");
         }
-        let filled = |it: &Watched<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
-        if self.entries.iter().all(filled) { "registered" } else { "not registered yet" }.to_owned()
+        let has_entries = |it: &Watched<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
+        if self.entries.iter().all(has_entries) { "registered" } else { "not registered yet" }.to_owned()
     }
 
     /// Returns the kinds of the configurations that do not exist, with what is lost without each.
@@ -173,7 +173,7 @@ impl Known {
         both.filter(|(it, _)| it.is_gone()).map(|(_, (_, kind, lost))| (kind, lost)).collect()
     }
 
-    /// Returns the deleted configurations when the leader has to publish an Event: once, be the deletion deliberate or not.
+    /// Returns the deleted configurations if the leader has to publish an Event: once for each deletion, deliberate or not.
     pub(super) fn deleted(&mut self, leads: bool) -> Option<Vec<&'static str>> {
         let gone: Vec<_> = self.gone().into_iter().map(|(kind, _)| kind).collect();
         let news = leads && !gone.iter().all(|kind| self.reported_deletions.contains(kind));
@@ -184,9 +184,9 @@ impl Known {
     }
 }
 
-/// Returns the time, but never one before the API server last wrote this Secret: a clock that fell behind would consider good
-/// certificates not yet valid, and make new ones that expired long ago.
-fn time_by(secret: &Secret, now: Timestamp) -> Timestamp {
+/// Returns the time, or the time of the last write to this Secret if that is later: by a clock that is behind, good certificates
+/// would not be valid yet, and new ones would have expired long ago.
+fn corrected_time(secret: &Secret, now: Timestamp) -> Timestamp {
     let written = secret.metadata.managed_fields.iter().flatten().filter_map(|it| it.time.as_ref());
     written.map(|time| time.0).fold(now, Timestamp::max)
 }
@@ -237,9 +237,9 @@ mod tests {
         let written = ManagedFieldsEntry { time: Some(Time(at(0))), ..ManagedFieldsEntry::default() };
         let metadata = ObjectMeta { managed_fields: Some(vec![written]), ..ObjectMeta::default() };
         let secret = Secret { metadata, ..Secret::default() };
-        assert_eq!(time_by(&secret, at(-1_000_000)), at(0));
-        assert_eq!(time_by(&secret, at(60)), at(60));
-        assert_eq!(time_by(&Secret::default(), at(-1)), at(-1));
+        assert_eq!(corrected_time(&secret, at(-1_000_000)), at(0));
+        assert_eq!(corrected_time(&secret, at(60)), at(60));
+        assert_eq!(corrected_time(&Secret::default(), at(-1)), at(-1));
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         let (pair, outcome) = known.take(false, name, at(0));
         assert!(
             pair.as_ref() == Some(&over.leaf) && matches!(outcome, Err(Error::Unusable(..))),
-            "in the place of nothing"
+            "there is no other"
         );
         assert!(known.held.is_none() && known.bundle.is_none());
         known.secret = secret(&ours);
@@ -306,13 +306,13 @@ mod tests {
         );
         known.entries = entries(&ours.bundle());
         known.secret = secret(&theirs);
-        assert!(matches!(known.take(true, name, at(0)), (None, Ok(()))), "the leader goes on with its own");
+        assert!(matches!(known.take(true, name, at(0)), (None, Ok(()))), "the leader keeps its own");
         assert_eq!(known.bundle, Some(ours.bundle()));
         assert!(
             matches!(known.take(false, name, at(0)), (None, Ok(()))),
-            "whom API servers do not trust is not shown"
+            "a leaf that API servers do not trust is not shown"
         );
-        assert_eq!(known.bundle, Some(theirs.bundle()), "the others follow the Secret");
+        assert_eq!(known.bundle, Some(theirs.bundle()), "a replica that does not lead follows the Secret");
         assert!(!known.untrusted());
         known.entries = entries(&theirs.bundle());
         assert!(known.untrusted());
@@ -337,25 +337,25 @@ mod tests {
     #[test]
     fn a_bundle_has_settled_when_it_stood_for_long_enough() {
         let [old, new] = [0, 0].map(made);
-        let (takes, begin) = (Duration::from_secs(30), Instant::now());
+        let (notice_time, begin) = (Duration::from_secs(30), Instant::now());
         let after = |seconds| begin + Duration::from_secs(seconds);
         let mut known = Known::default();
-        assert_eq!(known.settled(takes, begin), None, "there are no entries");
+        assert_eq!(known.settled(notice_time, begin), None, "there are no entries");
         known.entries = entries(&old.bundle());
-        assert_eq!(known.settled(takes, begin), Some(String::new()));
-        assert_eq!(known.settled(takes, after(29)), Some(String::new()));
-        assert_eq!(known.settled(takes, after(30)), Some(old.bundle()));
+        assert_eq!(known.settled(notice_time, begin), Some(String::new()));
+        assert_eq!(known.settled(notice_time, after(29)), Some(String::new()));
+        assert_eq!(known.settled(notice_time, after(30)), Some(old.bundle()));
         known.entries = entries(&new.bundle());
-        assert_eq!(known.settled(takes, after(31)), Some(old.bundle()), "not every API server knows yet");
-        assert_eq!(known.settled(takes, after(61)), Some(new.bundle()));
+        assert_eq!(known.settled(notice_time, after(31)), Some(old.bundle()), "not known everywhere yet");
+        assert_eq!(known.settled(notice_time, after(61)), Some(new.bundle()));
         known.bundle = Some(new.bundle());
         known.entries[0] = entries(&old.bundle())[0].clone();
         assert_eq!(known.registered(), Some(old.bundle()), "the oldest counts");
     }
 
     #[test]
-    fn what_there_is_is_said_and_an_end_is_reported_once() {
-        let said = |known: &Known, strange: Option<&str>| known.summary("gatera", strange.map(str::to_owned));
+    fn the_summary_names_what_is_missing_and_a_deletion_is_reported_once() {
+        let said = |known: &Known, change: Option<&str>| known.summary("gatera", change.map(str::to_owned));
         let mut known = Known::default();
         assert_eq!(said(&known, None), "not registered yet");
         known.entries = entries("CA");

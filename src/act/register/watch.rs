@@ -1,7 +1,7 @@
 //! The watch of a single object, selected by its name.
 //!
-//! Owns: the stream, and the three states that it reports. kube's `watch_object` requests watches of five minutes; on a link that
-//! stalled without closing it would receive nothing for that time. These watches end after seconds and continue where they ended:
+//! Owns: the stream, and the three states that it reports. kube's `watch_object` requests watches of five minutes; on a
+//! connection that stalls without closing it would receive nothing for that time. These watches end after seconds and continue:
 //! one request each time, and bookmarks keep the position without a new list. kube abandons a watch five seconds after it should
 //! have ended.
 
@@ -17,11 +17,11 @@ use tokio::time::sleep;
 
 use super::unwatched;
 
-/// The duration of one watch in seconds; a dead link is noticed at most five seconds later.
+/// The duration of one watch in seconds; a dead connection is noticed at most five seconds later.
 const WATCH_SECONDS: u32 = 8;
 /// The pause between two attempts while the API server cannot be reached; each attempt of the three watches is a small request.
-/// It never grows: a registration that waits for half a minute after an outage is one more outage.
-const PAUSE: Duration = Duration::from_secs(2);
+/// It never grows, because a registration that waits for half a minute after an outage makes the outage longer.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// The last known state of an object.
 #[derive(Clone, Debug, Default)]
@@ -62,11 +62,11 @@ pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Watched<K
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let wanted = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     let mut listed = false;
-    watcher(api, wanted).filter_map(move |event| {
+    watcher(api, config).filter_map(move |event| {
         let failed = event.is_err();
-        let seen = match event {
+        let state = match event {
             Err(error) => {
                 unwatched(&error, &K::kind(&()));
                 None
@@ -86,9 +86,9 @@ where
         };
         async move {
             if failed {
-                sleep(PAUSE).await;
+                sleep(RETRY_PAUSE).await;
             }
-            seen
+            state
         }
     })
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 /// The annotation's name, after the prefix that all annotations of the guard have.
-const LET_GO: &str = "let-go";
+const NOTES: &str = "let-go";
 
 /// One reservation, as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
@@ -50,7 +50,7 @@ impl ReservationNote {
 /// Returns the notes in a Lease. Notes that cannot be read may have been reservations, so they count as lost; the next write
 /// replaces them.
 pub(super) fn of(lease: &Lease) -> Vec<ReservationNote> {
-    let text = lease.metadata.annotations.as_ref().and_then(|all| all.get(&format!("{PREFIX}{LET_GO}")));
+    let text = lease.metadata.annotations.as_ref().and_then(|all| all.get(&format!("{PREFIX}{NOTES}")));
     let Some(text) = text else { return Vec::new() };
     serde_json::from_str(text).unwrap_or_else(|error| {
         warn!(lease = lease.metadata.name, %error, "the reservations in this Lease cannot be read; they are treated as lost");
@@ -62,6 +62,6 @@ pub(super) fn of(lease: &Lease) -> Vec<ReservationNote> {
 pub(super) fn with(mut lease: Lease, notes: &[ReservationNote]) -> Lease {
     // A list of plain texts and numbers can always be serialized.
     let text = serde_json::to_string(notes).unwrap_or_default();
-    lease.metadata.annotations.get_or_insert_default().insert(format!("{PREFIX}{LET_GO}"), text);
+    lease.metadata.annotations.get_or_insert_default().insert(format!("{PREFIX}{NOTES}"), text);
     lease
 }

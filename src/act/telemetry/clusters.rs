@@ -1,7 +1,7 @@
 //! The metrics that name clusters. Only the leader has these series; the other replicas have none.
 //!
-//! Must not know: what a state means. A scrape reads the last round of the audit as it is, so a cluster that is gone has no series,
-//! and no scrape shows a cluster in two states.
+//! Must not know: what a state means. A scrape reads the last round of the audit as it is, so a cluster that is gone has no
+//! series, and no scrape shows a cluster in two states.
 //!
 //! `gatera_cluster_state` has one series for each cluster: its present state, with the value 1. Eight series for each, seven of
 //! them 0, would be 80,000 series for 10,000 clusters. Every query works without the zeros:
@@ -46,11 +46,11 @@ const GAUGES: [(&str, &str, ClusterSample); 4] = [
 ];
 
 impl Collector for ClusterGauges {
-    fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let clusters = self.0.load();
-        // Without samples no metric is declared: a replica that does not lead does not even show its name.
+        // Without clusters no metric is declared, so a replica that does not lead does not even show its name.
         for (name, help, sample) in GAUGES.iter().filter(|_| !clusters.is_empty()) {
-            let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for cluster in clusters.iter() {
                 let id = [("namespace", &*cluster.id.namespace), ("cluster", &*cluster.id.name)];
                 match sample(cluster) {

@@ -32,8 +32,8 @@ impl Usage {
         Self::of(&read("self/stat")?, &read("self/status")?, &read("stat")?, open_files)
     }
 
-    fn of(stat: &str, status: &str, machine: &str, open_files: usize) -> Option<Self> {
-        // The second field is the program's name, and may contain spaces and brackets.
+    fn of(stat: &str, status: &str, system_stat: &str, open_files: usize) -> Option<Self> {
+        // The second field is the program's name, which may contain spaces and brackets, so `fields` begins with the third.
         let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
         let number = |text: &str, name: &str| {
@@ -44,7 +44,7 @@ impl Usage {
             cpu_seconds: (ticks(14)? + ticks(15)?) / TICKS_PER_SECOND,
             resident_bytes: number(status, "VmRSS:")? * 1024.0,
             open_files: f64::from(u32::try_from(open_files).ok()?),
-            started: number(machine, "btime")? + ticks(22)? / TICKS_PER_SECOND,
+            started: number(system_stat, "btime")? + ticks(22)? / TICKS_PER_SECOND,
         })
     }
 }

@@ -1,9 +1,9 @@
-//! One list and watch that records up to when it has missed nothing.
+//! A list and its watch, which records the time up to which it has missed nothing.
 //!
-//! Must not know: what becomes of its messages. A connection that stalls without closing is not reported, and a proxy goes
-//! on acknowledging TCP for it. So a watch is requested in rounds of some seconds: the API server ends each round, and
-//! that end, like an event or a bookmark, proves that nothing was missed. A watch that is silent for longer is cut off and
-//! started again. kube's own `watcher` hides bookmarks and ends, and treats a broken stream as one that ended.
+//! Must not know: what becomes of its messages. If a connection stalls without being closed, no error is reported, and a proxy
+//! goes on acknowledging TCP for it. So a watch is requested in rounds of a few seconds: the API server ends each round, and
+//! this end, like an event or a bookmark, proves that nothing was missed. A watch that is silent for longer is cut off and
+//! started again. kube's own `watcher` hides bookmarks and the ends of watches, and treats a broken stream as one that ended.
 
 #[cfg(test)]
 mod tests;
@@ -36,14 +36,14 @@ const ROUND_SECONDS: u32 = 8;
 /// The length of a round after something may have been missed, in seconds: short, because its end proves that everything
 /// was sent.
 const CATCH_UP_SECONDS: u32 = 1;
-/// The time past the end of a round within which a live API server always ends it.
+/// The time after the planned end of a round within which a working API server always ends it.
 const ROUND_GRACE: Duration = Duration::from_secs(3);
 /// The time within which a round, or a list of a pack's kind, ends unless something is wrong.
 const LONGEST_ROUND: Duration = Duration::from_secs(15);
 /// The time within which the API server must begin its answer to a watch.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The tolerance for the end of a round. A round that ends earlier than this before its time was cut off.
-const EARLY: Duration = Duration::from_millis(500);
+/// The tolerance for the end of a round. A round that ends earlier than this before its planned end was cut off.
+const EARLY_END: Duration = Duration::from_millis(500);
 /// The pause after a first failure. It doubles with each further one, up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -75,12 +75,12 @@ enum KindReport {
 }
 
 /// The state of a watch between two rounds.
-struct Reached {
+struct WatchProgress {
     version: String,
-    /// Whether nothing was missed up to `came`.
+    /// Whether nothing was missed up to `data_at`.
     caught_up: bool,
     /// When the last data arrived.
-    came: Instant,
+    data_at: Instant,
 }
 
 /// The reason why a list or a round was not completed.
@@ -91,21 +91,21 @@ enum Interruption {
     #[error("no data arrived for {}s", .0.as_secs())]
     Silent(Duration),
     #[error("the request to the API server failed")]
-    Ask(#[source] kube::Error),
+    Request(#[source] kube::Error),
     #[error("an answer from the API server could not be read")]
-    Line(#[source] serde_json::Error),
+    Unreadable(#[source] serde_json::Error),
     #[error("the pack of this kind is switched off")]
-    Off,
+    PackOff,
     #[error("the receiver is gone")]
-    Over,
+    ReceiverGone,
 }
 
 impl Interruption {
-    /// Returns whether there is no such collection, or its pack is switched off.
+    /// Returns whether the collection does not exist, or its pack is switched off.
     fn is_absent(&self) -> bool {
         match self {
-            Self::Off => true,
-            Self::Ask(error) => Fault::of(error) == Fault::NotFound,
+            Self::PackOff => true,
+            Self::Request(error) => Fault::of(error) == Fault::NotFound,
             _ => false,
         }
     }
@@ -113,21 +113,21 @@ impl Interruption {
 
 impl From<kube::Error> for Interruption {
     fn from(error: kube::Error) -> Self {
-        if Fault::of(&error) == Fault::Expired { Self::Expired } else { Self::Ask(error) }
+        if Fault::of(&error) == Fault::Expired { Self::Expired } else { Self::Request(error) }
     }
 }
 
 impl Follower {
     /// Lists and watches until the receiver is gone.
     pub(super) async fn follow(self) {
-        let (mut place, mut pause, mut reported) = (None, FIRST_PAUSE, KindReport::None);
+        let (mut progress, mut pause, mut reported) = (None, FIRST_PAUSE, KindReport::None);
         loop {
-            let turn = if self.is_off() {
-                Err(Interruption::Off)
+            let outcome = if self.is_off() {
+                Err(Interruption::PackOff)
             } else {
-                self.turn_with_report(&mut place, &mut reported).await
+                self.list_or_round_with_report(&mut progress, &mut reported).await
             };
-            let trouble = match turn {
+            let interruption = match outcome {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
                     let before = std::mem::replace(&mut reported, KindReport::Reachable);
@@ -137,13 +137,13 @@ impl Follower {
                     }
                     continue;
                 }
-                Err(Interruption::Over) => return,
-                Err(trouble) => trouble,
+                Err(Interruption::ReceiverGone) => return,
+                Err(interruption) => interruption,
             };
             // The kind may be installed or switched on later, so it is requested once a round.
-            if self.kind.is_optional() && trouble.is_absent() {
-                place = None;
-                if reported != KindReport::Absent && self.absent().await.is_err() {
+            if self.kind.is_optional() && interruption.is_absent() {
+                progress = None;
+                if reported != KindReport::Absent && self.report_absent().await.is_err() {
                     return;
                 }
                 (reported, pause) = (KindReport::Absent, FIRST_PAUSE);
@@ -151,16 +151,16 @@ impl Follower {
                 sleep(Duration::from_secs(u64::from(ROUND_SECONDS))).await;
                 continue;
             }
-            let error = chain(&trouble);
+            let error = chain(&interruption);
             if let Some(times) = repeated::times("watch", &error) {
                 warn!(watch = %self.url, selector = self.selector, error, times, "a list or watch failed and is started again");
             }
-            match (&trouble, &mut place) {
-                (Interruption::Expired, place) => *place = None,
-                (_, Some(place)) => place.caught_up = false,
+            match (&interruption, &mut progress) {
+                (Interruption::Expired, progress) => *progress = None,
+                (_, Some(progress)) => progress.caught_up = false,
                 (_, None) => {}
             }
-            // For a kind that was reported before, a first failure is not news: the request is soon repeated.
+            // If a report was sent before, a first failure is not reported: the request is repeated soon.
             if (reported == KindReport::None || pause > FIRST_PAUSE)
                 && self.report_unreachable(&mut reported).await.is_err()
             {
@@ -177,7 +177,7 @@ impl Follower {
     }
 
     /// Reports that there are no objects of this kind, because it is not offered or its pack is switched off.
-    async fn absent(&self) -> Result<(), Interruption> {
+    async fn report_absent(&self) -> Result<(), Interruption> {
         for message in [Message::Begun, Message::Serves(false), Message::Listed] {
             self.send(message).await?;
         }
@@ -195,35 +195,36 @@ impl Follower {
         Ok(())
     }
 
-    /// Does the same as `turn`, and reports to the keeper if a pack's kind takes too long.
-    async fn turn_with_report(
+    /// Does the same as `list_or_round`, and reports to the keeper if a pack's kind takes too long.
+    async fn list_or_round_with_report(
         &self,
-        place: &mut Option<Reached>,
+        progress: &mut Option<WatchProgress>,
         reported: &mut KindReport,
     ) -> Result<(), Interruption> {
-        let patience = if *reported == KindReport::None { ROUND_GRACE } else { LONGEST_ROUND };
-        let mut turn = std::pin::pin!(self.turn(place));
+        let limit = if *reported == KindReport::None { ROUND_GRACE } else { LONGEST_ROUND };
+        let mut attempt = std::pin::pin!(self.list_or_round(progress));
         if self.kind.is_optional() {
-            if let Ok(outcome) = timeout(patience, turn.as_mut()).await {
+            if let Ok(outcome) = timeout(limit, attempt.as_mut()).await {
                 return outcome;
             }
             self.report_unreachable(reported).await?;
         }
-        turn.await
+        attempt.await
     }
 
     /// Runs one list, or one round of the watch.
-    async fn turn(&self, place: &mut Option<Reached>) -> Result<(), Interruption> {
+    async fn list_or_round(&self, progress: &mut Option<WatchProgress>) -> Result<(), Interruption> {
         if self.again.swap(false, Ordering::Relaxed) {
-            *place = None;
+            *progress = None;
         }
-        let Some(place) = place else {
-            *place = Some(Reached { version: self.list().await?, caught_up: false, came: Instant::now() });
+        let Some(progress) = progress else {
+            let version = self.list().await?;
+            *progress = Some(WatchProgress { version, caught_up: false, data_at: Instant::now() });
             return Ok(());
         };
         let (begun, seconds) =
-            (Instant::now(), if place.caught_up { ROUND_SECONDS } else { CATCH_UP_SECONDS });
-        self.round(place, seconds).await?;
+            (Instant::now(), if progress.caught_up { ROUND_SECONDS } else { CATCH_UP_SECONDS });
+        self.round(progress, seconds).await?;
         // A proxy may end rounds at once; without a pause it would be flooded with requests.
         if begun.elapsed() < Duration::from_secs(u64::from(seconds)) / 2 {
             sleep(FIRST_PAUSE).await;
@@ -234,12 +235,12 @@ impl Follower {
     /// Lists the collection, and returns the version from which the watch continues.
     async fn list(&self) -> Result<String, Interruption> {
         self.send(Message::Begun).await?;
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let params = ListParams { label_selector: self.selector.clone(), ..ListParams::default() };
         let pages = ListPages::of(&self.client, self.url.clone(), params);
         let mut pages = pages.metadata_only(self.kind == Kind::ConfigMap);
         while let Some(piece) = pages.next().await? {
-            let message = self.message(piece.read().map_err(Interruption::Line)?);
+            let message = self.message(piece.read().map_err(Interruption::Unreadable)?);
             self.send(message).await?;
         }
         if self.kind.is_optional() {
@@ -247,12 +248,12 @@ impl Follower {
         }
         self.send(Message::Listed).await?;
         // All pages show the state at the time when the first one was requested.
-        self.freshness.at(self.watch, asked);
+        self.freshness.at(self.watch, requested_at);
         Ok(pages.version())
     }
 
     /// Watches for this number of seconds.
-    async fn round(&self, place: &mut Reached, seconds: u32) -> Result<(), Interruption> {
+    async fn round(&self, progress: &mut WatchProgress, seconds: u32) -> Result<(), Interruption> {
         let params = WatchParams {
             label_selector: self.selector.clone(),
             timeout: Some(seconds),
@@ -261,9 +262,9 @@ impl Follower {
         };
         let request = Request::new(&self.url);
         let request = if self.kind == Kind::ConfigMap {
-            request.watch_metadata(&params, &place.version)
+            request.watch_metadata(&params, &progress.version)
         } else {
-            request.watch(&params, &place.version)
+            request.watch(&params, &progress.version)
         };
         let request = request.map_err(kube::Error::BuildRequest)?.map(Body::from);
         let begun = Instant::now();
@@ -274,67 +275,67 @@ impl Follower {
             return Err(refusal(code, &within(ANSWER_TIMEOUT, body.collect()).await??.to_bytes()).into());
         }
         let silence = ROUND_GRACE + Duration::from_secs(u64::from(seconds));
-        let (mut text, mut seen, mut turn) = (Vec::new(), 0, None);
+        let (mut text, mut searched, mut turn) = (Vec::new(), 0, None);
         loop {
-            let asked = Instant::now();
+            let waiting_since = Instant::now();
             let frame = within(silence, body.frame()).await?;
-            place.came = Instant::now();
+            progress.data_at = Instant::now();
             let Some(frame) = frame else { break };
             let Ok(data) = frame?.into_data() else { continue };
             if turn.is_none() && text.len() + data.len() > pages::UNLIMITED_TEXT_SIZE {
                 turn = pages::turn().await;
             }
             text.extend_from_slice(&data);
-            while let Some(end) = text[seen..].iter().position(|byte| *byte == b'\n') {
-                let rest = text.split_off(seen + end + 1);
-                self.line(&text, place).await?;
-                (text, seen) = (rest, 0);
+            while let Some(end) = text[searched..].iter().position(|byte| *byte == b'\n') {
+                let rest = text.split_off(searched + end + 1);
+                self.line(&text, progress).await?;
+                (text, searched) = (rest, 0);
             }
-            seen = text.len();
-            turn = turn.filter(|_| seen > pages::UNLIMITED_TEXT_SIZE);
+            searched = text.len();
+            turn = turn.filter(|_| searched > pages::UNLIMITED_TEXT_SIZE);
             // If the keeper accepted no messages for this long, the API server may have cut off the watch.
-            if asked.elapsed() > silence + ROUND_GRACE {
-                return Err(Interruption::Silent(asked.elapsed()));
+            if waiting_since.elapsed() > silence + ROUND_GRACE {
+                return Err(Interruption::Silent(waiting_since.elapsed()));
             }
         }
         // API servers also end the watch of a client that reads too slowly, and then events are missing.
-        if begun.elapsed() + EARLY >= Duration::from_secs(u64::from(seconds)) {
-            self.up_to_date(place);
+        if begun.elapsed() + EARLY_END >= Duration::from_secs(u64::from(seconds)) {
+            self.up_to_date(progress);
         } else {
-            place.caught_up = false;
+            progress.caught_up = false;
         }
         Ok(())
     }
 
     /// Handles one line of a watch.
-    async fn line(&self, line: &[u8], place: &mut Reached) -> Result<(), Interruption> {
-        let WatchLine { kind, object } = serde_json::from_slice(line).map_err(Interruption::Line)?;
+    async fn line(&self, line: &[u8], progress: &mut WatchProgress) -> Result<(), Interruption> {
+        let WatchLine { kind, object } = serde_json::from_slice(line).map_err(Interruption::Unreadable)?;
         if kind == "ERROR" {
             let code = serde_json::from_str::<Status>(object.get()).map_or(500, |status| status.code);
             return Err(refusal(code, object.get().as_bytes()).into());
         }
-        let sent = RawObject::of(object.get()).map_err(Interruption::Line)?;
-        place.version.clone_from(&sent.version);
+        let sent = RawObject::of(object.get()).map_err(Interruption::Unreadable)?;
+        progress.version.clone_from(&sent.version);
         match &*kind {
-            "BOOKMARK" => self.up_to_date(place),
-            "DELETED" => self.event(Message::Gone(sent.id), place).await?,
-            _ => self.event(self.message(sent), place).await?,
+            "BOOKMARK" => self.up_to_date(progress),
+            "DELETED" => self.event(Message::Gone(sent.id), progress).await?,
+            _ => self.event(self.message(sent), progress).await?,
         }
         Ok(())
     }
 
     /// Sends a change to the keeper. After an interruption it may be one of many, so it does not prove that the watch caught up.
-    async fn event(&self, message: Message, place: &Reached) -> Result<(), Interruption> {
+    async fn event(&self, message: Message, progress: &WatchProgress) -> Result<(), Interruption> {
         self.send(message).await?;
-        if place.caught_up {
-            self.freshness.at(self.watch, place.came);
+        if progress.caught_up {
+            self.freshness.at(self.watch, progress.data_at);
         }
         Ok(())
     }
 
-    fn up_to_date(&self, place: &mut Reached) {
-        place.caught_up = true;
-        self.freshness.at(self.watch, place.came);
+    fn up_to_date(&self, progress: &mut WatchProgress) {
+        progress.caught_up = true;
+        self.freshness.at(self.watch, progress.data_at);
     }
 
     fn message(&self, sent: RawObject<'_>) -> Message {
@@ -345,7 +346,7 @@ impl Follower {
     }
 
     async fn send(&self, message: Message) -> Result<(), Interruption> {
-        self.messages.send((self.watch, message)).await.map_err(|_| Interruption::Over)
+        self.messages.send((self.watch, message)).await.map_err(|_| Interruption::ReceiverGone)
     }
 }
 
@@ -360,9 +361,9 @@ struct WatchLine<'a> {
 
 /// Returns the outcome if it arrives within the limit. If the process was suspended meanwhile, data that waited for it is
 /// not accepted as new.
-async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, Interruption> {
+async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, Interruption> {
     let begun = Instant::now();
-    match timeout(limit, what).await {
+    match timeout(limit, future).await {
         Ok(outcome) if begun.elapsed() <= limit + ROUND_GRACE => Ok(outcome),
         _ => Err(Interruption::Silent(begun.elapsed())),
     }

@@ -59,8 +59,8 @@ impl Base {
                 "what comes through a pipe has no revision; --against FILE compares it with a file"
             );
             let tree = Tree::of(path, revision)?;
-            let counts = |it: &Input| !exclusions.hold(path, Path::new(&*it.name), false);
-            all.extend(tree.texts()?.into_iter().filter(|it| counts(it) && seen.insert(it.name.clone())));
+            let included = |it: &Input| !exclusions.hold(path, Path::new(&*it.name), false);
+            all.extend(tree.texts()?.into_iter().filter(|it| included(it) && seen.insert(it.name.clone())));
         }
         Ok(all)
     }
@@ -74,8 +74,8 @@ struct Tree<'a> {
     commit: String,
 }
 
-/// A path in a revision that cannot be compared, such as a link or a submodule, and the text about it.
-type Other = (PathBuf, String);
+/// A path in a revision that cannot be compared, such as a link or a submodule, and the reason.
+type Incomparable = (PathBuf, String);
 /// A file in a revision: the id of its content, and its path below the folder.
 type Blob = (String, PathBuf);
 
@@ -87,25 +87,25 @@ impl<'a> Tree<'a> {
 
     /// Reads every manifest below the path, and adds a note for each path that cannot be compared.
     fn texts(&self) -> anyhow::Result<Vec<Input>> {
-        let (blobs, others) = self.blobs()?;
+        let (blobs, incomparable) = self.blobs()?;
         let contents = self.contents(&blobs)?;
         let named = |((_, name), bytes): (Blob, Vec<u8>)| {
             let name = self.name(name);
             input(self.path, &name, sources::text(bytes).map_err(NoText::Unread))
         };
-        let left_out = others
+        let left_out = incomparable
             .into_iter()
-            .map(|(name, words)| input(self.path, &self.name(name), Err(NoText::LeftOut(words))));
+            .map(|(name, reason)| input(self.path, &self.name(name), Err(NoText::LeftOut(reason))));
         Ok(blobs.into_iter().zip(contents).map(named).chain(left_out).collect())
     }
 
-    /// Returns the name under which the same file is given now.
+    /// Returns the name that the same file has in the new state.
     fn name(&self, below: PathBuf) -> PathBuf {
         let here = self.folder == Path::new(".") && !self.path.starts_with(".");
         if here { below } else { self.folder.join(below) }
     }
 
-    fn blobs(&self) -> anyhow::Result<(Vec<Blob>, Vec<Other>)> {
+    fn blobs(&self) -> anyhow::Result<(Vec<Blob>, Vec<Incomparable>)> {
         let below = self.path.strip_prefix(self.folder).unwrap_or(self.path);
         let below = with_slashes(below);
         let mut arguments = vec!["ls-tree", "-r", "-z", &self.commit];
@@ -115,50 +115,50 @@ impl<'a> Tree<'a> {
         let output = git(self.folder, &arguments)?;
         ensure!(output.status.success(), "git ls-tree: {}", first_line(&output));
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-        let (mut blobs, mut others) = (Vec::new(), Vec::new());
-        for (about, name) in listed.split('\0').filter_map(|entry| entry.split_once('\t')) {
-            let mut about = about.split(' ');
-            let (Some(mode), _, Some(id)) = (about.next(), about.next(), about.next()) else { continue };
-            let asked = *name == *below || sources::is_manifest(Path::new(name));
-            let words = match mode {
+        let (mut blobs, mut incomparable) = (Vec::new(), Vec::new());
+        for (fields, name) in listed.split('\0').filter_map(|entry| entry.split_once('\t')) {
+            let mut fields = fields.split(' ');
+            let (Some(mode), _, Some(id)) = (fields.next(), fields.next(), fields.next()) else { continue };
+            let is_wanted = *name == *below || sources::is_manifest(Path::new(name));
+            let reason = match mode {
                 "160000" => {
                     "is a submodule in the base, so how it was is not known; check it in its own repository"
                 }
-                "120000" if asked => {
+                "120000" if is_wanted => {
                     "is a link in the base, so how it was is not known; name what it leads to as well"
                 }
-                _ if asked => {
+                _ if is_wanted => {
                     blobs.push((id.to_owned(), PathBuf::from(name)));
                     continue;
                 }
                 _ => continue,
             };
-            others.push((PathBuf::from(name), words.to_owned()));
+            incomparable.push((PathBuf::from(name), reason.to_owned()));
         }
-        if self.path.is_file() && blobs.is_empty() && others.is_empty() {
-            let words = "is not there, so all of it was judged as new; if it was moved, check the folder";
-            others.push((PathBuf::from(&*below), words.to_owned()));
+        if self.path.is_file() && blobs.is_empty() && incomparable.is_empty() {
+            let reason = "is not there, so all of it was judged as new; if it was moved, check the folder";
+            incomparable.push((PathBuf::from(&*below), reason.to_owned()));
         }
         let charts = blobs.iter().filter(|(_, name)| name.ends_with(sources::CHART));
         let templates: HashSet<_> = charts.map(|(_, name)| name.with_file_name(sources::TEMPLATES)).collect();
         let is_template = |name: &Path| name.ancestors().any(|it| templates.contains(it));
         blobs.retain(|(_, name)| *name == *below || !is_template(name));
-        Ok((blobs, others))
+        Ok((blobs, incomparable))
     }
 
-    /// Reads the contents of these files, with one process.
+    /// Reads the contents of these files, with one `git` process.
     fn contents(&self, blobs: &[Blob]) -> anyhow::Result<Vec<Vec<u8>>> {
         let mut child = command(self.folder, &["cat-file", "--batch"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .context("running git")?;
-        let mut asked = child.stdin.take().context("git takes no input")?;
+        let mut stdin = child.stdin.take().context("git takes no input")?;
         // git writes answers while it still reads ids, so another thread writes the ids: otherwise both sides could wait.
         let ids: String = blobs.iter().map(|(id, _)| format!("{id}\n")).collect();
-        let asking = std::thread::spawn(move || asked.write_all(ids.as_bytes()));
+        let writer = std::thread::spawn(move || stdin.write_all(ids.as_bytes()));
         let output = child.wait_with_output().context("running git")?;
-        let complete = asking.join().is_ok_and(|it| it.is_ok()) && output.status.success();
+        let complete = writer.join().is_ok_and(|it| it.is_ok()) && output.status.success();
         let mut rest = &*output.stdout;
         let contents = blobs.iter().map_while(|_| {
             let head = rest.iter().position(|byte| *byte == b'\n')?;
@@ -176,7 +176,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Returns the commit that a revision names; for `REV...` and `A...B`, the one where the branches parted.
+/// Returns the commit that a revision names; for `REV...` and `A...B`, their merge base.
 fn commit(folder: &Path, path: &Path, revision: &str) -> anyhow::Result<String> {
     let shown = path.display();
     let inside = git(folder, &["rev-parse", "--git-dir"])?;
@@ -216,7 +216,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     for name in GIT_HOOK_VARIABLES {
         command.env_remove(name);
     }
-    // The author of the folder must not choose programs that git starts, or make git use another repository inside the folder.
+    // The contents of the folder must not choose programs that git starts, or make git use another repository inside the folder.
     command.args(["-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit"]);
     command.arg("-C").arg(folder).args(arguments).env("GIT_OPTIONAL_LOCKS", "0").stderr(Stdio::piped());
     command
@@ -227,6 +227,6 @@ pub(super) fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
 }
 
 fn first_line(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    said.lines().next().unwrap_or("git failed").trim_start_matches("fatal: ").to_owned()
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    stderr.lines().next().unwrap_or("git failed").trim_start_matches("fatal: ").to_owned()
 }

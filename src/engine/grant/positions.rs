@@ -9,14 +9,14 @@ use facts::galera::start_report::{Position, Start, StartPosition, StartReport};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, View};
 
-/// A member, and what is known of its data.
+/// A member, and what is known about its data.
 #[derive(Clone, Debug)]
 pub struct MemberData<'a> {
     pub member: &'a Member,
     pub data_end: DataEnd<'a>,
 }
 
-/// What is known of a member's data.
+/// What is known about a member's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataEnd<'a> {
     /// The position at which the data ends.
@@ -39,16 +39,16 @@ pub enum DataEnd<'a> {
     NotYet(String),
 }
 
-/// The word for a table that was being changed when the server crashed: of two members with the same position, the other is
-/// better.
+/// The word in a report for a table that was being changed when the server crashed. Of two members with the same position, the
+/// one without it is better.
 const DDL: &str = "DDL";
 
 impl<'a> DataEnd<'a> {
     fn of(member: &'a Member, cluster: &Cluster, view: &View<'_>) -> Self {
         let Some(pod) = member.pod.as_deref() else {
             let claim = cluster.claims.iter().find(|claim| claim.ordinal == member.ordinal && claim.bound);
-            let there = cluster.workload.spec.volume_claim_templates.is_empty() || claim.is_some();
-            let why = if there { "has no pod" } else { "has no claim with a volume" };
+            let has_claim = cluster.workload.spec.volume_claim_templates.is_empty() || claim.is_some();
+            let why = if has_claim { "has no pod" } else { "has no claim with a volume" };
             return Self::Nothing(why.to_owned());
         };
         let condition = Condition::of(member, view);
@@ -67,7 +67,7 @@ impl<'a> DataEnd<'a> {
                 _ if reader.going => {
                     Self::NotYet(format!("is checked again when pod {} is deleted", reader.name))
                 }
-                Some(report) => Self::by(report),
+                Some(report) => Self::reported(report),
                 None if reader.stuck => Self::Nothing(format!(
                     "has a pod that does not run, and pod {} could not read its data (kubectl describe pod and kubectl logs say why)",
                     reader.name
@@ -79,7 +79,7 @@ impl<'a> DataEnd<'a> {
             };
         }
         match pod.start_report.as_deref() {
-            Some(report) => Self::by(report),
+            Some(report) => Self::reported(report),
             None if !pod.step => {
                 Self::Nothing("starts without gatera's step script, so its position is not known".to_owned())
             }
@@ -92,7 +92,7 @@ impl<'a> DataEnd<'a> {
         }
     }
 
-    fn by(report: &'a StartReport) -> Self {
+    fn reported(report: &'a StartReport) -> Self {
         match report {
             StartReport::Refused(why) => Self::Nothing(format!("was not started by its step script: {why}")),
             StartReport::Started(Start { from, safe_to_bootstrap, .. }) => match from {
@@ -139,7 +139,7 @@ impl fmt::Display for DataEnd<'_> {
     }
 }
 
-/// Returns a row for every member that should exist.
+/// Returns what is known about the data of every member that should exist.
 pub fn rows<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<MemberData<'a>> {
     cluster
         .members
@@ -170,7 +170,7 @@ pub enum Newer {
     Member(String),
     /// A member whose pod does not run.
     HeldUp(String),
-    /// No member any more: this claim had newer data when it was stopped.
+    /// No member: this claim had newer data when its member was stopped.
     Claim(String),
 }
 
@@ -219,15 +219,15 @@ impl fmt::Display for DataLoss {
 /// Returns the data that is lost by starting from this member.
 pub fn data_loss(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) -> DataLoss {
     let name = |row: &MemberData<'_>| row.member.name.clone();
-    let Some(own) = from.data_end.position() else {
+    let Some(at) = from.data_end.position() else {
         return DataLoss::Impossible(format!("{} {}", name(from), from.data_end));
     };
     let mut doubts = Vec::new();
     if cluster.has_no_identity() {
         doubts.push("the cluster lost its identity, so positions cannot be compared (gatera explain G04, a cluster without an identity)".to_owned());
     }
-    if let Some(recorded) = cluster.identity().filter(|it| it.as_str() != own.id) {
-        doubts.push(format!("{} has data of cluster {}, but this is cluster {recorded}", name(from), own.id));
+    if let Some(recorded) = cluster.identity().filter(|it| it.as_str() != at.id) {
+        doubts.push(format!("{} has data of cluster {}, but this is cluster {recorded}", name(from), at.id));
     }
     for pod in cluster.leaving.iter().chain(&cluster.bootstrap.pods).filter(|pod| pod.running) {
         doubts.push(format!("{} still runs, and its state is not known", pod.name));
@@ -235,11 +235,11 @@ pub fn data_loss(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Clust
     let mut newest: Option<(Newer, u64)> = None;
     for row in rows {
         match &row.data_end {
-            DataEnd::Position { position, .. } if position.id != own.id => doubts.push(format!(
+            DataEnd::Position { position, .. } if position.id != at.id => doubts.push(format!(
                 "{} and {} have different histories ({} and {}): two clusters were created",
                 name(from),
                 name(row),
-                own.id,
+                at.id,
                 position.id
             )),
             DataEnd::Position { position, .. } if newest.as_ref().is_none_or(|it| position.seqno > it.1) => {
@@ -253,14 +253,14 @@ pub fn data_loss(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Clust
     // A volume may have been replaced since by an older one, or by one of another cluster.
     for claim in &cluster.claims {
         let Some(ended) = claim.stopped.as_ref().and_then(|it| it.position.as_ref()) else { continue };
-        if ended.id != own.id {
+        if ended.id != at.id {
             let (claim, ns) = (&claim.name, &cluster.id.namespace);
             doubts.push(format!(
                 "claim {claim} was stopped with data of cluster {}, but {} has data of {} (if that is intended: kubectl -n {ns} annotate \
                  pvc {claim} gatera.dev/stopped-)",
                 ended.id,
                 name(from),
-                own.id
+                at.id
             ));
         } else if newest.as_ref().is_none_or(|it| ended.seqno > it.1) {
             newest = Some((Newer::Claim(claim.name.clone()), ended.seqno));
@@ -268,7 +268,7 @@ pub fn data_loss(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Clust
     }
     match newest {
         _ if !doubts.is_empty() => DataLoss::Unknown(doubts),
-        Some((newer, most)) if most > own.seqno => DataLoss::Transactions { lost: most - own.seqno, newer },
+        Some((newer, most)) if most > at.seqno => DataLoss::Transactions { lost: most - at.seqno, newer },
         _ => DataLoss::Nothing,
     }
 }
@@ -276,11 +276,11 @@ pub fn data_loss(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Clust
 /// Returns the best member to start from: the newest of the recorded history; among equals one without an unfinished table
 /// change, then one that was stopped last, then the lowest ordinal. A member whose pod does not run cannot start the cluster.
 pub fn best<'r, 'a>(rows: &'r [MemberData<'a>], cluster: &Cluster) -> Option<&'r MemberData<'a>> {
-    let own = |row: &&MemberData<'_>| {
+    let usable = |row: &&MemberData<'_>| {
         let id = row.data_end.position().map(|it| &*it.id);
         id.is_some()
             && !row.member.does_not_run()
             && cluster.identity().is_none_or(|recorded| id == Some(recorded.as_str()))
     };
-    rows.iter().filter(own).max_by_key(|row| (row.data_end.rank(), std::cmp::Reverse(row.member.ordinal)))
+    rows.iter().filter(usable).max_by_key(|row| (row.data_end.rank(), std::cmp::Reverse(row.member.ordinal)))
 }

@@ -16,31 +16,31 @@ use objects::{Container, Meta};
 pub(super) enum Profile {
     /// The official image and similar ones, which read `MYSQL_HOME/my.cnf`.
     Official,
-    /// Bitnami's image, whose scripts take in `bitnami.bash`; it passes the options on.
+    /// Bitnami's image, whose scripts read `bitnami.bash`, which passes the options on.
     Bitnami,
     /// An unknown image, whose server may not write the status file.
     Unknown,
     /// A replaced command (diagnostic mode): perhaps no server runs at all.
     Replaced,
-    /// For this reason gatera's options have no effect.
+    /// A container in which gatera's options have no effect, for this reason.
     Elsewhere(&'static str),
 }
 
 impl Profile {
     /// Returns the profile that `gatera.dev/profile` names, or else the one that fits the container.
     pub(super) fn of(server: &Container, meta: &Meta) -> Self {
-        let own = |name, ours| server.env.iter().any(|var| var.name == name && var.value.look() != ours);
-        let own_file = |flag: &Flag<'_>| {
+        let differs = |name, ours| server.env.iter().any(|var| var.name == name && var.value.look() != ours);
+        let overrides_status_file = |flag: &Flag<'_>| {
             flag.key == "wsrep_status_file"
                 && flag.value.as_ref().is_none_or(|value| value.look() != STATUS_FILE)
         };
         let why = match Self::by_looks(server, meta.mark(marks::PROFILE)) {
-            Self::Official if own("MYSQL_HOME", FOLDER) => "it sets MYSQL_HOME itself",
-            Self::Bitnami if own(bitnami::BASH_ENV, bitnami::SCRIPT) => "it sets BASH_ENV itself",
+            Self::Official if differs("MYSQL_HOME", FOLDER) => "it sets MYSQL_HOME itself",
+            Self::Bitnami if differs(bitnami::BASH_ENV, bitnami::SCRIPT) => "it sets BASH_ENV itself",
             Self::Bitnami if meta.mark(marks::START) == Some("keep") => {
                 "gatera.dev/start: keep keeps its start"
             }
-            Self::Official | Self::Bitnami if flags(server).iter().any(own_file) => {
+            Self::Official | Self::Bitnami if flags(server).iter().any(overrides_status_file) => {
                 "it sets wsrep_status_file itself"
             }
             profile => return profile,
@@ -58,21 +58,21 @@ impl Profile {
         if !runs::starts_as_the_image_does(server) {
             return Self::Replaced;
         }
-        let option = |name: &str| {
-            let same = |word: &str| {
+        let has_option = |name: &str| {
+            let is_it = |word: &str| {
                 let option = word.strip_prefix('-').map(|it| it.trim_start_matches('-'));
                 option.is_some_and(|it| one_spelling(it.split('=').next().unwrap_or_default()) == name)
             };
             let words = server.command.iter().chain(&server.args).flat_map(|it| it.look().split_whitespace());
-            words.into_iter().any(same)
+            words.into_iter().any(is_it)
         };
         let image = Image::read(&server.image);
         match image.name() {
             _ if bitnami::is_its_image(server) => Self::Bitnami,
             "mariadb"
                 if !image.repository.contains("bitnami")
-                    && !option("defaults_file")
-                    && !option("no_defaults") =>
+                    && !has_option("defaults_file")
+                    && !has_option("no_defaults") =>
             {
                 Self::Official
             }

@@ -16,9 +16,9 @@ use facts::way_out::say;
 use objects::{Kind, Owner, Workload};
 
 /// An owner with which an object would be deleted.
-pub struct Added<'a> {
+pub struct AddedOwner<'a> {
     owner: &'a Owner,
-    /// It is known that this owner does not exist.
+    /// Whether it is known that this owner does not exist.
     absent: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Added<'a> {
 ///   must outlive both;
 /// * owners that a service account adds, except on claims, pods and an existing StatefulSet, unless they are known not to exist:
 ///   operators own the Secrets and ConfigMaps that they create, and their kinds are not watched.
-pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>> {
+pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<AddedOwner<'a>> {
     let new = review.new.as_ref()?.meta();
     // The audit looks at existing objects, which the garbage collector has already checked.
     let adds = review.origin != Origin::Audit && !new.owner_references.is_empty();
@@ -50,14 +50,14 @@ pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>> {
     let is_program = review.user.starts_with("system:serviceaccount:");
     let mut owners = new.owner_references.iter().filter(|owner| !before.contains(&coordinates(owner)));
     owners.find_map(|owner| {
-        let there = is_there(owner, review, view);
+        let exists = owner_exists(owner, review, view);
         let lasts = match review.kind {
             Kind::Claim | Kind::Namespace => false,
             Kind::StatefulSet => owner.is_of("kudo.dev", "Instance"),
             _ => of_this_cluster(owner) || owner.is_of("kudo.dev", "Instance"),
         };
-        let harmless = there == Some(true) && lasts || there != Some(false) && is_program && !is_data;
-        (!harmless).then_some(Added { owner, absent: there == Some(false) })
+        let harmless = exists == Some(true) && lasts || exists != Some(false) && is_program && !is_data;
+        (!harmless).then_some(AddedOwner { owner, absent: exists == Some(false) })
     })
 }
 
@@ -67,7 +67,7 @@ fn coordinates(owner: &Owner) -> [&str; 4] {
 }
 
 /// Returns whether the owner exists where the garbage collector looks for it; `None`: the view does not show this kind.
-fn is_there(owner: &Owner, review: &Review, view: &View<'_>) -> Option<bool> {
+fn owner_exists(owner: &Owner, review: &Review, view: &View<'_>) -> Option<bool> {
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let kind = view.world.facts().kind_named(group, &owner.kind);
     let namespace = if kind.is_cluster_wide() { "" } else { &review.namespace };
@@ -80,19 +80,19 @@ fn is_there(owner: &Owner, review: &Review, view: &View<'_>) -> Option<bool> {
 }
 
 /// Returns the owner that hands a cluster to another operator, whose clusters the guard ignores.
-pub fn takes_over<'a>(old: &Workload, new: &'a Workload, view: &View<'_>) -> Option<Added<'a>> {
+pub fn takes_over<'a>(old: &Workload, new: &'a Workload, view: &View<'_>) -> Option<AddedOwner<'a>> {
     let adoption = view.adoption();
     let lost =
         is_cluster(old, adoption) && is_cluster_by_template(new, adoption) && !is_cluster(new, adoption);
     let owner = new.metadata.operator().filter(|owner| lost && old.metadata.operator() != Some(*owner))?;
-    Some(Added { owner, absent: false })
+    Some(AddedOwner { owner, absent: false })
 }
 
 const WHY: &str = "Kubernetes deletes an object when none of its owners exists, and these rules cannot stop its garbage collector";
 
-impl Added<'_> {
+impl AddedOwner<'_> {
     /// Returns the finding for this owner, made from the rule's finding for a deletion.
-    pub fn finding(&self, end: &Finding, review: &Review, view: &View<'_>) -> Finding {
+    pub fn finding(&self, deletion: &Finding, review: &Review, view: &View<'_>) -> Finding {
         let Owner { kind, name, .. } = self.owner;
         let says = if self.absent {
             format!("it would be deleted at once, because its new owner {kind} {name} does not exist")
@@ -104,15 +104,15 @@ impl Added<'_> {
         let how = if review.is_there() { "unchanged" } else { "out" };
         let instead = say(format!("leave metadata.ownerReferences {how}"))
             .or("if you are sure: ")
-            .and(confirmation(review, end.rule, view))
+            .and(confirmation(review, deletion.rule, view))
             .say(", then repeat the command");
         Finding {
             // The field names the owner, so an existing fault of another owner does not soften this one.
             field: format!("metadata.ownerReferences[{}]", coordinates(self.owner).join(" ")),
-            says: format!("{says}, and {}", end.says),
+            says: format!("{says}, and {}", deletion.says),
             why: WHY.to_owned(),
             instead,
-            ..end.clone()
+            ..deletion.clone()
         }
     }
 }

@@ -92,7 +92,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     let restarted = old.and_then(|old| restarted(review, old, new, view));
     let mut found: Findings = restarted.into_iter().chain(waited_for(review, view)).collect();
     if old.is_none() {
-        found.extend(budgets::waited_for(review, new, view));
+        found.extend(budgets::created_before(review, new, view));
     }
     found.extend(shape(new));
     if let Some(old) = old {

@@ -97,14 +97,14 @@ fn scaled(review: &Review, view: &View<'_>) -> Findings {
     let cluster = view.cluster(&review.namespace, &review.name).filter(|it| !it.left);
     let step = Resize::of(review, cluster, old.spec.replicas, new.spec.replicas);
     let known = cluster.is_some() || view.members_run(&review.namespace, &review.name);
-    let mut found = if known { changed(step, view) } else { Findings::new() };
-    if found.iter().all(|it| it.verdict == Verdict::Warn) {
-        found.extend(behind_helm(step));
+    let mut findings = if known { changed(step, view) } else { Findings::new() };
+    if findings.iter().all(|it| it.verdict == Verdict::Warn) {
+        findings.extend(behind_helm(step));
     }
-    found
+    findings
 }
 
-/// Returns a warning about a size that Helm does not know of.
+/// Returns a warning if Helm manages the size, and does not know of the change.
 fn behind_helm(step: Resize<'_>) -> Option<Finding> {
     let release = step.set?.helm_release().filter(|_| step.to != step.from && step.to > 0)?;
     Some(finding(
@@ -115,7 +115,7 @@ fn behind_helm(step: Resize<'_>) -> Option<Finding> {
     ))
 }
 
-/// Returns findings about a resize that is requested in another way than by `replicas`.
+/// Returns findings about a resize that is not requested through `replicas`.
 pub fn resized(review: &Review, cluster: &Cluster, to: i64, view: &View<'_>) -> Findings {
     changed(Resize::of(review, Some(cluster), cluster.workload.replicas(), to), view)
 }
@@ -139,7 +139,7 @@ impl<'a> Resize<'a> {
         Self { review, cluster, set: workload.map(|it| &it.metadata), from, to, parallel }
     }
 
-    /// Returns what is requested, as every message begins.
+    /// Returns the requested change, with which every message begins.
     fn asked(&self) -> String {
         format!("{} -> {} replicas", self.from, self.to)
     }
@@ -180,8 +180,8 @@ fn changed(step: Resize<'_>, view: &View<'_>) -> Findings {
     match refused {
         Some(finding) => vec![finding],
         None => {
-            let found = unwise_size(step.to, step.arbitrators()).into_iter().chain(claims_go(step));
-            found.chain(uncertain(cluster, view)).collect()
+            let warnings = unwise_size(step.to, step.arbitrators()).into_iter().chain(claims_go(step));
+            warnings.chain(uncertain(cluster, view)).collect()
         }
     }
 }
@@ -192,7 +192,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
     let floor = (floor_of_one_step(from + arbitrators) - arbitrators).max(1);
     if to <= 0 {
         let driven = step.cluster.filter(|it| driver::of(&it.workload).is_some());
-        let otherwise = match driven {
+        let to_stop = match driven {
             Some(it) => say("its operator may stop the cluster for a recovery while no member is Ready, or all are; what a member waits for: ")
                 .run(it.status_command()),
             None => say("to stop the cluster in order: ")
@@ -202,7 +202,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
             format!("{asked} stops every member"),
             "after a full stop no member may start by itself: you must find the one with the newest data and bootstrap from it, \
              and a wrong choice loses data",
-            say("keep at least 1 member").or(otherwise),
+            say("keep at least 1 member").or(to_stop),
         ));
     }
     if to < floor {
@@ -234,12 +234,12 @@ fn not_down_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
         Some(finding(verdict, format!("{asked}: {says} ({})", view.describe(cluster)), why, instead))
     };
     let ready = run(cluster.wait_command()).say(", then repeat the command");
-    let stay_ready =
+    let remaining =
         cluster.members.iter().filter(|member| member.ordinal < cluster.workload.ordinals().start + step.to);
-    let goes_on = cluster.rolls() && cluster.has_data();
+    let rollout_under_way = cluster.rolls() && cluster.has_data();
     let Id { namespace, name } = &cluster.id;
     match view.state(cluster) {
-        State::Healthy | State::Degraded | State::Joining | State::Transfer if goes_on => {
+        State::Healthy | State::Degraded | State::Joining | State::Transfer if rollout_under_way => {
             if !cluster.workload.is_observed() {
                 let says = "the StatefulSet controller has not seen the last change yet";
                 return refuse(Verdict::Wait, says, "repeat the command in a minute".into());
@@ -254,8 +254,8 @@ fn not_down_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
         }
         State::Healthy => {
             let last = format!("{}-{}", cluster.id.name, cluster.workload.ordinals().start + step.from - 1);
-            let (other, seconds) = view.reservations.besides(cluster, &last)?;
-            refuse(Verdict::Wait, &format!("{other} was allowed to leave {seconds}s ago"), ready)
+            let (leaving, seconds) = view.reservations.besides(cluster, &last)?;
+            refuse(Verdict::Wait, &format!("{leaving} was allowed to leave {seconds}s ago"), ready)
         }
         State::Unknown => refuse(
             Verdict::Unknown,
@@ -269,23 +269,23 @@ fn not_down_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
                 .say(", which starts the member with the newest data")
                 .then("scale when all are Ready"),
         )),
-        // Only broken members are removed, so this is the way out.
-        _ if cluster.leaving.is_empty() && stay_ready.clone().all(Member::ready) => None,
-        _ if stay_ready.clone().all(Member::ready) => {
+        // Only members that are not Ready would be removed, so the step is a way out.
+        _ if cluster.leaving.is_empty() && remaining.clone().all(Member::ready) => None,
+        _ if remaining.clone().all(Member::ready) => {
             refuse(Verdict::Wait, "a member is still leaving", ready)
         }
         State::Forming => refuse(Verdict::Wait, "the first installation is not finished", ready),
         State::Joining | State::Transfer => refuse(Verdict::Wait, "a member is starting", ready),
         // A pod that is being deleted is created again by its controller.
         State::Degraded
-            if stay_ready.clone().any(|member| member.pod.as_ref().is_some_and(|pod| pod.going)) =>
+            if remaining.clone().any(|member| member.pod.as_ref().is_some_and(|pod| pod.going)) =>
         {
             refuse(Verdict::Wait, "a remaining member is being replaced", ready)
         }
         State::Degraded => {
-            let known = stay_ready.clone().find(|it| !it.ready());
-            let known = known.and_then(|it| condition::way_out_of(it, cluster, view));
-            let instead = known
+            let not_ready = remaining.clone().find(|it| !it.ready());
+            let way_out = not_ready.and_then(|it| condition::way_out_of(it, cluster, view));
+            let instead = way_out
                 .unwrap_or_else(|| run(cluster.status_command()))
                 .then("repeat the command when all that remain are Ready");
             refuse(Verdict::Deny, "a remaining member is not Ready", instead)

@@ -6,8 +6,8 @@ use facts::galera::server;
 use facts::view::{View, is_cluster};
 use objects::{Container, Object, Template};
 
-/// Returns the pod template of a cluster or of its bootstrap node, with its server's container. None for objects that are not
-/// adopted.
+/// Returns the pod template of a cluster or of its bootstrap node, with its server's container; `None`: the object is neither,
+/// or is not adopted.
 pub(super) fn of<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<(&'a Template, &'a Container)> {
     let adoption = view.adoption();
     let template = match object? {

@@ -10,7 +10,7 @@ use super::options::{effective, flags};
 use super::reading::ConfigMapFile;
 use objects::{Container, Literal};
 
-/// What a server does with an address.
+/// The meaning of an address for a server that starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// `gcomm://` without a host: start a new, empty cluster.
@@ -25,7 +25,7 @@ impl Address {
     pub fn read(text: &str) -> Option<Self> {
         let rest = text.trim().strip_prefix("gcomm://")?;
         let hosts = rest.split(['?', '/']).next().unwrap_or_default();
-        // The first host decides. (Galera takes 0.0.0.0 for none, too; another check refuses that, because it means the
+        // The first host decides. (Galera reads 0.0.0.0 as no host, too; another check refuses it, because it means the
         // pod itself.)
         if hosts.split(',').next().is_none_or(|first| first.trim().is_empty()) {
             return Some(Self::NewCluster);
@@ -78,14 +78,14 @@ pub struct PlacedAddress<'a> {
     pub text: String,
 }
 
-/// A place where an address can be written, strongest last.
+/// A place where an address can be written: each one overrides those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressSource<'a> {
     /// A key of a ConfigMap.
     File { map: &'a str, key: &'a str },
     /// A variable of the container.
     Variable(&'a str),
-    /// A word of the command line.
+    /// A word of the command line: the field of the container, and the index in it.
     Word(&'static str, usize),
 }
 
@@ -95,31 +95,31 @@ const VARIABLES: [&str; 2] = ["MARIADB_GALERA_CLUSTER_ADDRESS", "WSREP_CLUSTER_A
 /// Returns the address that a server uses: the command line wins over the environment, the environment over the files,
 /// a later file over an earlier one. `None`: there is none, or another program fills it in.
 pub fn of_container<'a>(container: &'a Container, files: &[ConfigMapFile<'a>]) -> Option<PlacedAddress<'a>> {
-    let said = flags(container).into_iter().rfind(|flag| flag.key == "wsrep_cluster_address");
-    if let Some(flag) = said {
+    let last_flag = flags(container).into_iter().rfind(|flag| flag.key == "wsrep_cluster_address");
+    if let Some(flag) = last_flag {
         let text = flag.value.map_or(String::new(), |value| value.look().to_owned());
-        return visible(AddressSource::Word(flag.field, flag.index), text);
+        return if_complete(AddressSource::Word(flag.field, flag.index), text);
     }
-    // A start script may set it, differently for each member.
-    let sets = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('='));
+    // A start script may set the variable, differently for each member.
+    let assigns = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('='));
     let mut words = container.command.iter().chain(&container.args).map(Literal::look);
-    if words.any(|word| VARIABLES.iter().any(|name| sets(word, name))) {
+    if words.any(|word| VARIABLES.iter().any(|name| assigns(word, name))) {
         return None;
     }
     for var in container.env.iter().filter(|var| VARIABLES.contains(&&*var.name)) {
         match var.value.look() {
             "" if var.value_from.is_some() => return None,
             "" => {}
-            text => return visible(AddressSource::Variable(&var.name), text.to_owned()),
+            text => return if_complete(AddressSource::Variable(&var.name), text.to_owned()),
         }
     }
     let by_file = |file: &ConfigMapFile<'a>| Some((*file, effective(file.text, "wsrep_cluster_address")?));
     let (ConfigMapFile { map, key, .. }, value) = files.iter().rev().find_map(by_file)?;
-    visible(AddressSource::File { map, key }, value.look().to_owned())
+    if_complete(AddressSource::File { map, key }, value.look().to_owned())
 }
 
 /// Returns the address with its source; `None`: the text has placeholders, so it is not an address yet.
-fn visible(source: AddressSource<'_>, text: String) -> Option<PlacedAddress<'_>> {
+fn if_complete(source: AddressSource<'_>, text: String) -> Option<PlacedAddress<'_>> {
     (!text.contains(['$', '{', '%'])).then_some(PlacedAddress { source, text })
 }
 

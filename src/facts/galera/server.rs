@@ -10,14 +10,14 @@ use objects::{Container, Meta, PodSpec, Shared, Template};
 /// The annotation that names the server container if it cannot be recognised.
 pub const CONTAINER: &str = "container";
 
-/// The directories in which images keep their data; a mount there makes a container a server.
+/// The directories in which images keep their data; a container with a mount there may be a server.
 pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
 /// The port for group communication.
 pub const GALERA_PORT: i64 = 4567;
 /// Returns the server container of a template.
 pub fn of(template: &Shared<Template>) -> Option<&Container> {
-    let place = template.place(|it| place(&it.spec, it.metadata.mark(CONTAINER)));
-    template.spec.containers.get(place?)
+    let index = template.place(|it| server_index(&it.spec, it.metadata.mark(CONTAINER)));
+    template.spec.containers.get(index?)
 }
 
 /// Returns the server container of a pod or pod template. The pod of a Job ends, so it runs none.
@@ -30,10 +30,10 @@ pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
 /// where the data is mounted; else, of those that run unknown programs, one that mounts the data, declares the group
 /// communication port, or has a server's image and a claim. `None`: a workload of another kind with the same labels.
 pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Container> {
-    spec.containers.get(place(spec, named)?)
+    spec.containers.get(server_index(spec, named)?)
 }
 
-fn place(spec: &PodSpec, named: Option<&str>) -> Option<usize> {
+fn server_index(spec: &PodSpec, named: Option<&str>) -> Option<usize> {
     let all = &spec.containers;
     if let Some(name) = named {
         return all.iter().position(|it| it.name == name);
@@ -49,25 +49,25 @@ fn place(spec: &PodSpec, named: Option<&str>) -> Option<usize> {
         Runs::Unknown if holds_data(it) => Some(3),
         Runs::Unknown if listens(it) => Some(4),
         Runs::Unknown if runs::has_a_servers_image(it) && mounts_a_claim(spec, it) => Some(5),
-        // Perhaps a script was misread.
+        // The script that it runs may have been misread.
         Runs::Another if holds_data(it) && runs::has_a_servers_image(it) => Some(6),
         Runs::Unknown | Runs::Arbitrator | Runs::Another => None,
     };
-    let ranked = all.iter().enumerate().filter_map(|(place, it)| Some((rank(it)?, place)));
-    ranked.min().map(|(_, place)| place)
+    let ranked = all.iter().enumerate().filter_map(|(index, it)| Some((rank(it)?, index)));
+    ranked.min().map(|(_, index)| index)
 }
 
-/// Returns whether it mounts a volume that outlives the pod: a claim, or one from the StatefulSet's templates.
+/// Returns whether the container mounts a volume that outlives the pod: a claim, or one from the StatefulSet's templates.
 fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
-    let lasts = |name: &str| {
+    let outlives_pod = |name: &str| {
         let volume = spec.volumes.iter().find(|volume| volume.name == name);
         volume.is_none_or(|volume| volume.persistent_volume_claim.is_some())
     };
-    container.volume_mounts.iter().any(|mount| lasts(&mount.name))
+    container.volume_mounts.iter().any(|mount| outlives_pod(&mount.name))
 }
 
 /// Returns the switch that makes this server found a new cluster, in the form in which a user would look for it; `None`
-/// if nothing visible does. The command line wins over the environment, the environment over the files.
+/// if nothing visible makes it do so. The command line wins over the environment, the environment over the files.
 pub fn founds_new_cluster<'a>(container: &'a Container, files: &[ConfigMapFile<'a>]) -> Option<String> {
     let flags = flags(container);
     let new_cluster = flags.iter().find(|flag| flag.key == NEW_CLUSTER && switched_on(flag.value.as_ref()));
@@ -80,7 +80,7 @@ pub fn founds_new_cluster<'a>(container: &'a Container, files: &[ConfigMapFile<'
     if bootstraps && !by_command {
         return Some(format!("env {BOOTSTRAP}"));
     }
-    // Bitnami's chart sets it in the script that starts the server, for one member of its choice.
+    // Bitnami's chart sets the variable in the script that starts the server, for one member of its choice.
     if programs::sets(&runs::started(container), BOOTSTRAP, &ON) && !by_command {
         return Some(format!("command {BOOTSTRAP}"));
     }
@@ -101,10 +101,10 @@ const NEW_CLUSTER: &str = "wsrep_new_cluster";
 const BOOTSTRAP: &str = "MARIADB_GALERA_CLUSTER_BOOTSTRAP";
 const ON: [&str; 3] = ["yes", "true", "1"];
 
-/// Returns whether a file switches a new cluster on.
+/// Returns whether an option file has the switch that founds a new cluster, and switches it on.
 pub fn founds_by_file(text: &str) -> bool {
-    let said = || last(text, NEW_CLUSTER);
-    text.contains("new") && said().is_some_and(|it| switched_on(it.value.as_ref()))
+    let option = || last(text, NEW_CLUSTER);
+    text.contains("new") && option().is_some_and(|it| switched_on(it.value.as_ref()))
 }
 
 fn switched_on(value: Option<&Value<'_>>) -> bool {

@@ -41,11 +41,11 @@ impl<'a> View<'a> {
         'a: 's,
     {
         let known = |map: &'s str| {
-            // Several volumes may refer to the ConfigMap.
+            // Several volumes may refer to one ConfigMap; its files count once.
             let keys = reaching.remove(map)?;
-            let it = self.config_map(namespace, map)?;
-            let read = it.data.iter().filter(|(key, _)| keys.hold(key));
-            Some(read.map(|(key, text)| ConfigMapFile { map, key, text: text.look() }).collect::<Vec<_>>())
+            let config_map = self.config_map(namespace, map)?;
+            let visible = config_map.data.iter().filter(|(key, _)| keys.hold(key));
+            Some(visible.map(|(key, text)| ConfigMapFile { map, key, text: text.look() }).collect::<Vec<_>>())
         };
         spec.config_maps().filter_map(known).flatten().collect()
     }
@@ -76,8 +76,8 @@ impl<'a> View<'a> {
 
     /// Returns the ports of this server.
     pub fn ports(&self, namespace: &str, spec: &PodSpec, server: &Container) -> Ports {
-        let (own, mut files) = (revision::sources(spec, server), self.files(namespace, spec));
-        files.retain(|file| own.contains_key(file.map));
+        let (sources, mut files) = (revision::sources(spec, server), self.files(namespace, spec));
+        files.retain(|file| sources.contains_key(file.map));
         Ports::of(&self.filled_in(namespace, server), &files)
     }
 
@@ -108,13 +108,13 @@ impl<'a> View<'a> {
             || self.deployments_that_read(namespace, config_map).next().is_some()
     }
 
-    /// Returns whether this ConfigMap is Galera's: a workload of ours reads it, or its labels or text show it. The
-    /// latter finds a ConfigMap that is created before its reader.
+    /// Returns whether this ConfigMap is Galera's: an adopted workload reads it, or its labels or text show it. Labels
+    /// and text also recognise a ConfigMap that is created before its reader.
     pub fn is_galeras(&self, namespace: &str, map: &ConfigMap) -> bool {
         self.is_read(namespace, &map.metadata.name) || self.shows_galera(map)
     }
 
-    /// Returns whether it has Galera's labels, or its text configures Galera and no other operator manages it.
+    /// Returns whether the ConfigMap has Galera's labels, or its text configures Galera and no other operator manages it.
     pub(super) fn shows_galera(&self, map: &ConfigMap) -> bool {
         let meta = &map.metadata;
         let configures =

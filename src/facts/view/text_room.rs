@@ -1,7 +1,7 @@
 //! The room for texts of ConfigMaps: how many of them are kept.
 //!
 //! Users who may write in one namespace may create any number of ConfigMaps there, a megabyte each, and the guard has
-//! little memory. So no namespace takes the room of all others. A large text that several ConfigMaps hold is kept once:
+//! little memory. So no namespace may take all of the room. A large text that several ConfigMaps hold is kept once:
 //! the scripts of a chart are the same in each of its releases. Such a text counts once in each namespace that holds it,
 //! and once for all of them.
 
@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use super::Id;
 use objects::{ConfigMap, Fingerprint, Literal, Unreadable};
 
-/// The largest size of one ConfigMap, in bytes: option files are a few kilobytes, scripts and dumps that a first start
-/// reads some hundred.
-const LARGEST: usize = 512 << 10;
-/// The fraction of the memory that all ConfigMaps may use, and that of one namespace: 16 MiB and 2 MiB of 128.
-const PART: usize = 8;
+/// The largest size of one ConfigMap, in bytes. Option files are a few kilobytes; scripts and dumps that a first start reads
+/// are a few hundred.
+const LARGEST_CONFIG_MAP: usize = 512 << 10;
+/// The divisor of the memory that gives the room of all ConfigMaps, and that of one namespace: 16 MiB and 2 MiB of 128.
+const PART_OF_ALL: usize = 8;
 const PART_OF_A_NAMESPACE: usize = 64;
-/// The least size, in bytes, of a text that is kept once.
+/// The least size, in bytes, of a large text, which is kept once.
 const LARGE: usize = 1 << 10;
 
 /// The texts that are kept, and the sizes of ConfigMaps that found no room.
@@ -27,8 +27,8 @@ pub struct TextRoom {
     kept: BTreeMap<Id, Size>,
     large: HashMap<Fingerprint, LargeText>,
     by_namespace: BTreeMap<String, usize>,
-    all: usize,
-    without: BTreeMap<Id, Size>,
+    used: usize,
+    without_room: BTreeMap<Id, Size>,
     /// Room was freed since all ConfigMaps without room were tried.
     is_freed: bool,
 }
@@ -61,17 +61,17 @@ impl TextRoom {
         Self { memory, ..Self::default() }
     }
 
-    /// Reserves room for this ConfigMap, in place of its earlier one. Its large texts become those that are kept.
+    /// Reserves room for this ConfigMap, in place of its earlier version. Its large texts become clones of the kept ones.
     pub fn take(&mut self, map: &mut ConfigMap) -> Result<(), Unreadable> {
         let id = Id::of(&map.metadata);
         self.leave(&id);
         let size = self.size(map);
         if let Some(why) = self.lacks(&id.namespace, &size) {
-            self.without.insert(id, size);
+            self.without_room.insert(id, size);
             return Err(Unreadable::TooMuch(why));
         }
         *self.by_namespace.entry(id.namespace.clone()).or_default() += self.needs_of(&id.namespace, &size);
-        self.all += self.needs(&size);
+        self.used += self.needs(&size);
         for text in map.data.values_mut().filter(|text| text.look().len() >= LARGE) {
             let fingerprint = Fingerprint::of(text.look());
             if size.large.contains_key(&fingerprint) {
@@ -93,7 +93,7 @@ impl TextRoom {
 
     /// Drops this ConfigMap, which is not needed any more.
     pub fn leave(&mut self, id: &Id) {
-        self.without.remove(id);
+        self.without_room.remove(id);
         let Some(size) = self.kept.remove(id) else { return };
         for text in size.large.keys() {
             let Some(kept) = self.large.get_mut(text) else { continue };
@@ -103,7 +103,7 @@ impl TextRoom {
             }
         }
         self.is_freed = true;
-        self.all -= self.needs(&size);
+        self.used -= self.needs(&size);
         let freed = self.needs_of(&id.namespace, &size);
         lower(&mut self.by_namespace, &id.namespace, freed);
     }
@@ -111,16 +111,16 @@ impl TextRoom {
     /// Marks a ConfigMap that found no room to be tried again, because it has changed. Returns false if it has room, or
     /// is unknown.
     pub fn try_again(&mut self, id: &Id) -> bool {
-        let Some(size) = self.without.get_mut(id) else { return false };
+        let Some(size) = self.without_room.get_mut(id) else { return false };
         *size = Size::default();
         self.is_freed = true;
         true
     }
 
-    /// Returns a ConfigMap that found no room, and would find it now.
+    /// Returns a ConfigMap that found no room before, and fits now.
     pub fn that_fits(&mut self) -> Option<Id> {
         let fits = |(id, size): &(&Id, &Size)| self.lacks(&id.namespace, size).is_none();
-        let next = self.without.iter().filter(|_| self.is_freed).find(fits).map(|(id, _)| id.clone());
+        let next = self.without_room.iter().filter(|_| self.is_freed).find(fits).map(|(id, _)| id.clone());
         self.is_freed = next.is_some();
         next
     }
@@ -128,10 +128,10 @@ impl TextRoom {
     /// Returns the size of a ConfigMap. Two different texts with the same fingerprint are not taken for the same one.
     fn size(&self, map: &ConfigMap) -> Size {
         let mut size = Size { rest: map.weight(), ..Size::default() };
-        let mut own = HashMap::new();
+        let mut texts_of_map = HashMap::new();
         for text in map.data.values().filter(|text| text.look().len() >= LARGE) {
             let fingerprint = Fingerprint::of(text.look());
-            let first = *own.entry(fingerprint).or_insert(text);
+            let first = *texts_of_map.entry(fingerprint).or_insert(text);
             if first == text && self.large.get(&fingerprint).is_none_or(|kept| kept.text == *text) {
                 size.rest -= text.look().len();
                 size.large.insert(fingerprint, text.look().len());
@@ -140,25 +140,25 @@ impl TextRoom {
         size
     }
 
-    /// Returns how much more room of this namespace the ConfigMap takes.
+    /// Returns how much more room of this namespace a ConfigMap of this size takes.
     fn needs_of(&self, namespace: &str, size: &Size) -> usize {
         size.of_new(|text| self.large.get(text).is_some_and(|kept| kept.holders.contains_key(namespace)))
     }
 
-    /// Returns how much more of the room of all ConfigMaps it takes.
+    /// Returns how much more of the room of all ConfigMaps one of this size takes.
     fn needs(&self, size: &Size) -> usize {
         size.of_new(|text| self.large.contains_key(text))
     }
 
-    /// Returns why there is no room for one more.
+    /// Returns why a ConfigMap of this size has no room; `None`: it fits.
     fn lacks(&self, namespace: &str, size: &Size) -> Option<&'static str> {
         let of_its_namespace = self.by_namespace.get(namespace).copied().unwrap_or_default();
         match () {
-            () if size.of_new(|_| false) > LARGEST => Some("it holds more than 512 KiB"),
+            () if size.of_new(|_| false) > LARGEST_CONFIG_MAP => Some("it holds more than 512 KiB"),
             () if of_its_namespace + self.needs_of(namespace, size) > self.memory / PART_OF_A_NAMESPACE => {
                 Some("the ConfigMaps of its namespace have used all of their room")
             }
-            () if self.all + self.needs(size) > self.memory / PART => {
+            () if self.used + self.needs(size) > self.memory / PART_OF_ALL => {
                 Some("ConfigMaps have used all of their room")
             }
             () => None,
@@ -166,7 +166,7 @@ impl TextRoom {
     }
 }
 
-/// Subtracts from the number of a namespace, and forgets one that is 0.
+/// Subtracts from the number of a namespace, and removes a number that reaches 0.
 fn lower(numbers: &mut BTreeMap<String, usize>, namespace: &str, by: usize) {
     if let Some(number) = numbers.get_mut(namespace) {
         *number -= by;
@@ -188,20 +188,20 @@ mod tests {
     const MEMORY: usize = 128 << 20;
 
     /// Returns a ConfigMap with these texts.
-    fn of(namespace: &str, name: &str, texts: &[String]) -> ConfigMap {
+    fn map_of(namespace: &str, name: &str, texts: &[String]) -> ConfigMap {
         let entry = |(number, text): (usize, &String)| format!(r#""{number}":"{text}""#);
         let data: Vec<_> = texts.iter().enumerate().map(entry).collect();
         let metadata = format!(r#"{{"name":"{name}","namespace":"{namespace}"}}"#);
         let json = format!(r#"{{"metadata":{metadata},"data":{{{}}}}}"#, data.join(","));
         let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else {
-            unreachable!("it is one")
+            unreachable!("it is a ConfigMap")
         };
         map
     }
 
     /// Returns a ConfigMap with one text that no other has.
     fn map(namespace: &str, name: &str, kib: usize) -> ConfigMap {
-        of(namespace, name, &[format!("{namespace}/{name}{}", "x".repeat(kib << 10))])
+        map_of(namespace, name, &[format!("{namespace}/{name}{}", "x".repeat(kib << 10))])
     }
 
     #[test]
@@ -209,17 +209,17 @@ mod tests {
         let mut room = TextRoom::within(MEMORY);
         let refused =
             |room: &mut TextRoom, mut map: ConfigMap| room.take(&mut map).err().map(|it| it.to_string());
-        let own =
+        let namespace_full =
             Some("is not examined: the ConfigMaps of its namespace have used all of their room".to_owned());
         for number in 0..150 {
-            let found = refused(&mut room, map("hostile", &format!("m-{number:03}"), 500));
-            assert_eq!(found.is_none(), number < 4, "{number}: {found:?}");
-            assert!(found.is_none() || found == own, "{found:?}");
+            let refusal = refused(&mut room, map("hostile", &format!("m-{number:03}"), 500));
+            assert_eq!(refusal.is_none(), number < 4, "{number}: {refusal:?}");
+            assert!(refusal.is_none() || refusal == namespace_full, "{refusal:?}");
         }
         assert_eq!(refused(&mut room, map("db", "conf", 4)), None);
         let large = refused(&mut room, map("db", "dump", 900));
         assert_eq!(large.as_deref(), Some("is not examined: it holds more than 512 KiB"));
-        assert_eq!(room.that_fits(), None, "nothing has gone");
+        assert_eq!(room.that_fits(), None, "no room was freed");
         room.leave(&Id::new("hostile", "m-001"));
         assert_eq!(room.that_fits(), Some(Id::new("hostile", "m-004")));
         assert_eq!(
@@ -234,13 +234,13 @@ mod tests {
                 drop(room.take(&mut map(&format!("n-{number}"), name, 500)));
             }
         }
-        assert!(room.all <= 16 << 20, "{}", room.all);
+        assert!(room.used <= 16 << 20, "{}", room.used);
         let all = refused(&mut room, map("other", "conf", 500));
         assert_eq!(all.as_deref(), Some("is not examined: ConfigMaps have used all of their room"));
-        for id in room.kept.keys().chain(room.without.keys()).cloned().collect::<Vec<_>>() {
+        for id in room.kept.keys().chain(room.without_room.keys()).cloned().collect::<Vec<_>>() {
             room.leave(&id);
         }
-        assert_eq!((room.all, room.by_namespace.len(), room.without.len()), (0, 0, 0));
+        assert_eq!((room.used, room.by_namespace.len(), room.without_room.len()), (0, 0, 0));
     }
 
     #[test]
@@ -253,8 +253,8 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_empty_keys_weigh_something() {
-        let mut map = of("db", "a", &vec![String::new(); 50_000]);
+    fn thousands_of_empty_keys_need_room() {
+        let mut map = map_of("db", "a", &vec![String::new(); 50_000]);
         assert!(TextRoom::within(MEMORY).take(&mut map).is_err());
     }
 
@@ -262,7 +262,7 @@ mod tests {
     fn the_scripts_of_a_chart_are_kept_once() {
         let scripts = |release: usize| {
             let texts = [format!("own options of {release}"), "s".repeat(44 << 10)];
-            of("db", &format!("galera-{release}"), &texts)
+            map_of("db", &format!("galera-{release}"), &texts)
         };
         let mut room = TextRoom::within(MEMORY);
         let mut first = scripts(0);
@@ -270,10 +270,10 @@ mod tests {
         for release in 1..256 {
             let mut next = scripts(release);
             room.take(&mut next).unwrap();
-            assert_eq!(next, scripts(release), "nothing is exchanged");
+            assert_eq!(next, scripts(release), "its texts are still its own");
             assert!(std::ptr::eq(next.data.get("1").unwrap().look(), first.data.get("1").unwrap().look()));
         }
-        assert!(room.all < 150 << 10, "{}", room.all);
+        assert!(room.used < 150 << 10, "{}", room.used);
     }
 
     #[derive(Clone, Debug)]
@@ -297,10 +297,10 @@ mod tests {
     }
 
     proptest! {
-        /// In every order in which ConfigMaps come, change and go: what is counted is what is kept, no share is exceeded, equal
-        /// texts are kept once, and no ConfigMap waits that would find room.
+        /// In every order in which ConfigMaps are created, changed and deleted, the counts match what is kept, no share is
+        /// exceeded, equal texts are kept once, and no ConfigMap that fits is left waiting.
         #[test]
-        fn what_is_counted_is_what_is_kept(steps in steps()) {
+        fn the_counts_match_what_is_kept(steps in steps()) {
             // A namespace has room for three of the five large texts.
             const LENGTH: usize = 4 << 10;
             let text = |number: usize| format!("{number}{}", "x".repeat(if number == 0 { 9 } else { LENGTH }));
@@ -320,7 +320,7 @@ mod tests {
                     Move::Take(namespace, name, texts) => {
                         let texts: Vec<_> = texts.into_iter().map(text).collect();
                         let Id { namespace, name } = id(namespace, name);
-                        let map = of(&namespace, &name, &texts);
+                        let map = map_of(&namespace, &name, &texts);
                         known.insert(Id::of(&map.metadata), map.clone());
                         put(&mut room, &mut kept, map);
                     }
@@ -346,14 +346,14 @@ mod tests {
                     let rest: usize = maps().map(|map| map.weight() - large(map)).sum();
                     (rest + different.iter().map(|text| text.len()).sum::<usize>(), places.len() == different.len())
                 };
-                prop_assert_eq!(count(&|_| true), (room.all, true));
+                prop_assert_eq!(count(&|_| true), (room.used, true));
                 for namespace in ["n0", "n1", "n2"] {
                     let counted = room.by_namespace.get(namespace).copied().unwrap_or_default();
                     prop_assert_eq!(count(&|id| id.namespace == namespace).0, counted);
                     prop_assert!(counted <= room.memory / PART_OF_A_NAMESPACE);
                 }
                 let would_fit = |(id, size): (&Id, &Size)| room.lacks(&id.namespace, size).is_none();
-                prop_assert!(room.is_freed || !room.without.iter().any(would_fit));
+                prop_assert!(room.is_freed || !room.without_room.iter().any(would_fit));
             }
         }
     }

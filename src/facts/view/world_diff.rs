@@ -1,9 +1,9 @@
 //! The difference between the current world and the one of the last look.
 //!
 //! A World shares everything unchanged with the one before it, so the difference is found without comparing the rest,
-//! and the cost follows the change. What is found in one namespace depends on the objects in it, with few exceptions
-//! (an address that names a Service of another namespace), which are found when everything is looked at. Must not know:
-//! what is looked for, or a clock; the caller counts the time.
+//! and the cost depends on the size of the change. What is found in one namespace depends on the objects in it, with few
+//! exceptions (an address that names a Service of another namespace), which are found when everything is looked at.
+//! Must not know: what is looked for, or a clock; the caller counts the time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::settings::Settings;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
     Everywhere,
-    /// Only here; everything else is unchanged.
+    /// Only in these places; everything else is unchanged.
     In(Places),
 }
 
@@ -43,14 +43,14 @@ impl Places {
         self.whole
     }
 
-    /// Adds these clusters of a namespace; if there are none, all of it.
+    /// Adds these clusters of a namespace, or the whole namespace if there are none.
     fn add(&mut self, namespace: &str, clusters: impl IntoIterator<Item = Id>) {
-        let mut some = false;
+        let mut has_clusters = false;
         for id in clusters {
-            some = true;
+            has_clusters = true;
             self.clusters.insert(id);
         }
-        if !some && !self.whole.contains(namespace) {
+        if !has_clusters && !self.whole.contains(namespace) {
             self.whole.insert(namespace.to_owned());
         }
     }
@@ -61,7 +61,7 @@ impl Places {
 pub struct WorldDiff {
     seen: Option<(World, Settings, Freshness)>,
     /// The time of the last look at everything.
-    everywhere: Duration,
+    last_everywhere: Duration,
 }
 
 impl WorldDiff {
@@ -70,16 +70,16 @@ impl WorldDiff {
     pub fn changed(&mut self, view: &View<'_>, now: Duration, at_least_every: Duration) -> Changed {
         let seen = (view.world.clone(), view.settings.clone(), view.freshness);
         let before = self.seen.replace(seen);
-        let in_time = now.saturating_sub(self.everywhere) < at_least_every;
-        let like = |(_, settings, freshness): &(World, Settings, Freshness)| {
+        let is_recent = now.saturating_sub(self.last_everywhere) < at_least_every;
+        let has_same_context = |(_, settings, freshness): &(World, Settings, Freshness)| {
             settings == view.settings && *freshness == view.freshness
         };
-        let changed = match before.filter(|before| in_time && like(before)) {
+        let changed = match before.filter(|before| is_recent && has_same_context(before)) {
             Some((world, ..)) => view.world.changed_since(&world),
             None => Changed::Everywhere,
         };
         if changed == Changed::Everywhere {
-            self.everywhere = now;
+            self.last_everywhere = now;
         }
         changed
     }
@@ -94,27 +94,27 @@ impl World {
         }
         let mut places = Places::default();
         let mut whole = |id: &Id| places.add(&id.namespace, []);
-        each(&new.deployments, &old.deployments, &mut whole);
-        each(&new.services, &old.services, &mut whole);
-        each(&new.budgets, &old.budgets, &mut whole);
-        each(&new.autoscalers, &old.autoscalers, &mut whole);
-        each(&new.not_created, &old.not_created, &mut whole);
-        each(&new.unreadable, &old.unreadable, |(_, id)| places.add(&id.namespace, []));
-        each(&new.namespaces, &old.namespaces, |name| places.add(name, []));
+        for_each_change(&new.deployments, &old.deployments, &mut whole);
+        for_each_change(&new.services, &old.services, &mut whole);
+        for_each_change(&new.budgets, &old.budgets, &mut whole);
+        for_each_change(&new.autoscalers, &old.autoscalers, &mut whole);
+        for_each_change(&new.not_created, &old.not_created, &mut whole);
+        for_each_change(&new.unreadable, &old.unreadable, |(_, id)| places.add(&id.namespace, []));
+        for_each_change(&new.namespaces, &old.namespaces, |name| places.add(name, []));
         let sets = |kind, id: &Id| old.sets_of(kind, id).into_iter().chain(new.sets_of(kind, id));
-        each(&new.pods, &old.pods, |id| places.add(&id.namespace, sets(Kind::Pod, id)));
-        each(&new.claims, &old.claims, |id| places.add(&id.namespace, sets(Kind::Claim, id)));
+        for_each_change(&new.pods, &old.pods, |id| places.add(&id.namespace, sets(Kind::Pod, id)));
+        for_each_change(&new.claims, &old.claims, |id| places.add(&id.namespace, sets(Kind::Claim, id)));
         let is_snapshot = |id: &Id| Digest::of_snapshot(&id.name).is_some();
-        each(&new.config_maps, &old.config_maps, |id| {
+        for_each_change(&new.config_maps, &old.config_maps, |id| {
             let sets = is_snapshot(id).then(|| sets(Kind::ConfigMap, id));
             places.add(&id.namespace, sets.into_iter().flatten());
         });
-        let is_same = |id: &Id| match (new.stateful_sets.get(id), old.stateful_sets.get(id)) {
+        let has_same_spec = |id: &Id| match (new.stateful_sets.get(id), old.stateful_sets.get(id)) {
             (Some(new), Some(old)) => new.spec == old.spec,
             _ => false,
         };
-        each(&new.stateful_sets, &old.stateful_sets, |id| {
-            places.add(&id.namespace, is_same(id).then(|| id.clone()));
+        for_each_change(&new.stateful_sets, &old.stateful_sets, |id| {
+            places.add(&id.namespace, has_same_spec(id).then(|| id.clone()));
         });
         places.clusters.retain(|id| !places.whole.contains(&id.namespace));
         Changed::In(places)
@@ -135,8 +135,8 @@ impl Facts {
     }
 }
 
-/// Calls `take` for each key whose values differ.
-fn each<K: Ord, V: PartialEq>(new: &OrdMap<K, V>, old: &OrdMap<K, V>, mut take: impl FnMut(&K)) {
+/// Calls `take` with each key that only one of the maps has, or whose values differ.
+fn for_each_change<K: Ord, V: PartialEq>(new: &OrdMap<K, V>, old: &OrdMap<K, V>, mut take: impl FnMut(&K)) {
     for item in old.diff(new) {
         match item {
             DiffItem::Add(key, _) | DiffItem::Remove(key, _) | DiffItem::Update { new: (key, _), .. } => {
@@ -201,18 +201,18 @@ mod tests {
         assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&[]));
         for (kind, namespace, rest) in kinds {
             put(&mut facts, kind, namespace, "it", rest);
-            assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&[namespace]), "it came");
+            assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&[namespace]), "it appeared");
             put(&mut facts, kind, namespace, "it", rest);
-            assert_eq!(look(&mut facts, &settings, &mut world, 0), only(&[]), "{namespace}: as it was");
+            assert_eq!(look(&mut facts, &settings, &mut world, 0), only(&[]), "{namespace}: unchanged");
             facts.remove(kind, &Id::new(namespace, "it"));
             put(
                 &mut facts,
                 Kind::Service,
                 "other-7",
-                "it-as-well",
+                "another",
                 &format!(r#","spec":{{"clusterIP":"{namespace}"}}"#),
             );
-            assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&["other-7", namespace]), "it went");
+            assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&["other-7", namespace]), "deleted");
         }
         let set = Id::new("stateful-set", "it");
         put(&mut facts, Kind::StatefulSet, "stateful-set", "it", template);
@@ -233,17 +233,17 @@ mod tests {
         let warns = Settings::read("mode: warn", &crate::settings::Names::default()).unwrap();
         assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "other settings");
         assert_eq!(look(&mut facts, &warns, &mut world, 59), only(&[]));
-        assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "it is time");
+        assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "the interval is over");
         let other = Adoption::from_texts(["app=db"]).unwrap();
         let (mut none, mut same) = (Facts::of(&other), World::empty(&other, Freshness::Current));
-        assert_eq!(look(&mut none, &warns, &mut same, 1), None, "other labels count");
+        assert_eq!(look(&mut none, &warns, &mut same, 1), None, "other labels are adopted");
         assert_eq!(look(&mut facts, &warns, &mut world, 1), None);
         world.freshness = Freshness::Loading;
-        assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "an old view");
+        assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "another freshness");
     }
-    /// Of a thousand clusters in one namespace, one is looked at if its pods, its claims, its snapshots or its marks change.
+    /// A change of one cluster's pods, claims, snapshots or marks makes only this cluster due, not its whole namespace.
     #[test]
-    fn what_changed_of_one_cluster_is_not_looked_for_in_others() {
+    fn a_change_of_one_cluster_is_not_looked_for_in_others() {
         let labels = |instance: &str| format!(r#""labels":{{"app":"galera","instance":"{instance}"}}"#);
         let set = |name: &str, marks: &str, replicas: u8| {
             let containers = r#"[{"name":"mariadb","image":"mariadb:10.11"}]"#;
@@ -279,23 +279,23 @@ mod tests {
         let record = RolloutRecord::settled(Revision::read(&format!("conf={digest}")).unwrap()).text();
         let record = format!(r#""gatera.dev/configuration":{}"#, serde_json::to_string(&record).unwrap());
         facts.put(of_instance(Kind::Pod, "b-0", ""));
-        assert_eq!(look(&mut facts), one, "a pod with its labels came");
+        assert_eq!(look(&mut facts), one, "a pod with its labels appeared");
         facts.remove(Kind::Pod, &Id::new("db", "b-0"));
-        assert_eq!(look(&mut facts), one, "it went");
+        assert_eq!(look(&mut facts), one, "it is gone");
         facts.put(of_instance(Kind::Claim, "data-b-0", ""));
-        assert_eq!(look(&mut facts), one, "a claim came");
+        assert_eq!(look(&mut facts), one, "a claim appeared");
         facts.put(Object::read(Kind::StatefulSet, &set("b", &record, 3)).unwrap());
         assert_eq!(look(&mut facts), one, "its marks changed");
         facts.put(of_instance(Kind::ConfigMap, &snapshot, ""));
-        assert_eq!(look(&mut facts), one, "a snapshot that its record names came");
+        assert_eq!(look(&mut facts), one, "a snapshot that its record names appeared");
         facts.put(Object::read(Kind::StatefulSet, &set("b", &record, 4)).unwrap());
         assert_eq!(look(&mut facts), all, "its specification changed");
         facts.put(of_instance(Kind::ConfigMap, "conf", ""));
         assert_eq!(look(&mut facts), all, "a ConfigMap that any cluster may read");
         facts.put(of_instance(Kind::Pod, "proxy", r#","spec":{"nodeName":"n"}"#));
         facts.put(of_instance(Kind::Service, "b", ""));
-        assert_eq!(look(&mut facts), all, "a Service, which counts more than a pod");
+        assert_eq!(look(&mut facts), all, "a Service concerns the whole namespace");
         facts.remove(Kind::StatefulSet, &Id::new("db", "b"));
-        assert_eq!(look(&mut facts), all, "a cluster went");
+        assert_eq!(look(&mut facts), all, "a cluster is gone");
     }
 }

@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The files of the new side.
+/// The files of the new state.
 #[derive(Debug, Default)]
 pub(super) struct StandIns {
     /// The number of lines of each file.
     lines: HashMap<Arc<str>, u64>,
-    /// The first file in each folder, or below it.
-    of_folders: HashMap<Arc<Path>, Arc<str>>,
+    /// The first file in or below each folder.
+    first_files: HashMap<Arc<Path>, Arc<str>>,
 }
 
 impl StandIns {
@@ -21,7 +21,7 @@ impl StandIns {
         let mut all = Self::default();
         for (name, lines) in files.filter(|(name, _)| &**name != "-") {
             for folder in Path::new(&*name).ancestors().skip(1) {
-                all.of_folders.entry(folder.into()).or_insert_with(|| name.clone());
+                all.first_files.entry(folder.into()).or_insert_with(|| name.clone());
             }
             all.lines.insert(name, lines);
         }
@@ -34,7 +34,7 @@ impl StandIns {
         if let Some((name, lines)) = self.lines.get_key_value(file) {
             return Some((name.clone(), line.min(*lines).max(1)));
         }
-        let nearest = Path::new(file).ancestors().skip(1).find_map(|folder| self.of_folders.get(folder));
+        let nearest = Path::new(file).ancestors().skip(1).find_map(|folder| self.first_files.get(folder));
         nearest.map(|name| (name.clone(), 1))
     }
 }

@@ -16,8 +16,8 @@ use objects::{Meta, Workload};
 use serde_json::json;
 
 const NAMESPACES: &str = "namespaces";
-/// The number of clusters that have a row of their own; more than these share one.
-const MOST_CLUSTERS: usize = 10;
+/// The most unhealthy clusters that have a row each; if there are more, all of them share one row.
+const MOST_CLUSTER_ROWS: usize = 10;
 /// The subject of rows about what no selector adopts.
 pub const ADOPTION: &str = "adoption";
 
@@ -26,14 +26,14 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
     let row = |ns: &str| {
         let label = Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"));
-        let (says, instead): (_, WayOut) = if let Some(open) = view.active_break_glass(ns) {
+        let (says, instead): (_, WayOut) = if let Some(active) = view.active_break_glass(ns) {
             let close = Command::new(format!("gatera break-glass {ns} --close"));
             let says = format!(
                 "namespace {ns}: refusals are suspended by break-glass until {}: {}",
-                open.until, open.reason
+                active.until, active.reason
             );
             (says, say("when that is done: ").run(close))
-        } else if let Some(mode) = view.mode_that_is_none(ns) {
+        } else if let Some(mode) = view.invalid_mode(ns) {
             let says =
                 format!("namespace {ns} has {MODE_LABEL}: {mode}, which is not a mode and counts as enforce");
             (says, label.arg("--overwrite").into())
@@ -64,7 +64,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     names.into_iter().map(row).collect()
 }
 
-/// Returns rows about clusters that are not well, and about objects that would be refused as they are.
+/// Returns rows about clusters that are not healthy, and about objects that would be refused as they are.
 pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     const CLUSTERS: &str = "clusters";
     if clusters.is_empty() {
@@ -72,11 +72,11 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
         return vec![Row::remark(CLUSTERS, says, "label the pod template: gatera.dev/cluster: NAME")];
     }
     let unwell: Vec<_> = clusters.iter().filter(|it| view.state(it) != State::Healthy).collect();
-    let mut rows: Vec<_> = if unwell.len() > MOST_CLUSTERS {
+    let mut rows: Vec<_> = if unwell.len() > MOST_CLUSTER_ROWS {
         let of_state = |state: State| unwell.iter().filter(|it| view.state(it) == state).count();
         let counts =
             State::ALL.map(|state| (of_state(state), state.name())).into_iter().filter(|it| it.0 > 0);
-        let counts: Vec<_> = counts.map(|(many, name)| format!("{many} {name}")).collect();
+        let counts: Vec<_> = counts.map(|(number, name)| format!("{number} {name}")).collect();
         let says =
             format!("{} of {} clusters are not HEALTHY: {}", unwell.len(), clusters.len(), counts.join(", "));
         vec![Row::remark(CLUSTERS, says, Command::new("gatera status --output wide"))]
@@ -115,8 +115,8 @@ pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
 /// Returns the row about a StatefulSet that runs a database server and that no selector adopts.
 pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
     let Meta { namespace, name, .. } = &workload.metadata;
-    let gone = || view.no_longer_adopted().any(|(id, _)| id.namespace == *namespace && id.name == *name);
-    if server::of(&workload.spec.template).is_none() || is_cluster(workload, view.adoption()) || gone() {
+    let dropped = || view.no_longer_adopted().any(|(id, _)| id.namespace == *namespace && id.name == *name);
+    if server::of(&workload.spec.template).is_none() || is_cluster(workload, view.adoption()) || dropped() {
         return None;
     }
     if let Some(owner) = workload.metadata.operator() {

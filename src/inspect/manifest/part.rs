@@ -1,4 +1,4 @@
-//! The text between two `---`: a YAML error in it does not affect the others.
+//! The text between two `---`: a YAML error in it does not affect the other parts.
 //!
 //! Owns: where a text is split, as kubectl splits it, and the messages about YAML errors. Must not know: what documents
 //! say.
@@ -12,10 +12,11 @@ use super::node::YamlNode;
 #[derive(Debug)]
 pub(super) struct Part<'a> {
     pub(super) text: &'a str,
-    pub(super) above: u64,
+    /// The number of lines before it.
+    pub(super) lines_above: u64,
 }
 
-/// The text is not YAML.
+/// The error of a text that is not YAML.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct NoYaml {
@@ -26,7 +27,7 @@ pub struct NoYaml {
     problem: String,
 }
 
-/// What a text is that is not YAML.
+/// What a text is if it is not YAML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoManifest {
     /// A manifest with a mistake in it.
@@ -40,7 +41,7 @@ pub enum NoManifest {
 const TEMPLATE: &str =
     "this is a template, not a manifest; judge its output: helm template CHART | gatera check -";
 
-/// Returns whether a text has the head of a manifest somewhere.
+/// Returns whether a line of a text begins like a manifest.
 pub fn looks_like_one(text: &str) -> bool {
     let head = |line: &str| {
         let line = line.trim_start_matches([' ', '\t', '-', '{', '"', '\'']);
@@ -51,30 +52,30 @@ pub fn looks_like_one(text: &str) -> bool {
 
 /// Splits a text into its parts; each `---` line belongs to the part after it.
 pub(super) fn all(text: &str) -> impl Iterator<Item = Part<'_>> {
-    let (mut rest, mut above) = (text, 0);
+    let (mut rest, mut lines_above) = (text, 0);
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let (this, lines) = until_next(rest);
-        let part = Part { text: &rest[..this], above };
-        rest = &rest[this..];
-        above += lines;
+        let (length, lines) = until_next(rest);
+        let part = Part { text: &rest[..length], lines_above };
+        rest = &rest[length..];
+        lines_above += lines;
         Some(part)
     })
 }
 
-/// Returns the length of the first part: bytes, and lines. A directive belongs to the part after it.
+/// Returns the length of the first part, in bytes and in lines. A directive belongs to the part after it.
 fn until_next(text: &str) -> (usize, u64) {
     let (mut bytes, mut lines, mut only_directives) = (0, 0, true);
     for line in text.split_inclusive('\n') {
-        let begins = line
+        let splits = line
             .strip_prefix("---")
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
-        if begins && lines > 0 && !only_directives {
+        if splits && lines > 0 && !only_directives {
             break;
         }
-        only_directives = only_directives && !begins && (line.starts_with('%') || line.trim().is_empty());
+        only_directives = only_directives && !splits && (line.starts_with('%') || line.trim().is_empty());
         bytes += line.len();
         lines += 1;
     }
@@ -85,13 +86,13 @@ impl Part<'_> {
     /// Parses the YAML. Aliases may expand a small text without limit, so the result is limited; a long text may hold as many
     /// nodes as it has bytes.
     pub(super) fn read(&self) -> Result<Vec<Spanned<YamlNode>>, NoYaml> {
-        let (length, few) = (self.text.len(), serde_saphyr::Budget::default());
+        let (length, defaults) = (self.text.len(), serde_saphyr::Budget::default());
         let options = serde_saphyr::options! {
             with_snippet: false,
             budget: serde_saphyr::budget! {
-                max_documents: few.max_documents.max(length),
-                max_events: few.max_events.max(length),
-                max_nodes: few.max_nodes.max(length),
+                max_documents: defaults.max_documents.max(length),
+                max_events: defaults.max_events.max(length),
+                max_nodes: defaults.max_nodes.max(length),
             },
         };
         serde_saphyr::from_multiple_with_options(self.text, options).map_err(|error| {
@@ -101,24 +102,24 @@ impl Part<'_> {
                 NoManifest::Template => TEMPLATE.to_owned(),
                 NoManifest::Broken | NoManifest::Foreign => self.problem(&error.to_string(), at),
             };
-            NoYaml { place: Place { line: self.above + at.0, column: at.1 }, kind, problem }
+            NoYaml { place: Place { line: self.lines_above + at.0, column: at.1 }, kind, problem }
         })
     }
 
-    /// Returns what a text is that is not YAML at this line.
+    /// Returns what the text is, if it is not YAML at this line.
     fn kind(&self, line: u64) -> NoManifest {
         let at = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
-        // A template may cause an error up to two lines further down.
-        let filled_in = self.text.lines().skip(at.saturating_sub(2)).take(3).any(|it| it.contains("{{"))
+        // A placeholder may cause an error up to two lines further down.
+        let is_template = self.text.lines().skip(at.saturating_sub(2)).take(3).any(|it| it.contains("{{"))
             || !looks_like_one(self.text) && self.text.lines().any(|it| it.trim_start().starts_with("{{"));
         match () {
-            () if filled_in => NoManifest::Template,
+            () if is_template => NoManifest::Template,
             () if looks_like_one(self.text) => NoManifest::Broken,
             () => NoManifest::Foreign,
         }
     }
 
-    /// Returns the template that Helm rendered this from, as it notes above each document.
+    /// Returns the template that Helm rendered this from, as Helm writes it above each document.
     pub(super) fn template(&self) -> Option<String> {
         let head = self
             .text
@@ -128,8 +129,8 @@ impl Part<'_> {
         Some(name.to_owned()).filter(|name| !name.is_empty())
     }
 
-    /// Finds a key that occurs above in the same map, too: which one, and where.
-    fn twice(&self, line: usize, column: usize) -> Option<String> {
+    /// Returns the message for the key at this place, if the same map also has it further up.
+    fn repeated_key(&self, line: usize, column: usize) -> Option<String> {
         let lines: Vec<_> = self.text.lines().take(line + 1).collect();
         let key_at = |line: &str| {
             let key = line.get(column..)?.split(':').next()?.trim().trim_matches(['"', '\'']).to_owned();
@@ -145,7 +146,7 @@ impl Part<'_> {
             .take_while(|(_, text)| indent(text) >= column);
         let (first, _) =
             same.find(|(_, text)| indent(text) == column && key_at(text).as_ref() == Some(&key))?;
-        let number = |line: usize| self.above + u64::try_from(line).unwrap_or_default() + 1;
+        let number = |line: usize| self.lines_above + u64::try_from(line).unwrap_or_default() + 1;
         Some(format!(
             "key {key} occurs twice in the same map, on lines {} and {}",
             number(first),
@@ -153,16 +154,16 @@ impl Part<'_> {
         ))
     }
 
-    /// Returns the message for an error. It repeats no words of the parser that quote the text: the text could be a
+    /// Returns the message for an error. Words of the parser that quote the text are replaced: the text could be a
     /// password.
-    fn problem(&self, words: &str, (line, column): (u64, u64)) -> String {
+    fn problem(&self, parser_says: &str, (line, column): (u64, u64)) -> String {
         let at = |place: u64| usize::try_from(place.saturating_sub(1)).unwrap_or(usize::MAX);
-        let first = words.lines().next().unwrap_or_default();
+        let first = parser_says.lines().next().unwrap_or_default();
         let first = first.split(" at line ").next().unwrap_or_default().trim_end_matches(':');
         let known = PROBLEMS.iter().find(|(parts, _)| parts.iter().all(|part| first.contains(part)));
         let known = known.map_or(first, |(_, problem)| problem);
-        let twice = (known == TWICE).then(|| self.twice(at(line), at(column))).flatten();
-        format!("this is not YAML: {}", twice.as_deref().unwrap_or(known))
+        let repeated = (known == TWICE).then(|| self.repeated_key(at(line), at(column))).flatten();
+        format!("this is not YAML: {}", repeated.as_deref().unwrap_or(known))
     }
 }
 
@@ -196,8 +197,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_parted_where_kubectl_parts_it() {
-        let parts = |text: &'static str| all(text).map(|it| (it.text, it.above)).collect::<Vec<_>>();
+    fn a_text_is_split_where_kubectl_splits_it() {
+        let parts = |text: &'static str| all(text).map(|it| (it.text, it.lines_above)).collect::<Vec<_>>();
         assert_eq!(parts("a\n---\nb\n--- # c\nd"), [("a\n", 0), ("---\nb\n", 1), ("--- # c\nd", 3)]);
         assert_eq!(parts("%YAML 1.2\n---\na\n"), [("%YAML 1.2\n---\na\n", 0)]);
         assert_eq!(parts("a: |\n  ---\n ---\n---x\n"), [("a: |\n  ---\n ---\n---x\n", 0)]);
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_is_said_in_words() {
+    fn yaml_errors_are_explained_in_plain_words() {
         for (text, line, words) in [
             ("a: \"x\nb: 1\n", 2, "this is not YAML: a quote is not closed"),
             ("a:\n\tb: 1\n", 2, "this is not YAML: a tab where YAML needs spaces"),

@@ -14,11 +14,11 @@ use engine::inject;
 use facts::view::{Cluster, PodFact, Removal, RemovalTarget, View, transfer};
 use objects::{Kind, Meta, Service, Workload};
 
-/// How far the removal of a cluster's bootstrap node is.
+/// The progress of the removal of a cluster's bootstrap node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootstrapStage {
     Absent,
-    /// The node is not touched, because it was applied again or has no replicas.
+    /// The node is not touched, because it was applied again, has no replicas, or is already being deleted.
     LeftAlone(String),
     /// The node stays for now, for this reason.
     Kept(String),
@@ -27,52 +27,52 @@ pub enum BootstrapStage {
     Removed,
 }
 
-/// Returns how far the removal of this cluster's bootstrap node is.
+/// Returns the progress of the removal of this cluster's bootstrap node.
 pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     let Some(removal) = Removal::of(&cluster.workload.metadata) else {
-        return before(cluster, view);
+        return before_removal(cluster, view);
     };
     if let Some(why) = super::looks_only(cluster, view).filter(|_| removal != Removal::Done) {
         return BootstrapStage::Kept(why);
     }
     match removal {
         // A removal begins when all members are Ready, and its first mark also records that there is data.
-        Removal::Going(_) if !cluster.has_data() => taken_out(cluster, "no member ever held data"),
-        Removal::Going(targets) => going(cluster, view, &targets),
-        Removal::Odd => taken_out(cluster, "its format is not gatera's"),
+        Removal::Going(_) if !cluster.has_data() => without_record(cluster, "no member ever held data"),
+        Removal::Going(targets) => removing(cluster, view, &targets),
+        Removal::Odd => without_record(cluster, "its format is not gatera's"),
         Removal::Done => match view.founders(cluster).next() {
             None => BootstrapStage::Removed,
-            Some(again) => BootstrapStage::LeftAlone(format!(
+            Some(reapplied) => BootstrapStage::LeftAlone(format!(
                 "Deployment {} was applied again after it was removed; remove it from what you apply",
-                again.metadata.name
+                reapplied.metadata.name
             )),
         },
     }
 }
 
 /// Removes a record that the guard cannot have written.
-fn taken_out(cluster: &Cluster, why: &str) -> BootstrapStage {
+fn without_record(cluster: &Cluster, why: &str) -> BootstrapStage {
     let says = format!("annotation gatera.dev/bootstrap was not written by gatera: {why}");
-    let note = format!(
+    let message = format!(
         "{says}; nothing was removed because of it, and gatera deletes the annotation; to see who wrote it: kubectl -n {} get statefulset {} --show-managed-fields --output=yaml",
         cluster.id.namespace, cluster.id.name
     );
-    let events = vec![Announcement::about(cluster, NOT_REMOVED, note)];
+    let events = vec![Announcement::about(cluster, NOT_REMOVED, message)];
     let mark = Mark::with(cluster, None);
     BootstrapStage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
 }
 
-fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
+fn before_removal<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     let founders: Vec<_> = view.founders(cluster).collect();
     let running: Vec<_> = founders.iter().copied().filter(|it| runs(it, cluster)).collect();
     if let Some(why) = left_to_you(cluster) {
         return BootstrapStage::Kept(why);
     }
     if running.is_empty() {
-        return founders.first().map_or(BootstrapStage::Absent, |held| {
+        return founders.first().map_or(BootstrapStage::Absent, |founder| {
             BootstrapStage::LeftAlone(format!(
                 "Deployment {} has 0 replicas and does no harm; remove it from what you apply",
-                held.metadata.name
+                founder.metadata.name
             ))
         });
     }
@@ -90,50 +90,51 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     BootstrapStage::Going("all members are Synced".to_owned(), Some(Box::new(LeaderStep::Mark(mark))))
 }
 
-fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> BootstrapStage {
+fn removing<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget]) -> BootstrapStage {
     if !inject::outdated(cluster, view).is_empty() {
         return wait("removing its name from the members' addresses".to_owned());
     }
     let founders: Vec<_> = view.founders(cluster).collect();
-    let is_noted = |it: &Workload| noted.iter().any(|target| target.is(Kind::Deployment, &it.metadata));
-    let own: Vec<_> = founders.iter().copied().filter(|it| is_noted(it) || runs(it, cluster)).collect();
-    if !own.is_empty() {
-        return with_deployments(cluster, view, noted, &own);
+    let is_recorded = |it: &Workload| recorded.iter().any(|target| target.is(Kind::Deployment, &it.metadata));
+    let deployments: Vec<_> =
+        founders.iter().copied().filter(|it| is_recorded(it) || runs(it, cluster)).collect();
+    if !deployments.is_empty() {
+        return with_deployments(cluster, view, recorded, &deployments);
     }
-    let deployments = || noted.iter().filter(|it| it.kind == Kind::Deployment);
+    let recorded_deployments = || recorded.iter().filter(|it| it.kind == Kind::Deployment);
     // The node was applied again meanwhile: its Service and ConfigMap belong to what was applied.
     if !founders.is_empty() {
-        return finish(cluster, deployments().cloned().collect(), Vec::new());
+        return finish(cluster, recorded_deployments().cloned().collect(), Vec::new());
     }
     // Members may still receive data from a pod that is being deleted; it keeps its name until it is gone.
-    for target in deployments() {
+    for target in recorded_deployments() {
         if let Some(pod) = pods_of(&target.name, cluster).next() {
             return wait(format!("{target} is gone, but its pod {} still exists", pod.name));
         }
     }
-    services(cluster, view, noted)
+    services(cluster, view, recorded)
 }
 
 /// Marks everything that is to be removed, which can be derived only while the Deployments exist, then deletes those.
 fn with_deployments<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
-    noted: &[RemovalTarget],
-    own: &[&'a Workload],
+    recorded: &[RemovalTarget],
+    deployments: &[&'a Workload],
 ) -> BootstrapStage {
-    if let Some(going) = own.iter().find(|it| it.metadata.going()) {
+    if let Some(going) = deployments.iter().find(|it| it.metadata.going()) {
         return wait(format!("Deployment {} and its pods are being deleted", going.metadata.name));
     }
     // A missing member may still join through this node.
     if let Some(why) = holds_up(cluster, view) {
         return BootstrapStage::Kept(why);
     }
-    let due = view.goes_with(cluster, own);
-    if due != noted {
-        return corrected(cluster, view, noted, due, own);
+    let due = view.goes_with(cluster, deployments);
+    if due != recorded {
+        return corrected(cluster, view, recorded, due, deployments);
     }
     let unmarked = due.iter().find_map(|target| {
-        let meta = seen(cluster, view, target)?;
+        let meta = meta_in_view(cluster, view, target)?;
         (!is_marked(meta, &cluster.workload.metadata.uid)).then(|| pending(cluster, target, meta))
     });
     if let Some(next) = unmarked {
@@ -141,24 +142,24 @@ fn with_deployments<'a>(
         return BootstrapStage::Going(says, Some(Box::new(LeaderStep::Condemn(next))));
     }
     let first = due.iter().find(|it| it.kind == Kind::Deployment);
-    first.and_then(|it| Some((it, seen(cluster, view, it)?))).map_or_else(
+    first.and_then(|it| Some((it, meta_in_view(cluster, view, it)?))).map_or_else(
         || wait("looking for its Deployment".to_owned()),
         |(target, meta)| delete(cluster, target, meta),
     )
 }
 
-/// Replaces a record that names something else than what is to be removed: a person wrote it, or the objects have
-/// changed since.
+/// Replaces a record that does not name exactly what is to be removed: a person wrote it, or the objects have changed
+/// since.
 fn corrected<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
-    noted: &[RemovalTarget],
+    recorded: &[RemovalTarget],
     due: Vec<RemovalTarget>,
-    own: &[&'a Workload],
+    deployments: &[&'a Workload],
 ) -> BootstrapStage {
-    let dropped = noted.iter().filter(|it| !due.contains(it));
+    let dropped = recorded.iter().filter(|it| !due.contains(it));
     let events = dropped.filter_map(|target| {
-        let why = stays(cluster, view, target, own)?;
+        let why = stays(cluster, view, target, deployments)?;
         Some(Announcement::about(cluster, NOT_REMOVED, not_removed(&cluster.id, target, &why)))
     });
     let events = events.collect();
@@ -172,18 +173,18 @@ fn stays<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
     target: &RemovalTarget,
-    own: &[&'a Workload],
+    deployments: &[&'a Workload],
 ) -> Option<String> {
     let ns = &*cluster.id.namespace;
-    let there = seen(cluster, view, target);
+    let meta = meta_in_view(cluster, view, target);
     // The view contains ConfigMaps only while a guarded workload reads them.
-    if there.map_or(target.kind != Kind::ConfigMap, Meta::going) {
+    if meta.map_or(target.kind != Kind::ConfigMap, Meta::going) {
         return None;
     }
     let why = match target.kind {
         Kind::Service => view.service(ns, &target.name).and_then(|it| view.service_stays(cluster, it)),
         Kind::ConfigMap => {
-            view.config_map(ns, &target.name).and_then(|it| view.config_map_stays(cluster, it, own))
+            view.config_map(ns, &target.name).and_then(|it| view.config_map_stays(cluster, it, deployments))
         }
         _ => None,
     };
@@ -192,12 +193,12 @@ fn stays<'a>(
 }
 
 /// Removes the Services, once the Deployments and their pods are gone.
-fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> BootstrapStage {
+fn services<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget]) -> BootstrapStage {
     let (ns, uid) = (&*cluster.id.namespace, &*cluster.workload.metadata.uid);
     let mut left = Vec::new();
-    for target in noted.iter().filter(|it| it.kind == Kind::Service) {
-        let there = view.service(ns, &target.name).filter(|it| target.is(Kind::Service, &it.metadata));
-        match there {
+    for target in recorded.iter().filter(|it| it.kind == Kind::Service) {
+        let service = view.service(ns, &target.name).filter(|it| target.is(Kind::Service, &it.metadata));
+        match service {
             None => {}
             Some(Service { metadata, .. }) if metadata.going() => return wait(format!("{target} goes")),
             Some(service) => match view.service_stays(cluster, service) {
@@ -210,7 +211,7 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) 
         }
     }
     let is_left = |it: &RemovalTarget| left.iter().any(|(target, _)| target == it);
-    let rest = noted.iter().filter(|it| !is_left(it)).cloned().collect();
+    let rest = recorded.iter().filter(|it| !is_left(it)).cloned().collect();
     finish(cluster, rest, left)
 }
 
@@ -250,7 +251,7 @@ fn pending(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> PendingDel
 }
 
 /// Returns the metadata of exactly this object, if the view contains it.
-fn seen<'a>(cluster: &Cluster, view: &View<'a>, target: &RemovalTarget) -> Option<&'a Meta> {
+fn meta_in_view<'a>(cluster: &Cluster, view: &View<'a>, target: &RemovalTarget) -> Option<&'a Meta> {
     let ns = &*cluster.id.namespace;
     let meta = match target.kind {
         Kind::Deployment => {
@@ -282,11 +283,11 @@ fn left_to_you(cluster: &Cluster) -> Option<String> {
 }
 
 /// Returns what keeps the bootstrap node until a person acts.
-pub fn kept_by_more_than_time<'a>(cluster: &'a Cluster, view: &View<'a>) -> Option<String> {
+pub fn kept_until_a_person_acts<'a>(cluster: &'a Cluster, view: &View<'a>) -> Option<String> {
     if cluster.bootstrap.pods.is_empty() {
         return None;
     }
-    let again = || match stage(cluster, view) {
+    let reapplied = || match stage(cluster, view) {
         BootstrapStage::LeftAlone(why) if Removal::of(&cluster.workload.metadata) == Some(Removal::Done) => {
             Some(why)
         }
@@ -295,7 +296,7 @@ pub fn kept_by_more_than_time<'a>(cluster: &'a Cluster, view: &View<'a>) -> Opti
     left_to_you(cluster)
         .or_else(|| never_removed(cluster, view))
         .or_else(|| unverified(cluster))
-        .or_else(again)
+        .or_else(reapplied)
 }
 
 /// Returns why the guard never removes this node.
@@ -342,9 +343,9 @@ pub fn unverified(cluster: &Cluster) -> Option<String> {
     let names = all.iter().map(|it| &*it.name).collect::<Vec<_>>().join(", ");
     let ns = &cluster.id.namespace;
     Some(match all.iter().find(|it| it.pod.as_ref().is_some_and(|pod| pod.injected)) {
-        Some(seen) => format!(
+        Some(injected) => format!(
             "{} has a readiness probe that does not check Galera's state, so nothing proves it Synced; check it yourself, then remove the bootstrap node: `gatera explain G05`",
-            seen.name
+            injected.name
         ),
         None => format!(
             "{names} started without gatera, so Ready does not prove Synced; unless wsrep_cluster_state_uuid is zeros (gatera explain G04), restart them one at a time, each when the one before is Ready again: kubectl -n {ns} delete pod {}",

@@ -1,7 +1,8 @@
 //! The permission to delete one object of a bootstrap node, derived from the world and not from a record.
 //!
-//! Deployments and Services are in the view, so `plan/bootstrap.rs` derives their permission. A ConfigMap is in it only
-//! while a guarded workload reads it, and its other readers never are: both are looked up right before ([`LookedUp`]).
+//! Deployments and Services are in the view, so `plan/bootstrap.rs` derives their permission. A ConfigMap is in the
+//! view only while a guarded workload reads it, and its other readers never are, so both are looked up right before the
+//! decision ([`LookedUp`]).
 
 use super::Finish;
 use super::bootstrap::UNMARKED;
@@ -12,14 +13,14 @@ use objects::{ConfigMap, Kind, Meta, Reader};
 /// The objects that the API server showed right before the decision.
 #[derive(Debug)]
 pub struct LookedUp {
-    /// The ConfigMap of the target's name, if the target is one and it is there.
+    /// The ConfigMap with the target's name, if the target is a ConfigMap and exists.
     pub map: Option<ConfigMap>,
-    /// Everything that may read it; or why that could not be looked up.
+    /// Everything that may read it, or why that could not be looked up.
     pub readers: Result<Vec<Reader>, String>,
 }
 
 impl LookedUp {
-    /// Returns the metadata of the object itself, if it was found.
+    /// Returns the metadata of the target, if it was found.
     pub fn meta(&self, target: &RemovalTarget) -> Option<&Meta> {
         let map = self.map.iter().map(|map| (Kind::ConfigMap, &map.metadata));
         let readers = self.readers.iter().flatten().filter(|it| it.kind == "Deployment");
@@ -28,7 +29,7 @@ impl LookedUp {
     }
 }
 
-/// What becomes of one object.
+/// The decision about one object of a bootstrap node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warrant {
     /// The object belongs to the bootstrap node alone and may be deleted in this version.
@@ -62,8 +63,8 @@ pub fn warrant(
 
 /// Judges a Deployment: those of the bootstrap node are gone by now, so one that exists stays.
 fn deployment(cluster: &Cluster, target: &RemovalTarget, all: &[Reader]) -> Warrant {
-    let there = all.iter().any(|it| it.kind == "Deployment" && target.is(Kind::Deployment, &it.metadata));
-    if there {
+    let exists = all.iter().any(|it| it.kind == "Deployment" && target.is(Kind::Deployment, &it.metadata));
+    if exists {
         Warrant::Stays(format!("it is not the bootstrap node of {}", cluster.id.name))
     } else {
         Warrant::Gone
@@ -87,7 +88,9 @@ fn config_map(
         return Warrant::Stays(why);
     }
     let reading = || readers.iter().filter(|it| it.reads(&target.name));
-    if let Some(Reader { kind, metadata, .. }) = reading().find(|it| !goes(&it.metadata, finish, readers)) {
+    if let Some(Reader { kind, metadata, .. }) =
+        reading().find(|it| !will_be_deleted(&it.metadata, finish, readers))
+    {
         return Warrant::Stays(format!("{kind} {} reads it", metadata.name));
     }
     if let Some(Reader { kind, metadata, .. }) = reading().next() {
@@ -100,13 +103,13 @@ fn config_map(
     Warrant::Given(map.metadata.resource_version.clone())
 }
 
-/// Returns whether the reader belongs to a Deployment that is gone and is deleted after it.
-fn goes(reader: &Meta, finish: &Finish, all: &[Reader]) -> bool {
+/// Returns whether the reader will be deleted by Kubernetes, because it belongs to a removed Deployment.
+fn will_be_deleted(reader: &Meta, finish: &Finish, all: &[Reader]) -> bool {
     let of_deployment = |meta: &Meta| {
         meta.controller().is_some_and(|owner| {
-            let listed = || all.iter().any(|it| it.metadata.uid == owner.uid);
-            let noted = || finish.rest.iter().any(|target| target.uid == owner.uid);
-            owner.kind == "Deployment" && noted() && !listed()
+            let exists = || all.iter().any(|it| it.metadata.uid == owner.uid);
+            let is_recorded = || finish.rest.iter().any(|target| target.uid == owner.uid);
+            owner.kind == "Deployment" && is_recorded() && !exists()
         })
     };
     let of_replica_set = |owner: &str| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::steps::{PATIENCE, RecoveryStep, SETTLED, Want, has_lost_the_others, restart};
+use super::steps::{PATIENCE, RecoveryStep, SETTLED, Want, has_lost_its_peers, restart};
 use super::{by_hand, held_up};
 use engine::grant::{DataEnd, MemberData, has_a_right, serves};
 use facts::galera::start_report::{JoinPhase, StartReport};
@@ -54,7 +54,7 @@ pub(super) fn next(
         return Some(step);
     }
     let lost = |row: &&MemberData<'_>| {
-        row.data_end == DataEnd::Served && has_lost_the_others(row.member, cluster, view, still)
+        row.data_end == DataEnd::Served && has_lost_its_peers(row.member, cluster, view, still)
     };
     let served = rows.iter().find(lost);
     if let Some(row) = served {

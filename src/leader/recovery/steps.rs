@@ -1,8 +1,9 @@
 //! What `gatera recover` does next: a pure function of the view, called again after every look.
 //!
-//! Nothing is remembered between two looks, so a command that was killed continues where it was, and two people at once
-//! do the same steps. First every member reports where its data ends; then one is chosen and requested; then its pod is
-//! re-created and starts the cluster; then the others, one at a time. The StatefulSet's fields stay as they are.
+//! Nothing is remembered between two looks, so a command that was interrupted continues where it stopped, and two people who
+//! run it at the same time take the same steps. First every member reports where its data ends; then one is chosen and
+//! requested; then its pod is re-created and starts the cluster; then the others, one at a time. The StatefulSet's fields
+//! stay as they are.
 
 use jiff::SignedDuration;
 
@@ -16,12 +17,12 @@ use facts::marks::recovery::Recovery;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, View};
 
-/// The time after which a member that has reported nothing is not expected to report any more.
+/// The time after which a member that has reported nothing is no longer expected to report.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(90);
 /// The time within which members whose last view is complete form the cluster again.
 pub(super) const SETTLED: SignedDuration = SignedDuration::from_secs(20);
 /// The time within which an autoscaler adds a node for a pending pod.
-const FOR_A_NODE: SignedDuration = SignedDuration::from_mins(5);
+const NODE_PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// What the person who runs the command wants.
 #[derive(Clone, Debug, Default)]
@@ -32,9 +33,9 @@ pub struct Want {
     pub loss: Option<String>,
     /// Start as many members as there were before `gatera stop`, even if some of them serve.
     pub all: bool,
-    /// Pods, by uid, that existed when the person asked: what their step refused may be repaired since.
+    /// The uids of the pods that existed when the person asked: what their step script refused may be repaired since.
     pub before: Vec<String>,
-    /// Pods, by uid, whose data no other pod could read.
+    /// The uids of the pods whose data no other pod could read.
     pub unreadable: Vec<String>,
 }
 
@@ -70,7 +71,7 @@ pub enum RecoveryStep {
     /// Re-create this member's pod.
     Restart {
         member: String,
-        /// Its pod as it is.
+        /// The uid of its present pod.
         uid: String,
         why: String,
     },
@@ -96,14 +97,14 @@ pub enum RecoveryStep {
     ByHand(&'static str),
     /// Take the request back, for this reason, and start again.
     TakeBack(String),
-    /// Remove the request: all members are Ready that can be.
+    /// Remove the request: all members that can be Ready are.
     Finish {
         /// Members that stay away.
         without: Vec<String>,
     },
 }
 
-/// Returns what comes next. `still` is how long the members' reports have not changed.
+/// Returns the next step. `still` is how long the members' reports have not changed.
 pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDuration) -> RecoveryStep {
     if let Some(step) = asking::no_longer_read(cluster, want) {
         return step;
@@ -115,18 +116,18 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         ));
     }
     if let Some(recovery) = cluster.recovery() {
-        return led(cluster, recovery, view, still);
+        return granted(cluster, recovery, view, still);
     }
     if let Some(asked) = cluster.workload.metadata.mark(RECOVER) {
         return RecoveryStep::TakeBack(format!(
             "the guard has not verified this request ({asked}); it may have been down when it was written"
         ));
     }
-    let fewer = cluster.stopped_members().filter(|count| *count > cluster.workload.replicas());
+    let former_replicas = cluster.stopped_members().filter(|count| *count > cluster.workload.replicas());
     if let Some(first) = cluster.members.iter().find(|member| member.ready()) {
-        // A recovery may have been taken back when its first member served already.
+        // A recovery may have been taken back although its first member already served.
         return left_behind(cluster, first, view, still)
-            .or_else(|| want.all.then(|| all_of_it(cluster, fewer)).flatten())
+            .or_else(|| want.all.then(|| after_stop(cluster, former_replicas)).flatten())
             .unwrap_or(RecoveryStep::Serves);
     }
     if serves(cluster) {
@@ -135,7 +136,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
     if let Some(why) = by_hand::why(cluster).filter(|_| cluster.has_data()) {
         return stop::loses_data(cluster, view).map_or(RecoveryStep::ByHand(why), RecoveryStep::Cannot);
     }
-    match fewer {
+    match former_replicas {
         Some(_) if want.all && !cluster.leaving.is_empty() => {
             return RecoveryStep::Wait("members are still leaving".to_owned());
         }
@@ -179,28 +180,28 @@ fn strays(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// Takes back a stop that was not finished, and the record of one that is over.
-fn all_of_it(cluster: &Cluster, fewer: Option<i64>) -> Option<RecoveryStep> {
+/// Returns the step that undoes an unfinished stop, or removes the record of one that is over.
+fn after_stop(cluster: &Cluster, former_replicas: Option<i64>) -> Option<RecoveryStep> {
     if cluster.claims.iter().all(|claim| claim.stopped.is_none()) {
         return None;
     }
     let settled = cluster.leaving.is_empty() && cluster.members.iter().all(Member::ready);
-    Some(match fewer {
+    Some(match former_replicas {
         _ if !settled => RecoveryStep::Wait(cluster.describe()),
-        // All members would copy what they lack at the same moment.
+        // Otherwise all added members would copy what they lack at the same time.
         Some(_) if cluster.workload.parallel() => RecoveryStep::Scale { to: cluster.workload.replicas() + 1 },
         Some(to) => RecoveryStep::Scale { to },
         None => RecoveryStep::Finish { without: Vec::new() },
     })
 }
 
-/// Continues a recovery that the guard allowed: the first member, then the others.
-fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDuration) -> RecoveryStep {
+/// Returns the next step of a recovery that the guard allowed: first its member is started, then the others.
+fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDuration) -> RecoveryStep {
     let Some(first) = cluster.member(&recovery.member) else {
         return RecoveryStep::TakeBack(format!("{} is not a member any more", recovery.member));
     };
     if first.ready() {
-        return others(cluster, first, view, still);
+        return after_first(cluster, first, view, still);
     }
     if serves(cluster) {
         return RecoveryStep::TakeBack("the cluster serves without it".to_owned());
@@ -219,14 +220,14 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
         return if still_true(recovery, cluster, view) {
             RecoveryStep::Create { member, ordinal, why: why() }
         } else {
-            gone_on()
+            members_changed()
         };
     };
-    let carries = pod.identity.as_ref() == Some(&recovery.of_pod());
+    let has_mark = pod.identity.as_ref() == Some(&recovery.of_pod());
     let report = pod.start_report.as_deref();
-    // The member led once and failed: its step does not do so again, but a new pod may, if no other member has
-    // continued since.
-    let fell = pod.restarts > 0 && report.is_some_and(|note| note.position().is_some());
+    // The member started the cluster once and failed: its step script does not do so again, but a new pod may, if no other
+    // member has continued since.
+    let failed = pod.restarts > 0 && report.is_some_and(|report| report.position().is_some());
     match report {
         _ if pod.going => RecoveryStep::Wait(format!("{} is being deleted", first.name)),
         _ if first.does_not_run() && waited_enough(first, view, still) => RecoveryStep::TakeBack(format!(
@@ -240,19 +241,19 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
                 "{name} was to start the cluster, and its node {node} does not answer"
             ))
         }
-        _ if has_served(first) && !has_lost_the_others(first, cluster, view, still) => RecoveryStep::Wait(
+        _ if has_served(first) && !has_lost_its_peers(first, cluster, view, still) => RecoveryStep::Wait(
             format!("{} has started the cluster and is not Ready at the moment", first.name),
         ),
         _ if has_served(first) => RecoveryStep::TakeBack(format!(
             "{} started the cluster and has lost the others since",
             first.name
         )),
-        Some(StartReport::Refused(why)) if carries => {
+        Some(StartReport::Refused(why)) if has_mark => {
             RecoveryStep::TakeBack(format!("{} was not started: {why}", first.name))
         }
-        Some(note) if fell && note.position() != Some(&recovery.position) => gone_on(),
-        _ if (!carries || fell) && !still_true(recovery, cluster, view) => gone_on(),
-        _ if !carries || fell => restart(cluster, first, why()),
+        Some(report) if failed && report.position() != Some(&recovery.position) => members_changed(),
+        _ if (!has_mark || failed) && !still_true(recovery, cluster, view) => members_changed(),
+        _ if !has_mark || failed => restart(cluster, first, why()),
         _ if first.does_not_run() => RecoveryStep::Wait(format!(
             "{} is to start the cluster, and {}",
             first.name,
@@ -268,33 +269,33 @@ fn waited_enough(member: &Member, view: &View<'_>, still: SignedDuration) -> boo
     match member.pod.as_deref() {
         Some(pod) if pod.node.is_empty() => {
             let waits = pod.unready.map(|since| view.now.duration_since(since));
-            waits.unwrap_or_default().max(still) >= FOR_A_NODE
+            waits.unwrap_or_default().max(still) >= NODE_PATIENCE
         }
         _ => still >= PATIENCE,
     }
 }
 
-/// Returns whether a member that served has lost the others. One that served and is not Ready may be a donor, which
-/// nothing shows: that may last longer.
-pub(super) fn has_lost_the_others(
+/// Returns whether a member that served has lost its peers. One that is not Ready may instead be a donor, which nothing
+/// shows, so it is given more time unless it is known to be alone.
+pub(super) fn has_lost_its_peers(
     member: &Member,
     cluster: &Cluster,
     view: &View<'_>,
     still: SignedDuration,
 ) -> bool {
-    let alone = matches!(Condition::of(member, view), Some(Condition::CutOff | Condition::Left));
-    let copies = |other: &Member| Condition::of(other, view) == Some(Condition::Transfer);
-    still >= SETTLED && (alone || still >= PATIENCE && !cluster.members.iter().any(copies))
+    let is_alone = matches!(Condition::of(member, view), Some(Condition::CutOff | Condition::Left));
+    let receives = |other: &Member| Condition::of(other, view) == Some(Condition::Transfer);
+    still >= SETTLED && (is_alone || still >= PATIENCE && !cluster.members.iter().any(receives))
 }
 
-fn gone_on() -> RecoveryStep {
+fn members_changed() -> RecoveryStep {
     RecoveryStep::TakeBack(
         "members have changed since, or are away: all of them are examined again".to_owned(),
     )
 }
 
-/// Brings back the other members in turn, once the first one serves, until all are Ready that can be.
-fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> RecoveryStep {
+/// Returns the step that brings back the next member, once the first one serves, until all that can be Ready are.
+fn after_first(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> RecoveryStep {
     let Some(member) = next_in_turn(cluster, view, still) else {
         let away = cluster.members.iter().filter(|member| !member.ready());
         return RecoveryStep::Finish { without: away.map(|member| member.name.clone()).collect() };
@@ -321,7 +322,7 @@ fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDurat
 }
 
 /// Returns the lowest member that is not Ready and can become so: not one whose node does not answer, whose claim is
-/// lost, or which is in another cluster. A member whose pod does not run comes last, and not for long.
+/// lost, or which is in another cluster. A member whose pod does not run comes last, and only until `PATIENCE` is over.
 pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>, still: SignedDuration) -> Option<&'a Member> {
     let comes = |member: &&Member| !member.ready() && !stays_away(cluster, member, view);
     let mut all = cluster.members.iter().filter(comes);
@@ -339,8 +340,8 @@ fn stays_away(cluster: &Cluster, member: &Member, view: &View<'_>) -> bool {
 }
 
 /// Restarts the next member in turn if it looks for addresses that are gone: it started before the first one did, or it
-/// failed and is in back-off; or it is about to copy, and receives nothing. One that served and lost the others a
-/// moment ago may find them again.
+/// failed and is in back-off; or it is about to copy, and receives nothing. One that served and lost its peers a moment
+/// ago may find them again.
 fn left_behind(
     cluster: &Cluster,
     first: &Member,
@@ -349,12 +350,12 @@ fn left_behind(
 ) -> Option<RecoveryStep> {
     let member = next_in_turn(cluster, view, still)?;
     let pod = member.pod.as_deref().filter(|pod| !pod.going)?;
-    let rests = !pod.running && pod.restarts > 0;
+    let in_back_off = !pod.running && pod.restarts > 0;
     // Its donor may be busy with another joiner.
-    let copies = cluster.members.iter().any(|it| Condition::of(it, view) == Some(Condition::Transfer));
-    let stalls = Condition::of(member, view) == Some(Condition::Stalled) && !copies;
-    let led = cluster.recovery().is_some() && (rests || stalls);
-    let vain = waits_in_vain(member, cluster, view) && (came_before(member, first) || led);
+    let transfers = cluster.members.iter().any(|it| Condition::of(it, view) == Some(Condition::Transfer));
+    let stalls = Condition::of(member, view) == Some(Condition::Stalled) && !transfers;
+    let hangs_in_recovery = cluster.recovery().is_some() && (in_back_off || stalls);
+    let vain = waits_in_vain(member, cluster, view) && (came_before(member, first) || hangs_in_recovery);
     let settled = !has_served(member) || still >= SETTLED;
     (vain && settled).then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
 }

@@ -50,30 +50,30 @@ pub(super) const RULE: Rule = Rule {
     source: include_str!("end.rs"),
 };
 
-/// The name of the definition of every Rds.
+/// The name of the CustomResourceDefinition of Rds.
 const DEFINITION: &str = "rdss.otc.mcsps.de";
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     if review.operation != Operation::Delete || view.settings.is_rds_operator(&review.user) {
         return None;
     }
-    let lists = match &review.old {
+    let needs_list = match &review.old {
         Some(Object::Definition(it)) => it.metadata.name == DEFINITION,
         old => matches!(old, Some(Object::Namespace(_))) && view.named(RDS, &review.name).next().is_none(),
     };
-    if lists && let Some(unknown) = unlisted(&RULE, RDS, review, view) {
+    if needs_list && let Some(unknown) = unlisted(&RULE, RDS, review, view) {
         // Most namespaces have no Rds: a kind that cannot be listed must not prevent their deletion.
         let verdict = if review.kind == Kind::Namespace { Verdict::Warn } else { unknown.verdict };
         return Some(Finding { verdict, ..unknown });
     }
     if let Some(rds) = review.old.as_ref().and_then(Object::get) {
-        return Some(of_one(rds, review, view));
+        return Some(rds_deleted(rds, review, view));
     }
     match &review.old {
         Some(Object::Definition(it)) if it.metadata.name == DEFINITION && !view.has_none(RDS) => {
-            Some(of_all(review, view))
+            Some(definition_deleted(review, view))
         }
-        Some(Object::Namespace(_)) => of_namespace(review, view),
+        Some(Object::Namespace(_)) => namespace_deleted(review, view),
         _ => None,
     }
 }
@@ -84,7 +84,7 @@ fn instead(review: &Review, view: &View<'_>) -> WayOut {
     say("take a backup of your own").then(confirmed.say(", and repeat the command"))
 }
 
-fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
+fn rds_deleted(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     let Review { namespace, name, .. } = review;
     if rds.status.id.is_empty() {
         let says = "status.id is not set: no instance is deleted, and no last backup is taken";
@@ -113,27 +113,27 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     RULE.deny("status.status", says, why, instead)
 }
 
-/// Returns whether an Rds has no instance, because its operator has not set an id.
-fn has_none(object: &Object) -> bool {
+/// Returns whether this is an Rds without a `status.id`, which would show that it has an instance.
+fn has_no_id(object: &Object) -> bool {
     object.get::<Rds>().is_some_and(|it| it.status.id.is_empty())
 }
 
-fn of_all(review: &Review, view: &View<'_>) -> Finding {
+fn definition_deleted(review: &Review, view: &View<'_>) -> Finding {
     let all = view.how_many(RDS);
-    let count = all - view.kept_anywhere(RDS).filter(|it| has_none(it)).count();
+    let with_instance = all - view.kept_anywhere(RDS).filter(|it| has_no_id(it)).count();
     if all == 0 {
         let says = format!("it is not known whether there is an Rds ({})", view.seen());
         let why = "Kubernetes deletes the objects of a definition with it, and the operator their instances";
         return RULE.finding(Verdict::Unknown, "metadata.name", says, why, instead(review, view));
     }
-    if count == 0 {
+    if with_instance == 0 {
         return without_instances(&format!(
             "deleting it deletes every Rds in every namespace ({all}, {})",
             view.seen()
         ));
     }
     let says = format!(
-        "deleting it deletes every Rds in every namespace, and the instance of each that has one ({count}, {})",
+        "deleting it deletes every Rds in every namespace, and the instance of each that has one ({with_instance}, {})",
         view.seen()
     );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
@@ -147,17 +147,17 @@ fn without_instances(deleted: &str) -> Finding {
     RULE.warn("status.id", says, why, instead)
 }
 
-fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let without: BTreeSet<_> =
-        view.kept(RDS, &review.name).filter(|it| has_none(it)).map(|it| &*it.meta().name).collect();
-    let mut all = view.named(RDS, &review.name).filter(|it| !without.contains(it));
-    let Some(first) = all.next() else {
-        let one = without.first()?;
-        return Some(without_instances(&format!("it holds {} Rds ({one}, {})", without.len(), view.seen())));
+fn namespace_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let without_id: BTreeSet<_> =
+        view.kept(RDS, &review.name).filter(|it| has_no_id(it)).map(|it| &*it.meta().name).collect();
+    let mut others = view.named(RDS, &review.name).filter(|it| !without_id.contains(it));
+    let Some(first) = others.next() else {
+        let (one, count) = (without_id.first()?, without_id.len());
+        return Some(without_instances(&format!("it holds {count} Rds ({one}, {})", view.seen())));
     };
-    let others = and_more(all.count());
+    let more = and_more(others.count());
     let says = format!(
-        "it holds Rds {first}{others} ({}), and deleting the namespace deletes each one's instance in the cloud, too",
+        "it holds Rds {first}{more} ({}), and deleting the namespace deletes each one's instance in the cloud, too",
         view.seen()
     );
     let why =

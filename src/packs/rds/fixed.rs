@@ -67,12 +67,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = RdsWrite::update(review, view) else { return Findings::new() };
     let changed = FIXED.iter().filter_map(|(name, field)| {
         let [was, is] = [old, new].map(|it| field(&it.spec));
-        (!was.same_text(is)).then(|| of_field(name, was, is))
+        (!was.same_text(is)).then(|| field_changed(name, was, is))
     });
-    changed.chain(of_password(old, new, review, view)).collect()
+    changed.chain(password_changed(old, new, review, view)).collect()
 }
 
-fn of_field(name: &str, was: &Scalar, is: &Scalar) -> Finding {
+fn field_changed(name: &str, was: &Scalar, is: &Scalar) -> Finding {
     let says = format!("spec.{name} cannot change after creation ({} -> {})", contents(was), contents(is));
     let instead =
         say(format!("restore spec.{name}")).or("for another value create a second Rds and move the data");
@@ -81,7 +81,7 @@ fn of_field(name: &str, was: &Scalar, is: &Scalar) -> Finding {
 }
 
 /// Returns a finding about a changed password. It is not known whether a mask hides the same password or another one.
-fn of_password(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Option<Finding> {
+fn password_changed(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (was, is) = (&old.spec, &new.spec);
     let why = "the operator logs in with this password, and creates no databases and no users if that fails";
     let finding = |verdict, says: &str, instead: WayOut| {

@@ -40,36 +40,36 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let Some(it) = review.change::<Service>().new else { return Findings::new() };
-    let of_database = match part(&it.metadata) {
+    let Some(service) = review.change::<Service>().new else { return Findings::new() };
+    let of_database = match part(&service.metadata) {
         Some(Tier::Database) => true,
         // The tier label may have been changed.
-        Some(Tier::Site | Tier::Backup) => it.metadata.name.ends_with("wordpress-mysql"),
+        Some(Tier::Site | Tier::Backup) => service.metadata.name.ends_with("wordpress-mysql"),
         None => false,
     };
     if !of_database {
         return Findings::new();
     }
-    let mut found = Findings::new();
+    let mut findings = Findings::new();
     let mut add = |field: &str, says: String, why: &str| {
         let forward = run(Command::new(format!(
             "kubectl -n {} port-forward deployment/wordpress-mysql 3306",
             review.namespace
         )));
         let instead = say("keep it headless; for access from outside: ").and(forward);
-        found.push(RULE.deny(field, says, why, instead));
+        findings.push(RULE.deny(field, says, why, instead));
     };
-    let kind = &it.spec.kind;
-    if matches!(&**kind, "NodePort" | "LoadBalancer") {
+    let service_type = &service.spec.kind;
+    if matches!(&**service_type, "NodePort" | "LoadBalancer") {
         add(
             "spec.type",
             format!(
-                "type {kind} opens the database to every client that can reach {}",
-                if kind == "NodePort" { "a node" } else { "its address" }
+                "type {service_type} opens the database to every client that can reach {}",
+                if service_type == "NodePort" { "a node" } else { "its address" }
             ),
             "WordPress logs in as a user who may write everything",
         );
-    } else if !it.headless() && kind != "ExternalName" {
+    } else if !service.headless() && service_type != "ExternalName" {
         add(
             "spec.clusterIP",
             "it is not headless any more".to_owned(),
@@ -77,7 +77,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
         );
     }
     // The operator's Service selects by the tier.
-    let tier = it.spec.selector.get("tier").map(String::as_str);
+    let tier = service.spec.selector.get("tier").map(String::as_str);
     if tier != Some("mysql") {
         add(
             "spec.selector",
@@ -85,5 +85,5 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
             "clients of the database would connect to those pods",
         );
     }
-    found
+    findings
 }

@@ -43,8 +43,8 @@ fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
     if was == is {
         return None;
     }
-    let moves = secret_ref(was.look()).is_none() && secret_ref(is.look()).is_some();
-    let (verdict, says) = if moves {
+    let moves_to_secret = secret_ref(was.look()).is_none() && secret_ref(is.look()).is_some();
+    let (verdict, says) = if moves_to_secret {
         (Verdict::Warn, "spec.sqlrootpassword now names a Secret; existing Deployments keep their values")
     } else {
         (Verdict::Deny, "spec.sqlrootpassword changes, but the database and the site do not read it any more")

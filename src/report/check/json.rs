@@ -137,16 +137,16 @@ struct ObjectItem<'a> {
 }
 
 pub(super) fn of(checked: &Checked) -> Value {
-    let prints = super::fingerprints(checked);
+    let fingerprints = super::fingerprints(checked);
     value(Document {
         version: VERSION,
         findings: checked
             .findings
             .iter()
-            .zip(prints)
-            .map(|(finding, print)| finding_item(checked, finding, print))
+            .zip(fingerprints)
+            .map(|(finding, fingerprint)| finding_item(checked, finding, fingerprint))
             .collect(),
-        objects: checked.objects.iter().map(object).collect(),
+        objects: checked.objects.iter().map(object_item).collect(),
         summary: summary(checked),
     })
 }
@@ -182,13 +182,13 @@ fn summary(checked: &Checked) -> Summary<'_> {
     }
 }
 
-fn place(of: &Location) -> PlaceItem<'_> {
+fn place_item(location: &Location) -> PlaceItem<'_> {
     PlaceItem {
-        file: &of.file,
-        line: of.place.map(|it| it.line),
-        column: of.place.map(|it| it.column),
-        template: of.template.as_deref(),
-        in_base: of.in_base,
+        file: &location.file,
+        line: location.place.map(|it| it.line),
+        column: location.place.map(|it| it.column),
+        template: location.template.as_deref(),
+        in_base: location.in_base,
     }
 }
 
@@ -209,7 +209,7 @@ fn finding_item<'a>(checked: &Checked, finding: &'a CheckFinding, fingerprint: S
         level: finding.level().name(),
         rule: code,
         name: super::name(checked, code),
-        place: place(&finding.spot),
+        place: place_item(&finding.spot),
         shown_at: finding.shown_at.as_ref().map(|(file, line)| ShownAt { file, line: *line }),
         object: finding.object.as_ref().map(|it| ObjectName::of(it.kind, &it.id)),
         fingerprint,
@@ -218,12 +218,13 @@ fn finding_item<'a>(checked: &Checked, finding: &'a CheckFinding, fingerprint: S
     }
 }
 
-fn object(it: &Outcome) -> ObjectItem<'_> {
-    let became = match it.worst {
-        _ if it.unchanged => "unchanged",
-        _ if it.has_no_rule() => "notJudged",
+fn object_item(outcome: &Outcome) -> ObjectItem<'_> {
+    let became = match outcome.worst {
+        _ if outcome.unchanged => "unchanged",
+        _ if outcome.has_no_rule() => "notJudged",
         Some(Level::Note | Level::Unread) => "notJudged",
         worst => worst.map_or("fine", Level::name),
     };
-    ObjectItem { name: ObjectName::of(it.object.kind, &it.object.id), place: place(&it.spot), became }
+    let name = ObjectName::of(outcome.object.kind, &outcome.object.id);
+    ObjectItem { name, place: place_item(&outcome.spot), became }
 }

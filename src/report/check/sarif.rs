@@ -14,12 +14,12 @@ pub(super) fn of(checked: &Checked) -> Value {
     let driver = driver(checked);
     let index =
         |id: &str| driver["rules"].as_array().and_then(|all| all.iter().position(|rule| rule["id"] == id));
-    let prints = fingerprints(checked);
-    let unread = |finding: &&CheckFinding| finding.level() == Level::Unread;
-    let results = checked.findings.iter().zip(&prints).filter(|(finding, _)| !unread(finding));
+    let fingerprints = fingerprints(checked);
+    let is_unread = |finding: &&CheckFinding| finding.level() == Level::Unread;
+    let results = checked.findings.iter().zip(&fingerprints).filter(|(finding, _)| !is_unread(finding));
     let results: Vec<_> =
-        results.map(|(finding, print)| result(finding, print, index(code(finding)))).collect();
-    let problems: Vec<_> = checked.findings.iter().filter(unread).map(notification).collect();
+        results.map(|(finding, fingerprint)| result(finding, fingerprint, index(code(finding)))).collect();
+    let problems: Vec<_> = checked.findings.iter().filter(is_unread).map(notification).collect();
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -36,7 +36,7 @@ fn driver(checked: &Checked) -> Value {
     let url = checked.rules_url.as_deref().map(|it| it.trim_end_matches('/'));
     let mut rules = rules(checked);
     for rule in &mut rules {
-        if let (Some(url), Some(id)) = (url, rule["id"].as_str().filter(|id| is_page(checked, id))) {
+        if let (Some(url), Some(id)) = (url, rule["id"].as_str().filter(|id| has_page(checked, id))) {
             rule["helpUri"] = json!(format!("{url}/{id}.md"));
         }
     }
@@ -48,18 +48,18 @@ fn driver(checked: &Checked) -> Value {
     driver
 }
 
-fn is_page(checked: &Checked, id: &str) -> bool {
+fn has_page(checked: &Checked, id: &str) -> bool {
     id == UNREADABLE || checked.rules.iter().any(|page| page.id == id)
 }
 
-/// Rules about passwords that can be read. Code scanning lists their findings as high: from 7.0 to 8.9.
-const LEAKS: [&str; 4] = ["G11", "K04", "R06", "W01"];
+/// The rules about readable passwords. Code scanning lists their findings as high, which is a severity from 7.0 to 8.9.
+const PASSWORD_RULES: [&str; 4] = ["G11", "K04", "R06", "W01"];
 
 fn rules(checked: &Checked) -> Vec<Value> {
     let of_rules = checked.rules.iter().map(|rule| {
         let mut properties =
             json!({ "precision": "very-high", "problem.severity": "error", "tags": ["kubernetes", "mariadb"] });
-        if LEAKS.contains(&rule.id) {
+        if PASSWORD_RULES.contains(&rule.id) {
             properties["security-severity"] = json!("8.0");
             properties["tags"] = json!(["kubernetes", "mariadb", "security"]);
         }
@@ -85,7 +85,7 @@ fn rules(checked: &Checked) -> Vec<Value> {
     of_rules.chain(others).collect()
 }
 
-fn result(finding: &CheckFinding, print: &str, index: Option<usize>) -> Value {
+fn result(finding: &CheckFinding, fingerprint: &str, index: Option<usize>) -> Value {
     let level = match finding.level() {
         Level::Refused | Level::Unread => "error",
         Level::Warning => "warning",
@@ -97,7 +97,7 @@ fn result(finding: &CheckFinding, print: &str, index: Option<usize>) -> Value {
         "level": level,
         "message": { "text": whole_at_host(finding) },
         "locations": [location(finding)],
-        "partialFingerprints": { "gatera/v1": print },
+        "partialFingerprints": { "gatera/v1": fingerprint },
     });
     if let CheckFindingKind::Finding { waived: Some(reason), .. } = &finding.what {
         result["suppressions"] = json!([{ "kind": "inSource", "justification": reason }]);
@@ -123,7 +123,7 @@ fn location(finding: &CheckFinding) -> Value {
     location
 }
 
-/// Returns a path as a relative reference.
+/// Returns a path as a URI: a relative reference, or with `file://` if it is absolute.
 fn uri(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=@".contains(&byte);
     let scheme = if path.starts_with('/') { "file://" } else { "" };

@@ -18,7 +18,7 @@ fn each_stage_has_its_time() {
     let connected = ConnectionProgress::new(now);
     let open = ConnectionProgress { stage: ConnectionStage::Waiting, ..connected.clone() };
     let served = ConnectionProgress { served: true, ..open.clone() };
-    let asking = ConnectionProgress { stage: ConnectionStage::Asking, ..served.clone() };
+    let asking = ConnectionProgress { stage: ConnectionStage::Answering, ..served.clone() };
     let stuck = ConnectionProgress { taken: Some(at(3, now)), ..asking.clone() };
     for (what, it, fine, over, why) in [
         ("a handshake", connected, 5, 6, "handshake"),
@@ -39,7 +39,7 @@ fn what_a_connection_is_worth() {
     let idle = ConnectionProgress { served: true, ..open.clone() };
     let asks = |served: bool, second: u64| ConnectionProgress {
         served,
-        stage: ConnectionStage::Asking,
+        stage: ConnectionStage::Answering,
         since: at(second, now),
         ..open.clone()
     };
@@ -67,7 +67,7 @@ fn when_all_slots_are_taken_the_least_worth_makes_way() {
     }
     slots[0].connection.progress().proven = true;
     let _asked = [all.begin(&slots[1].connection), all.begin(&slots[2].connection)];
-    slots[1].connection.progress().since = Instant::now().checked_sub(SLOW * 2).unwrap();
+    slots[1].connection.progress().since = Instant::now().checked_sub(SLOW_AGE * 2).unwrap();
     let mut newcomers = Vec::new();
     for (index, what) in [(1, "slow"), (3, "idle"), (2, "busy")] {
         assert!(!slots[index].connection.ends(), "{what}");
@@ -85,13 +85,13 @@ fn the_end_of_an_answer_leaves_the_next_request_alone() {
     let all = Connections::new(1, 1000);
     let slot = all.enter(Instant::now()).unwrap();
     let mut first = all.begin(&slot.connection);
-    first.begun = first.begun.checked_sub(SLOW).unwrap();
+    first.begun = first.begun.checked_sub(SLOW_AGE).unwrap();
     first.takes();
     let next = all.begin(&slot.connection);
     let since = slot.connection.progress().since;
     drop(first);
     let progress = slot.connection.progress().clone();
-    assert_eq!((progress.stage, progress.since, progress.taken), (ConnectionStage::Asking, since, None));
+    assert_eq!((progress.stage, progress.since, progress.taken), (ConnectionStage::Answering, since, None));
     drop(next);
     assert_eq!(slot.connection.progress().stage, ConnectionStage::Waiting);
 }
@@ -122,5 +122,5 @@ fn when_too_many_bytes_are_not_taken_who_held_most_for_longest_makes_way() {
     assert!(modest.connection.ends(), "fewer bytes, but for longer");
     assert!(!other.connection.ends() && !newcomer.connection.ends());
     drop(held);
-    assert_eq!(all.table().held, 440, "what was ended is not counted twice");
+    assert_eq!(all.table().held_bytes, 440, "what was ended is not counted twice");
 }

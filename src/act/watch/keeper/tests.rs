@@ -1,4 +1,4 @@
-//! The keeper, message by message.
+//! Tests of the keeper: the facts after each message.
 
 use facts::revision::Revision;
 
@@ -16,7 +16,7 @@ fn pod(name: &str) -> Message {
 }
 
 fn text(name: &str, kib: usize) -> Fetched {
-    // No two are equal.
+    // The name makes each text unique.
     let text = format!("{name}{}", "x".repeat(kib << 10));
     let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"db"}},"data":{{"a":"{text}"}}}}"#);
     let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else { unreachable!("it is one") };
@@ -24,7 +24,7 @@ fn text(name: &str, kib: usize) -> Fetched {
 }
 
 #[test]
-fn nothing_is_said_before_every_list_is_complete() {
+fn nothing_is_complete_before_every_list_is() {
     let mut keeper = keeper(&[Kind::Pod, Kind::Node]);
     keeper.apply(0, Message::Listed);
     assert!(!keeper.knows_everything());
@@ -44,47 +44,47 @@ fn what_a_new_list_does_not_name_is_gone() {
 }
 
 #[test]
-fn what_cannot_be_read_is_remembered_until_it_can_or_is_gone() {
+fn an_unreadable_object_is_remembered_until_it_is_readable_or_gone() {
     let mut keeper = keeper(&[Kind::Pod]);
-    let odd = || {
+    let bad = || {
         let problem = Object::read(Kind::Pod, r#"{"spec":{"containers":1}}"#).unwrap_err();
         Message::Unreadable(Id::new("", "a"), problem)
     };
-    for message in [Message::Begun, pod("a"), odd(), Message::Listed, Message::Begun, odd(), Message::Listed]
+    for message in [Message::Begun, pod("a"), bad(), Message::Listed, Message::Begun, bad(), Message::Listed]
     {
         keeper.apply(0, message);
     }
     assert_eq!(
         (keeper.facts.unreadable.len(), keeper.facts.pods().count()),
         (1, 1),
-        "the last that was read stays"
+        "the last readable version is kept"
     );
     keeper.apply(0, pod("a"));
     assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 1));
-    keeper.apply(0, odd());
+    keeper.apply(0, bad());
     keeper.apply(0, Message::Gone(Id::new("", "a")));
     assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 0));
 }
 
 /// The readers of a ConfigMap and the ConfigMap itself may become known in any order; each version is fetched once.
 #[test]
-fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
+fn a_config_map_is_fetched_as_soon_as_a_workload_reads_it() {
     let (want, mut wanted) = mpsc::unbounded_channel();
     let sources = [Kind::StatefulSet, Kind::Pod, Kind::ConfigMap].map(WatchSource::new).into();
     let mut keeper = Keeper::new(sources, want, Facts::default());
     let version = |name: &str, version: &str| Message::Version(Id::new("db", name), version.to_owned());
     let put = |kind, json: String| Message::Put(Box::new(Object::read(kind, &json).unwrap()));
-    let set = |reads: &str, note: &str| {
+    let set = |reads: &str, rollout: &str| {
         let volumes = format!(r#"[{{"name":"conf","configMap":{{"name":"{reads}"}}}}]"#);
         let template = format!(
             r#"{{"metadata":{{"labels":{{"gatera.dev/cluster":"a"}}}},"spec":{{"volumes":{volumes}}}}}"#
         );
-        let marks = format!(r#"{{"gatera.dev/rollout":"{note}"}}"#);
-        let meta = format!(r#"{{"name":"a","namespace":"db","annotations":{marks}}}"#);
+        let annotations = format!(r#"{{"gatera.dev/rollout":"{rollout}"}}"#);
+        let meta = format!(r#"{{"name":"a","namespace":"db","annotations":{annotations}}}"#);
         put(Kind::StatefulSet, format!(r#"{{"metadata":{meta},"spec":{{"template":{template}}}}}"#))
     };
     let (one, two) = ("a".repeat(32), "b".repeat(32));
-    let keeps = format!("keep conf={one} instead of conf={two}");
+    let keep = format!("keep conf={one} instead of conf={two}");
     let snapshots: Vec<_> = Revision::read(&format!("conf={one}")).unwrap().snapshots().collect();
     let revision = format!(r#"{{"gatera.dev/revision":"other={one}"}}"#);
     let labels = r#"{"gatera.dev/cluster":"a"}"#;
@@ -92,37 +92,37 @@ fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
         r#"{{"metadata":{{"name":"a-0","namespace":"db","labels":{labels},"annotations":{revision}}}}}"#
     );
     let given = Revision::read(&format!("other={one}")).unwrap().snapshots().next().unwrap();
-    let mut asked = |keeper: &mut Keeper, source, message| {
+    let mut fetches = |keeper: &mut Keeper, source, message| {
         keeper.apply(source, message);
-        let asked: Vec<_> = std::iter::from_fn(|| wanted.try_recv().ok()).collect();
-        for id in &asked {
+        let requested: Vec<_> = std::iter::from_fn(|| wanted.try_recv().ok()).collect();
+        for id in &requested {
             keeper.apply(2, Message::Fetched(id.clone(), text(&id.name, 1)));
         }
-        asked.into_iter().map(|id| id.name).collect::<Vec<_>>()
+        requested.into_iter().map(|id| id.name).collect::<Vec<_>>()
     };
-    assert_eq!(asked(&mut keeper, 2, version("conf", "1")), [""; 0], "nobody reads it");
-    assert_eq!(asked(&mut keeper, 0, set("conf", "")), ["conf"], "its reader comes later");
-    assert_eq!(asked(&mut keeper, 0, set("conf", "")), [""; 0], "it is known");
-    assert_eq!(asked(&mut keeper, 2, version("conf", "2")), ["conf"], "it changed");
-    assert_eq!(asked(&mut keeper, 2, version("late", "1")), [""; 0]);
-    assert_eq!(asked(&mut keeper, 0, set("late", "")), ["late"], "another one is read");
-    assert_eq!(asked(&mut keeper, 2, version("conf", "3")), [""; 0], "nobody reads this one any more");
-    assert_eq!(asked(&mut keeper, 2, Message::Gone(Id::new("db", "late"))), [""; 0]);
-    assert_eq!(asked(&mut keeper, 2, version("late", "1")), ["late"], "it was made again");
-    assert_eq!(asked(&mut keeper, 2, version(&snapshots[0], "1")), [""; 0]);
-    assert_eq!(asked(&mut keeper, 0, set("late", &keeps)), [&*snapshots[0]], "a person asks for a copy");
-    assert_eq!(asked(&mut keeper, 1, put(Kind::Pod, pod)), [""; 0]);
-    assert_eq!(asked(&mut keeper, 2, version(&given, "1")), [&*given], "a pod was given this copy");
+    assert_eq!(fetches(&mut keeper, 2, version("conf", "1")), [""; 0], "nothing reads it yet");
+    assert_eq!(fetches(&mut keeper, 0, set("conf", "")), ["conf"], "now a StatefulSet reads it");
+    assert_eq!(fetches(&mut keeper, 0, set("conf", "")), [""; 0], "this version is known");
+    assert_eq!(fetches(&mut keeper, 2, version("conf", "2")), ["conf"], "it changed");
+    assert_eq!(fetches(&mut keeper, 2, version("late", "1")), [""; 0]);
+    assert_eq!(fetches(&mut keeper, 0, set("late", "")), ["late"], "another one is read");
+    assert_eq!(fetches(&mut keeper, 2, version("conf", "3")), [""; 0], "nothing reads it any more");
+    assert_eq!(fetches(&mut keeper, 2, Message::Gone(Id::new("db", "late"))), [""; 0]);
+    assert_eq!(fetches(&mut keeper, 2, version("late", "1")), ["late"], "it was created again");
+    assert_eq!(fetches(&mut keeper, 2, version(&snapshots[0], "1")), [""; 0]);
+    assert_eq!(fetches(&mut keeper, 0, set("late", &keep)), [&*snapshots[0]], "an annotation names it");
+    assert_eq!(fetches(&mut keeper, 1, put(Kind::Pod, pod)), [""; 0]);
+    assert_eq!(fetches(&mut keeper, 2, version(&given, "1")), [&*given], "a pod was given it");
 }
 
 #[test]
-fn only_the_last_words_of_a_pod_are_news() {
+fn only_a_new_last_report_of_a_pod_is_a_change() {
     let mut keeper = keeper(&[Kind::Pod]);
     let json = r#"{"metadata":{"name":"a","uid":"1","labels":{"gatera.dev/cluster":"a"}},
         "spec":{"containers":[{"name":"mariadb","image":"mariadb:10.11"}]},
         "status":{"containerStatuses":[{"name":"mariadb","started":true,"state":{"running":{"startedAt":"2026-12-01T09:00:00Z"}}}]}}"#;
     assert!(keeper.apply(0, Message::Put(Box::new(Object::read(Kind::Pod, json).unwrap()))));
-    let said = |states: &[&str]| {
+    let probe_failures = |states: &[&str]| {
         let event = |state: &&str| MemberEvent {
             about: Id::new("", "a"),
             uid: "1".to_owned(),
@@ -131,17 +131,17 @@ fn only_the_last_words_of_a_pod_are_news() {
         };
         Message::MemberEvents(Topic::Probes, states.iter().map(event).collect())
     };
-    assert!(keeper.apply(0, said(&["JOINING", "CONNECTED"])));
+    assert!(keeper.apply(0, probe_failures(&["JOINING", "CONNECTED"])));
     assert!(
-        !keeper.apply(0, said(&["JOINING", "CONNECTED"])),
-        "it goes back and forth, and ends where it was"
+        !keeper.apply(0, probe_failures(&["JOINING", "CONNECTED"])),
+        "the last state is the one that was known"
     );
-    assert!(keeper.apply(0, said(&["JOINING", "CONNECTED", "DISCONNECTED"])));
+    assert!(keeper.apply(0, probe_failures(&["JOINING", "CONNECTED", "DISCONNECTED"])));
     assert!(!keeper.apply(0, Message::MemberEvents(Topic::Probes, Vec::new())));
 }
 
 #[test]
-fn what_two_selectors_know_is_gone_when_both_say_so() {
+fn an_object_of_two_selectors_is_gone_when_both_report_it() {
     let mut keeper = keeper(&[Kind::Pod, Kind::Pod]);
     keeper.apply(0, pod("a"));
     keeper.apply(1, pod("a"));
@@ -181,7 +181,7 @@ fn fetched(id: &Id, kib: usize) -> Message {
 
 /// ConfigMaps of one namespace do not delay those of another, and the number that is fetched is bounded.
 #[tokio::test(start_paused = true)]
-async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_them() {
+async fn the_texts_of_a_namespace_are_bounded_and_do_not_delay_those_of_others() {
     let (mut keeper, mut wanted) = keeper_of_texts();
     let names: Vec<_> = (0..300).map(|number| format!("map-{number:03}")).collect();
     for name in &names {
@@ -205,7 +205,7 @@ async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_t
         |keeper: &Keeper| keeper.facts.unreadable.keys().map(|(_, id)| id.clone()).collect::<Vec<_>>();
     assert_eq!((unreadable(&keeper).len(), &*unreadable(&keeper)[0].name), (44, "map-256"));
     keeper.apply(1, exists("mine", "map-299", "2"));
-    assert!(wanted.try_recv().is_err(), "it was not looked at, and is not");
+    assert!(wanted.try_recv().is_err(), "it is still beyond the limit");
     keeper.apply(1, Message::Gone(Id::new("mine", "map-007")));
     let next = wanted.try_recv().unwrap();
     assert_eq!(&*next.name, "map-256");
@@ -217,7 +217,7 @@ async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_t
 
 /// A ConfigMap that the API server does not send is missing in its own namespace, and the view stays current.
 #[tokio::test(start_paused = true)]
-async fn a_text_that_does_not_come_is_missing_and_ages_nothing_else() {
+async fn a_text_that_does_not_arrive_is_missing_and_the_view_stays_current() {
     let (mut keeper, mut wanted) = keeper_of_texts();
     keeper.apply(1, exists("db", "conf", "1"));
     keeper.apply(1, exists("other", "conf", "1"));
@@ -229,7 +229,7 @@ async fn a_text_that_does_not_come_is_missing_and_ages_nothing_else() {
     assert!(!keeper.knows_everything());
     tokio::time::advance(Duration::from_secs(10)).await;
     assert!(keeper.look() && keeper.knows_everything());
-    assert!(!keeper.look(), "that is no news any more");
+    assert!(!keeper.look(), "nothing has changed since");
     let missing: Vec<_> = keeper.facts.unreadable.iter().map(|((_, id), why)| (id, why)).collect();
     assert_eq!(missing, [(&stuck, &LATE)]);
     keeper.apply(1, fetched(&stuck, 1));
@@ -239,7 +239,7 @@ async fn a_text_that_does_not_come_is_missing_and_ages_nothing_else() {
 
 /// A ConfigMap that did not fit is fetched at most once a second, and only when no other is awaited.
 #[tokio::test(start_paused = true)]
-async fn what_finds_no_room_is_not_fetched_at_every_write() {
+async fn a_config_map_without_room_is_not_fetched_after_every_write() {
     let (mut keeper, mut wanted) = keeper_of_texts();
     keeper.apply(0, reader("db", &["large".to_owned(), "small".to_owned()]));
     let mut fetches = 0;
@@ -254,7 +254,7 @@ async fn what_finds_no_room_is_not_fetched_at_every_write() {
     assert_eq!(fetches, 1 + 3);
     tokio::time::advance(Duration::from_secs(1)).await;
     keeper.apply(1, exists("db", "small", "1"));
-    assert_eq!(wanted.try_recv().unwrap().name, "small", "it goes first");
+    assert_eq!(wanted.try_recv().unwrap().name, "small", "it is fetched first");
     keeper.apply(1, exists("db", "large", "100"));
     assert!(wanted.try_recv().is_err());
     keeper.apply(1, fetched(&Id::new("db", "small"), 1));
@@ -264,7 +264,7 @@ async fn what_finds_no_room_is_not_fetched_at_every_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_found_no_room_is_listed_again_when_room_was_freed() {
+async fn a_kind_without_room_is_listed_again_when_room_was_freed() {
     let sources: Vec<_> = [Kind::Service, Kind::Pod].map(WatchSource::new).into();
     let again: Vec<_> = sources.iter().map(|it| Arc::clone(&it.again)).collect();
     let (want, _wanted) = mpsc::unbounded_channel();
@@ -275,15 +275,15 @@ async fn what_found_no_room_is_listed_again_when_room_was_freed() {
         Message::Put(Box::new(Object::read(Kind::Service, &format!(r#"{{"metadata":{meta}}}"#)).unwrap()))
     };
     (0..100).for_each(|number| _ = keeper.apply(0, service(&format!("s-{number}"))));
-    let asked = async |keeper: &mut Keeper| {
+    let listed_again = async |keeper: &mut Keeper| {
         tokio::time::advance(RELIST_INTERVAL).await;
         keeper.look();
         [0, 1].map(|source| again[source].swap(false, Ordering::Relaxed))
     };
-    assert_eq!(asked(&mut keeper).await, [false, false], "nothing was freed");
+    assert_eq!(listed_again(&mut keeper).await, [false, false], "nothing was freed");
     keeper.apply(0, Message::Gone(Id::new("db", "s-0")));
-    assert_eq!(asked(&mut keeper).await, [true, false]);
-    assert_eq!(asked(&mut keeper).await, [false, false]);
+    assert_eq!(listed_again(&mut keeper).await, [true, false]);
+    assert_eq!(listed_again(&mut keeper).await, [false, false]);
 }
 
 /// An object that nothing reads causes no new World.

@@ -11,19 +11,19 @@ use objects::{Budget, Kind, Template, Workload};
 pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
     let Change { old, new } = review.change::<Budget>();
     let added = owners::added(review, view);
-    let unprotected = |was: Option<&Budget>, is: Option<&Budget>| {
+    let no_longer_protected = |was: Option<&Budget>, is: Option<&Budget>| {
         let before = was.into_iter().flat_map(|was| view.protected(&review.namespace, was));
         let lost = before.filter(|cluster| !is.is_some_and(|is| is.protects(cluster.member_labels())));
         lost.filter_map(|cluster| unprotected(review, cluster, is.is_none(), view)).collect::<Findings>()
     };
-    let mut found: Findings = new.into_iter().flat_map(|new| changed(review, old, new, view)).collect();
-    found.extend(unprotected(old, new));
-    // With such an owner the budget would be deleted, too.
+    let mut findings: Findings = new.into_iter().flat_map(|new| changed(review, old, new, view)).collect();
+    findings.extend(no_longer_protected(old, new));
+    // The budget would be deleted together with the added owner.
     if let Some(added) = &added {
-        let end = unprotected(new, None).into_iter();
-        found.extend(end.map(|it| added.finding(&it, review, view)));
+        let deletion = no_longer_protected(new, None).into_iter();
+        findings.extend(deletion.map(|it| added.finding(&it, review, view)));
     }
-    found
+    findings
 }
 
 /// The clusters that a budget selects, and the number of their members together.
@@ -33,12 +33,12 @@ struct Protected {
 }
 
 impl Protected {
-    /// Returns the clusters that this budget selects, including a new one.
-    fn by(ns: &str, budget: &Budget, coming: Option<&Workload>, view: &View<'_>) -> Self {
+    /// Returns the clusters that this budget selects, including the one that the request creates.
+    fn by(ns: &str, budget: &Budget, created: Option<&Workload>, view: &View<'_>) -> Self {
         let known = view.protected(ns, budget).map(|it| &*it.workload);
-        let known = known.filter(|it| coming.is_none_or(|coming| coming.metadata.name != it.metadata.name));
-        let coming = coming.filter(|it| budget.protects(&it.spec.template.metadata.labels));
-        let all = known.chain(coming);
+        let known = known.filter(|it| created.is_none_or(|new| new.metadata.name != it.metadata.name));
+        let created = created.filter(|it| budget.protects(&it.spec.template.metadata.labels));
+        let all = known.chain(created);
         let (names, members): (Vec<_>, Vec<_>) =
             all.map(|it| (it.metadata.name.clone(), it.replicas())).unzip();
         Self { names, members: members.into_iter().fold(0, i64::saturating_add) }
@@ -47,36 +47,36 @@ impl Protected {
 
 /// Returns findings about a written budget.
 fn changed(review: &Review, old: Option<&Budget>, new: &Budget, view: &View<'_>) -> Findings {
-    let about = Protected::by(&review.namespace, new, None, view);
-    let mut found = written(&about, new);
-    // An old fault may stay, but must not become worse.
-    if old.is_some_and(|old| old.evictable(about.members) < new.evictable(about.members)) {
-        found.iter_mut().filter(|it| it.field != POLICY).for_each(|it| it.field = "spec".into());
+    let protected = Protected::by(&review.namespace, new, None, view);
+    let mut findings = written(&protected, new);
+    // A fault that existed before is softened. One that becomes worse is not: with another field, it is a new finding.
+    if old.is_some_and(|old| old.evictable(protected.members) < new.evictable(protected.members)) {
+        findings.iter_mut().filter(|it| it.field != POLICY_FIELD).for_each(|it| it.field = "spec".into());
     }
-    found
+    findings
 }
 
 /// Returns findings about budgets that were created before the StatefulSet whose members they select.
-pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Findings {
+pub(super) fn created_before(review: &Review, new: &Workload, view: &View<'_>) -> Findings {
     if review.origin.judges_each(Kind::Budget) {
         return Findings::new();
     }
     let labels = &new.spec.template.metadata.labels;
-    let about = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
-    let found = about.flat_map(|budget| {
+    let budgets = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
+    let findings = budgets.flat_map(|budget| {
         let name = &budget.metadata.name;
-        let about = Protected::by(&review.namespace, budget, Some(new), view);
-        written(&about, budget).into_iter().map(move |finding| Finding {
+        let protected = Protected::by(&review.namespace, budget, Some(new), view);
+        written(&protected, budget).into_iter().map(move |finding| Finding {
             says: format!("PodDisruptionBudget {name}: {}", finding.says),
             instead: say(format!("in PodDisruptionBudget {name}: ")).and(finding.instead),
             field: format!("spec.template.metadata.labels: {name} {}", finding.field),
             ..finding
         })
     });
-    found.collect()
+    findings.collect()
 }
 
-/// Returns warnings about budgets that allow more evictions at once after a scale.
+/// Returns warnings about budgets that allow more evictions at once when a cluster has more members.
 pub(super) fn outgrown(
     review: &Review,
     template: &Template,
@@ -85,31 +85,31 @@ pub(super) fn outgrown(
     view: &View<'_>,
 ) -> Findings {
     let labels = &template.metadata.labels;
-    let about = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
-    let found = about.filter_map(|budget| {
-        let all = Protected::by(&review.namespace, budget, None, view).members;
-        let (before, after) = (budget.evictable(all)?, budget.evictable(all - from + to)?);
+    let budgets = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
+    let findings = budgets.filter_map(|budget| {
+        let members = Protected::by(&review.namespace, budget, None, view).members;
+        let (before, after) = (budget.evictable(members)?, budget.evictable(members - from + to)?);
         (to > from && before < 2 && after >= 2).then(|| {
             let name = &budget.metadata.name;
             let says = format!("with {to} members PodDisruptionBudget {name} allows {after} evictions at once; with {from} it allowed {before}");
-            RULE.warn("spec.replicas", says, TOGETHER, format!("write maxUnavailable: 1 in PodDisruptionBudget {name}"))
+            RULE.warn("spec.replicas", says, WHY_ONE_AT_A_TIME, format!("write maxUnavailable: 1 in PodDisruptionBudget {name}"))
         })
     });
-    found.collect()
+    findings.collect()
 }
 
-const TOGETHER: &str =
+const WHY_ONE_AT_A_TIME: &str =
     "members that are drained together count as crashed, and the rest may not be a majority";
 
-const POLICY: &str = "spec.unhealthyPodEvictionPolicy";
+const POLICY_FIELD: &str = "spec.unhealthyPodEvictionPolicy";
 
-/// Returns findings about a budget alone.
-fn written(about: &Protected, budget: &Budget) -> Findings {
-    if about.names.is_empty() {
+/// Returns findings about what a budget says for the clusters that it selects.
+fn written(protected: &Protected, budget: &Budget) -> Findings {
+    if protected.names.is_empty() {
         return Findings::new();
     }
-    let members = about.members;
-    let name = match &about.names[..] {
+    let members = protected.members;
+    let name = match &protected.names[..] {
         [one] => format!("cluster {one}"),
         several => format!("clusters {}", several.join(" and ")),
     };
@@ -119,7 +119,7 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
         Some(count @ 2..) if members >= 2 => Some(RULE.deny(
             field,
             format!("it allows eviction of {} of {members} members of {name} at once", count.min(members)),
-            TOGETHER,
+            WHY_ONE_AT_A_TIME,
             "write maxUnavailable: 1",
         )),
         Some(..=0) if members > 0 => Some(RULE.warn(
@@ -130,15 +130,15 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
         )),
         _ => None,
     };
-    let always = (budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow").then(|| {
+    let policy = (budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow").then(|| {
         RULE.warn(
-            POLICY,
+            POLICY_FIELD,
             "AlwaysAllow lets a drain evict a member that is still joining",
             "a member that is joining is not Ready; if it is interrupted, it has half a database and starts again",
             "leave unhealthyPodEvictionPolicy out",
         )
     });
-    let several = (about.names.len() > 1).then(|| {
+    let several_clusters = (protected.names.len() > 1).then(|| {
         RULE.warn(
             "spec.selector",
             format!("it counts the members of {name} together"),
@@ -146,7 +146,7 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
             "select by a label that only the members of one have, and create a second budget for the other",
         )
     });
-    number.into_iter().chain(several).chain(always).collect()
+    number.into_iter().chain(several_clusters).chain(policy).collect()
 }
 
 /// Returns a finding if the last budget of a running cluster is deleted, or selects other pods.

@@ -20,7 +20,7 @@ pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {
             {
                 found.push(include(file, line));
             }
-            Line::Setting(it) if it.readers == Readers::NoServer => {
+            Line::Setting(it) if it.readers == Readers::NoProgram => {
                 let it = it.read();
                 let full = unread.len() == MOST && !unread.contains_key(it.group);
                 if full || !keys::is_the_servers(&it.key) {

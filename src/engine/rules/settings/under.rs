@@ -1,4 +1,4 @@
-//! A cluster with an option that changes: its members run with other options, or no server runs.
+//! A cluster whose options change while its members run with the old ones, or while no server runs.
 //!
 //! Must not know: single options, except the two that decide whether members can connect to each other (TLS).
 
@@ -15,12 +15,12 @@ pub(super) struct Under<'a> {
     pub(super) named: String,
     /// All options of its servers after the change.
     pub(super) after: &'a Effective<'a>,
-    /// The cluster was stopped in order: all members will start with the same options.
+    /// Whether the cluster was stopped in order, so that all members will start with the same options.
     pub(super) stopped: bool,
     cluster: &'a Cluster,
     view: View<'a>,
     /// The assumed TLS options of members that are not observed: those before the change.
-    supposed: Option<(bool, bool)>,
+    assumed: Option<(bool, bool)>,
 }
 
 impl<'a> Under<'a> {
@@ -38,7 +38,7 @@ impl<'a> Under<'a> {
             stopped: view.state(cluster) == State::Stopped,
             cluster,
             view: *view,
-            supposed: view.supposed.then(|| tls_modes(&before())),
+            assumed: view.supposed.then(|| tls_modes(&before())),
         }
     }
 
@@ -46,7 +46,7 @@ impl<'a> Under<'a> {
     /// unknown. It reads all option files, so it is called only for the TLS options.
     fn members(&self) -> Option<Vec<(bool, bool)>> {
         let pods = self.cluster.members.iter().filter_map(|member| member.pod.as_deref());
-        let tls_modes_of = |pod| self.supposed.or_else(|| tls_modes_of(pod, self.cluster, &self.view));
+        let tls_modes_of = |pod| self.assumed.or_else(|| tls_modes_of(pod, self.cluster, &self.view));
         let members = pods.map(tls_modes_of).collect::<Option<Vec<_>>>();
         members.filter(|it| self.view.freshness == Freshness::Current && !it.is_empty())
     }
@@ -54,22 +54,22 @@ impl<'a> Under<'a> {
     /// Returns whether running members can connect to one that starts with the changed options.
     pub(super) fn can_connect(&self, key: &str) -> bool {
         let new = tls_modes(self.after);
-        // A member with TLS that accepts both connects to every kind, so nothing has to be known of the others.
-        let all_connect = || {
+        // A member that uses TLS and accepts both can connect to every peer, so nothing has to be known about its peers.
+        let all_can_connect = || {
             new == (true, true) || self.members().is_some_and(|all| all.iter().all(|it| connect(*it, new)))
         };
         match key {
-            "socket.ssl" => all_connect(),
+            "socket.ssl" => all_can_connect(),
             // Without `socket.ssl` the certificate decides about TLS.
-            "socket.ssl_cert" => self.after.get("socket.ssl").is_some() || all_connect(),
-            "socket.dynamic" => new.1 || all_connect(),
+            "socket.ssl_cert" => self.after.get("socket.ssl").is_some() || all_can_connect(),
+            "socket.dynamic" => new.1 || all_can_connect(),
             _ => false,
         }
     }
 }
 
-/// Returns whether two members can connect, whichever of them begins. With TLS and `socket.dynamic` a member waits for what the
-/// other one does first; without a certificate it cannot answer TLS, even with `socket.dynamic`.
+/// Returns whether two members can connect, no matter which of them begins. With TLS and `socket.dynamic` a member waits for
+/// what its peer sends first; without a certificate it cannot answer TLS, even with `socket.dynamic`.
 const fn connect(one: (bool, bool), other: (bool, bool)) -> bool {
     match (one, other) {
         ((true, both), (false, _)) | ((false, _), (true, both)) => both,

@@ -9,14 +9,14 @@ pub enum Readers {
     /// Another program: a client, a backup, the state transfer's script.
     Others,
     /// No program; `[innodb]` only looks as if a program read it.
-    NoServer,
+    NoProgram,
 }
 
 /// The groups in mariadbd's `load_default_groups`, besides those of its series.
 const SERVER: [&str; 6] = ["mysqld", "server", "mariadb", "mariadbd", "client-server", "galera"];
 
 /// Programs of the same packages besides the clients, and scripts that read option files.
-const OTHERS: [&str; 30] = [
+const OTHER_PROGRAMS: [&str; 30] = [
     "aria_chk",
     "aria_pack",
     "embedded",
@@ -63,14 +63,14 @@ pub fn readers(group: &str) -> Readers {
     match () {
         () if SERVER.iter().any(is) => Readers::Server,
         () if ["mariadb-", "mysqld-", "mariadbd-"].iter().any(|prefix| numbered(prefix)) => Readers::Server,
-        // `mysqld1`: mysqld_multi's servers.
-        () if programs::clients().chain(OTHERS).any(|it| is(&it))
+        // A group such as `mysqld1` is for a server that mysqld_multi starts.
+        () if programs::clients().chain(OTHER_PROGRAMS).any(|it| is(&it))
             || begins("client").is_some()
             || numbered("mysqld") =>
         {
             Readers::Others
         }
-        () => Readers::NoServer,
+        () => Readers::NoProgram,
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_reads_what() {
+    fn each_group_has_its_readers() {
         for group in [
             "mysqld",
             "MYSQLD",
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(readers(group), Readers::Others, "{group}");
         }
         for group in ["innodb", "mysqd", "mariadb-server", "galera ", "", "é", "myysql"] {
-            assert_eq!(readers(group), Readers::NoServer, "{group}");
+            assert_eq!(readers(group), Readers::NoProgram, "{group}");
         }
     }
 }

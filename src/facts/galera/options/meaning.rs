@@ -28,7 +28,7 @@ impl Meaning {
             match line {
                 Line::Broken { line, .. } => return Err(Unclear(line)),
                 Line::Include { .. } => includes = true,
-                Line::Setting(it) if is_short && it.readers != Readers::NoServer => all.add(it),
+                Line::Setting(it) if is_short && it.readers != Readers::NoProgram => all.add(it),
                 Line::Setting(_) => {}
             }
         }
