@@ -1,6 +1,6 @@
 //! The pack for KUDO: an operator's Instance, with which users change the parameters of a Galera cluster.
 //!
-//! Owns: [`Instance`] and [`OperatorVersion`], and which Instances are Galera's. Galera's rules judge the objects that KUDO creates; a
+//! Owns: `Instance` and `OperatorVersion`, and which Instances are Galera's. Galera's rules judge the objects that KUDO creates; a
 //! finding about the Instance reaches the user who changes it, before a plan is half done. Must not know: KUDO's plans beyond their names.
 
 mod anti_affinity;

@@ -1,6 +1,6 @@
 //! The pack for mariadb-operator: its resource MariaDB, by which people change and delete a cluster that was adopted.
 //!
-//! Owns: [`MariaDb`], and which cluster it drives. Galera's rules judge what people do to the objects that the operator makes; what it does
+//! Owns: `MariaDb`, and which cluster it drives. Galera's rules judge what people do to the objects that the operator makes; what it does
 //! itself follows from the resource, so a mistake is judged there. Must not know: what the operator does with the other fields.
 
 mod end;

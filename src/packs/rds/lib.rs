@@ -1,6 +1,6 @@
 //! The pack for databases in the Open Telekom Cloud, managed by the operator of `rdss.otc.mcsps.de`.
 //!
-//! Owns: [`Rds`] and its webhook entries. The schema of the resource accepts any value, and there is no status subresource: fields are
+//! Owns: `Rds` and its webhook entries. The schema of the resource accepts any value, and there is no status subresource: fields are
 //! read loosely, and rules report values of a wrong type. The operator writes the whole object every ten seconds, and is never judged.
 //! Must not know: Galera, the cloud.
 

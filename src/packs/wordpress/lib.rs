@@ -1,6 +1,6 @@
 //! The pack for WordPress with its own database: by charts/wordpress, or by the well-known example of an operator.
 //!
-//! Owns: [`Wordpress`], which objects are part of one, and their webhook entries. The operator creates six objects with fixed names, each
+//! Owns: `Wordpress`, which objects are part of one, and their webhook entries. The operator creates six objects with fixed names, each
 //! owned by its Wordpress, and never changes them; those of the chart have the label `gatera.dev/wordpress`. If the database is a Galera
 //! cluster, Galera's rules guard it. Must not know: Galera.
 
