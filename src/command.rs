@@ -183,47 +183,47 @@ impl From<Exit> for ExitCode {
 }
 
 /// Options with a value that users of kubectl write before the command.
-const BEFORE: [&str; 7] =
+const OPTIONS_BEFORE: [&str; 7] =
     ["-n", "--namespace", "--context", "--kubeconfig", "--as", "--as-group", "--request-timeout"];
 /// Options without a value that users of kubectl write before the command.
-const FLAG_BEFORE: [&str; 2] = ["-A", "--all-namespaces"];
+const FLAGS_BEFORE: [&str; 2] = ["-A", "--all-namespaces"];
 
 /// Moves options that stand before the command behind it, because each command has its own options.
-fn with_command_first(mut all: Vec<OsString>) -> Vec<OsString> {
+fn with_command_first(mut words: Vec<OsString>) -> Vec<OsString> {
     let mut end = 1;
-    while let Some(word) = all.get(end).and_then(|word| word.to_str()) {
+    while let Some(word) = words.get(end).and_then(|word| word.to_str()) {
         let (option, value) =
             word.split_once('=').map_or((word, None), |(option, value)| (option, Some(value)));
         end += match value {
-            None if BEFORE.contains(&option) => 2,
-            Some(_) if BEFORE.contains(&option) => 1,
-            None if FLAG_BEFORE.contains(&option) => 1,
+            None if OPTIONS_BEFORE.contains(&option) => 2,
+            Some(_) if OPTIONS_BEFORE.contains(&option) => 1,
+            None if FLAGS_BEFORE.contains(&option) => 1,
             _ => break,
         };
     }
     // The options of `rollout` belong to its subcommand, which is a second word.
-    let commands = if all.get(end).is_some_and(|it| it == "rollout") { 2 } else { 1 };
-    if end > 1 && end + commands <= all.len() {
-        all[1..end + commands].rotate_right(commands);
+    let command_words = if words.get(end).is_some_and(|it| it == "rollout") { 2 } else { 1 };
+    if end > 1 && end + command_words <= words.len() {
+        words[1..end + command_words].rotate_right(command_words);
     }
-    all
+    words
 }
 
 impl Cli {
-    /// Parses the command line, or answers a shell that completes it. A mistake ends the process. kubectl runs a file called
-    /// `kubectl-gatera` as `kubectl gatera`.
+    /// Parses the command line, or answers a shell that completes it. A mistake in it ends the process. kubectl runs a file
+    /// called `kubectl-gatera` as `kubectl gatera`.
     pub fn asked() -> Self {
         complete::answer(Self::command);
-        let own = help::grouped(Self::command());
+        let command = help::grouped(Self::command());
         let plugin = env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("kubectl-gatera"));
-        let own = if plugin { own.bin_name("kubectl gatera") } else { own };
-        let matches = own.get_matches_from(with_command_first(env::args_os().collect()));
+        let command = if plugin { command.bin_name("kubectl gatera") } else { command };
+        let matches = command.get_matches_from(with_command_first(env::args_os().collect()));
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
     /// Runs the command. A command that does several steps stops when its output is no longer read.
     pub fn run(self) -> ExitCode {
-        let exit = self.answer().unwrap_or_else(|error| {
+        let exit = self.execute().unwrap_or_else(|error| {
             let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
             if kind != Some(io::ErrorKind::BrokenPipe) {
                 terminal::tell(&visible(&chain(error.as_ref())));
@@ -233,7 +233,7 @@ impl Cli {
         exit.into()
     }
 
-    fn answer(self) -> anyhow::Result<Exit> {
+    fn execute(self) -> anyhow::Result<Exit> {
         let mut out = Folded::stdout(self.command.is_for_people());
         match self.command {
             CliCommand::Audit(options) => return audit::run(&options, &mut out),
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn options_before_the_command_are_its_own() {
-        let sorted = |line: &str| {
+        let reordered = |line: &str| {
             let all = with_command_first(line.split(' ').map(OsString::from).collect());
             all.into_iter().map(|it| it.into_string().unwrap()).collect::<Vec<_>>().join(" ")
         };
@@ -293,7 +293,7 @@ mod tests {
             ("gatera -n", "gatera -n"),
             ("gatera -n db", "gatera -n db"),
         ] {
-            assert_eq!(sorted(written), read);
+            assert_eq!(reordered(written), read);
         }
     }
 }

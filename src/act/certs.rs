@@ -1,13 +1,13 @@
 //! The guard's own certificates: what they are, when they change, and the Secret that holds them.
 //!
-//! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::with_new_ca`], pure functions of what the Secret holds, what
-//! this replica took from it last, the registered caBundle and the time. One writer (the leader) makes them, every replica reads
-//! them from the Secret; `register/` puts the bundle into the webhook entries. Must not know: sockets.
+//! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::with_new_ca`], pure functions of what the Secret
+//! holds, what this replica took from it last, the registered caBundle and the time. Only the leader makes them; every replica
+//! reads the result from the Secret, and `register/` puts the bundle into the webhook entries. Must not know: sockets.
 //!
-//! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and only when the
-//! *registered* bundle holds it does a leaf signed by it appear. The old CA stays in the bundle until the next rotation.
-//! Certificates that cannot be used are replaced under the same rule: while this replica holds a leaf that API servers trust, that
-//! leaf and its CA stay.
+//! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and a leaf
+//! that it signed appears only when the *registered* bundle holds it. The old CA stays in the bundle until the next rotation.
+//! Certificates that cannot be used are replaced under the same rule: while this replica holds a leaf that API servers trust,
+//! that leaf and its CA stay.
 
 mod leaf;
 mod pair;
@@ -131,7 +131,7 @@ impl Material {
         (stale && trusted).then(renewed).transpose()
     }
 
-    /// Makes a new CA, because there is none that can be used. The leaf that is presented and the CA that signed it stay.
+    /// Makes a new CA, because no CA can be used. The leaf that is presented and the CA that signed it stay.
     pub fn with_new_ca(
         held: Option<&Self>,
         names: &[String],
@@ -148,7 +148,7 @@ impl Material {
         }
     }
 
-    /// Returns this CA with the leaf of `held` and its issuer, if this material came from elsewhere and its bundle would cut off
+    /// Returns this CA with the leaf of `held` and its issuer, if this material came from elsewhere and its bundle does not trust
     /// that leaf. Both CAs stay for now.
     fn joined_by(&self, held: &Self, now: Timestamp) -> Option<Self> {
         let issuer = held.issuer(now).filter(|_| !held.leaf.trusted_by(&self.bundle()))?;
@@ -160,12 +160,12 @@ impl Material {
         self.joined_by(held, now).is_none()
     }
 
-    /// Returns the certificate of the CA that signed the leaf; `None`: one of the two cannot be used now.
+    /// Returns the certificate of the CA that signed the leaf; `None`: the leaf or that CA cannot be used now.
     fn issuer(&self, now: Timestamp) -> Option<&str> {
         self.leaf.sound(now).ok()?;
         let cas = [Some(&self.ca.certificate), self.previous_ca.as_ref()].into_iter().flatten();
-        let behind = |ca: &&String| counts(ca, now).is_ok() && self.leaf.trusted_by(ca);
-        cas.into_iter().find(behind).map(String::as_str)
+        let signed_leaf = |ca: &&String| counts(ca, now).is_ok() && self.leaf.trusted_by(ca);
+        cas.into_iter().find(signed_leaf).map(String::as_str)
     }
 
     /// Checks that every part can be used now.

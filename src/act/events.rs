@@ -1,7 +1,7 @@
 //! Events: what all users should see in `kubectl describe` and `kubectl get events`, not only the caller of a request.
 //!
 //! Owns: making an Event from a decision, or from a finding of the audit. Must not know: rules. Requests queue their Events and
-//! continue; a full queue drops the newest, because a guard that waits for its own Events would be an outage.
+//! continue; a full queue drops the newest, because a guard that waited for its own Events would cause an outage.
 //!
 //! Any client that reaches the port may forge a request. So Events are only about objects that the view contains with the uid
 //! that the request gives, at most a few are written per minute, and they name a user only if the API server has authenticated
@@ -34,7 +34,7 @@ use tracing::warn;
 use crate::act::telemetry::{chain, repeated};
 
 /// The number of Events that may wait to be written.
-const QUEUE: usize = 256;
+const QUEUE_LENGTH: usize = 256;
 /// The length of the longest note, in bytes. The API server accepts 1024.
 const LONGEST_NOTE: usize = 1000;
 /// The component that Events name as their reporter.
@@ -66,8 +66,8 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     }
     let deletion = review.operation == Operation::Delete;
     // A namespace that is being deleted accepts no new Event; an Event about an object without a namespace goes to `default`.
-    let goes = deletion && review.kind == Kind::Namespace && decision.allowed();
-    let Some(about) = about(review, view, goes) else { return Vec::new() };
+    let namespace_goes = deletion && review.kind == Kind::Namespace && decision.allowed();
+    let Some(about) = about(review, view, namespace_goes) else { return Vec::new() };
     let user = proven.then_some(&*review.user);
     let (kind, name) = (review.kind.name(), &review.name);
     let names_the_object = about.kind.as_deref() == Some(kind) && about.name.as_ref() == Some(name);
@@ -75,12 +75,12 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     let findings = decision.judged.iter().filter_map(|judged| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let (reason, note) = match &judged.softened {
-            Some(Downgrade::ByOverride(release)) if decision.allowed() => {
+            Some(Downgrade::ByOverride(exception)) if decision.allowed() => {
                 let was = user.map_or("overridden".to_owned(), |user| format!("allowed to {user}"));
                 let of = if names_the_object { String::new() } else { format!(" for {this}") };
                 (
                     format!("OverrideUsed{rule}"),
-                    format!("{rule} was {was}{of}: {says} (reason: {})", release.reason),
+                    format!("{rule} was {was}{of}: {says} (reason: {})", exception.reason),
                 )
             }
             None if deletion && judged.effect == Effect::Refused => {
@@ -105,7 +105,8 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
 /// Returns the Event about a bootstrap Deployment kept at 0 replicas. The answer warns, too, but many clients hide that.
 fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option<Notice> {
     // The request may be forged, so its name must not carry any other text into the Event.
-    let is_name = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || matches!(it, b'-' | b'.');
+    let is_name =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     let counts = decision.allowed() && review.name.bytes().all(is_name);
     let Some(Object::Deployment(new)) = review.new.as_ref().filter(|_| counts) else { return None };
     let Finding { says, instead, .. } = rules::held_at_zero(decision)?;
@@ -143,20 +144,20 @@ const RECOVERY_OVER: &str = "RecoveryOver";
 const BREAK_GLASS_ENDED: &str = "GlassMended";
 
 /// Returns the object that an Event about a request names, if it has the uid that the request gives. Another uid is forged, or
-/// the watch has not shown it yet. For an object that the view does not contain (a Secret, a new object), it is the cluster
-/// that the object belongs to.
-fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference> {
+/// the watch has not shown it yet. For an object that the view does not contain (a Secret, a new object), the Event names the
+/// cluster that the object belongs to.
+fn about(review: &Review, view: &View<'_>, namespace_goes: bool) -> Option<ObjectReference> {
     let Review { kind, namespace, name, .. } = review;
     let Some(uid) = view.world.facts().uid(*kind, &Id::new(namespace, name)) else {
         let [cluster] = view.concerned(review)[..] else { return None };
         let uid = cluster.workload.metadata.uid.clone();
         return Some(regarding(Kind::StatefulSet, &cluster.id.namespace, &cluster.id.name, Some(uid)));
     };
-    let said = review.objects().map(|object| &*object.meta().uid).find(|uid| !uid.is_empty());
-    // An Eviction has no uid; its only Event is about an override, which is on an object that the view contains.
-    let same = said == Some(uid) || said.is_none() && review.subresource == "eviction";
-    let namespace = if goes { "" } else { namespace };
-    same.then(|| regarding(*kind, namespace, name, Some(uid.to_owned())))
+    let request_uid = review.objects().map(|object| &*object.meta().uid).find(|uid| !uid.is_empty());
+    // An Eviction has no uid; its only Event is about an override, which is an annotation of an object that the view contains.
+    let is_genuine = request_uid == Some(uid) || request_uid.is_none() && review.subresource == "eviction";
+    let namespace = if namespace_goes { "" } else { namespace };
+    is_genuine.then(|| regarding(*kind, namespace, name, Some(uid.to_owned())))
 }
 
 /// The number of Events per minute about requests for one object. Overrides are few, and each should be seen.
@@ -225,9 +226,9 @@ fn the_lease(namespace: &str) -> ObjectReference {
 }
 
 /// Returns the Event about a break-glass that suspends refusals in this namespace.
-pub fn break_glass_began(namespace: &str, open: &Override) -> Notice {
-    let (until, mend) = (exceptions::open_until(namespace, open), exceptions::mend(namespace));
-    let note = format!("{until} (when that is done: {mend}): {}", open.reason);
+pub fn break_glass_began(namespace: &str, break_glass: &Override) -> Notice {
+    let (until, mend) = (exceptions::open_until(namespace, break_glass), exceptions::mend(namespace));
+    let note = format!("{until} (when that is done: {mend}): {}", break_glass.reason);
     // Events with the same reason and action are merged and keep the first text, so each break-glass has its own action.
     let action = format!("Open{:016x}", Fingerprint::of(&note).number());
     Notice {
@@ -258,31 +259,31 @@ fn fitting(note: &str) -> String {
     note[..end.unwrap_or_default()].to_owned()
 }
 
-/// Returns an Event of the controller, under a name that is derived from its text: a removal happens only once.
+/// Returns an Event of the controller. Its name is derived from its text, so that the next leader does not create it again.
 pub fn once(announcement: &Announcement, now: Timestamp) -> Event {
     let Announcement { id, uid, reason, note } = announcement;
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
     let regarding = regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()));
     let (reason, action, note) = ((*reason).to_owned(), "Reconcile".to_owned(), note.clone());
-    let warns = [STOPPED, NO_LONGER_GUARDED].contains(&&*reason);
-    event(Notice { regarding, reason, action, note }, warns, name, REPORTER, now)
+    let is_warning = [STOPPED, NO_LONGER_GUARDED].contains(&&*reason);
+    event(Notice { regarding, reason, action, note }, is_warning, name, REPORTER, now)
 }
 
-/// Returns an Event of the older API group: only there do API servers accept the timestamps by which
+/// Returns an Event of the older API group: only in that group do API servers accept the timestamps by which
 /// `kubectl get events --sort-by=.lastTimestamp` sorts.
-fn event(notice: Notice, warns: bool, name: String, instance: &str, now: Timestamp) -> Event {
+fn event(notice: Notice, is_warning: bool, name: String, instance: &str, now: Timestamp) -> Event {
     let Notice { regarding, reason, action, note } = notice;
     Event {
         metadata: ObjectMeta {
             name: Some(name),
-            namespace: Some(place(&regarding).to_owned()),
+            namespace: Some(namespace_of(&regarding).to_owned()),
             ..ObjectMeta::default()
         },
         involved_object: regarding,
         reason: Some(reason),
         action: Some(action),
         message: Some(fitting(&note)),
-        type_: Some(if warns { "Warning" } else { "Normal" }.to_owned()),
+        type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
         count: Some(1),
         event_time: Some(MicroTime(now)),
         first_timestamp: Some(Time(now)),
@@ -294,7 +295,7 @@ fn event(notice: Notice, warns: bool, name: String, instance: &str, now: Timesta
 }
 
 /// Returns the namespace of Events about this object.
-fn place(regarding: &ObjectReference) -> &str {
+fn namespace_of(regarding: &ObjectReference) -> &str {
     regarding.namespace.as_deref().unwrap_or("default")
 }
 
@@ -313,9 +314,9 @@ fn regarding(kind: Kind, namespace: &str, name: &str, uid: Option<String>) -> Ob
     }
 }
 
-/// Creates the queue of the one task that writes Events.
+/// Creates the queue of the task that writes Events.
 pub fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
-    mpsc::channel(QUEUE)
+    mpsc::channel(QUEUE_LENGTH)
 }
 
 /// Writes the queued Events until the process ends.
@@ -323,7 +324,7 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
     let mut written = Written::new();
     while let Some(notice) = notices.recv().await {
         let now = Timestamp::now();
-        written.retain(|_, (.., last)| now.duration_since(*last) < COUNTED);
+        written.retain(|_, (.., last)| now.duration_since(*last) < MERGE_PERIOD);
         if let Err(error) = write(&client, &identity, notice, &mut written, now).await {
             let error = chain(&error);
             if let Some(times) = repeated::times("Event", &error) {
@@ -334,12 +335,12 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
 }
 
 /// The time within which an Event that repeats is only counted.
-const COUNTED: SignedDuration = SignedDuration::from_mins(6);
+const MERGE_PERIOD: SignedDuration = SignedDuration::from_mins(6);
 
-/// By object, reason and action: the name of the Event, how often it occurred, and when last.
+/// The Events that were written, by object, reason and action: the name of each, how often it occurred, and when last.
 type Written = HashMap<String, (String, i32, Timestamp)>;
 
-/// Writes an Event, or counts it if it repeats. An Event that cannot be counted is written anew the next time.
+/// Writes an Event, or counts it if it repeats. An Event that cannot be counted is created anew the next time.
 async fn write(
     client: &Client,
     identity: &str,
@@ -347,19 +348,19 @@ async fn write(
     written: &mut Written,
     now: Timestamp,
 ) -> kube::Result<()> {
-    let api: Api<Event> = Api::namespaced(client.clone(), place(&notice.regarding));
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace_of(&notice.regarding));
     let key = format!("{:?}", (&notice.regarding, &notice.reason, &notice.action));
     let (name, count) = match written.remove(&key) {
         Some((name, count, _)) => {
-            let again = json!({ "count": count + 1, "lastTimestamp": Time(now) });
-            api.patch(&name, &PatchParams::default(), &Patch::Merge(again)).await?;
+            let counted = json!({ "count": count + 1, "lastTimestamp": Time(now) });
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(counted)).await?;
             (name, count + 1)
         }
         None => {
             let about = notice.regarding.name.as_deref().unwrap_or(REPORTER);
             let name = format!("{about}.{:x}", now.as_nanosecond());
-            let warns = ![RECOVERY_OVER, BREAK_GLASS_ENDED].contains(&&*notice.reason);
-            let event = event(notice, warns, name.clone(), identity, now);
+            let is_warning = ![RECOVERY_OVER, BREAK_GLASS_ENDED].contains(&&*notice.reason);
+            let event = event(notice, is_warning, name.clone(), identity, now);
             api.create(&PostParams::default(), &event).await?;
             (name, 1)
         }

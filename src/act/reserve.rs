@@ -34,13 +34,13 @@ use crate::act::telemetry::chain;
 use ledger::{Ledger, LedgerStep, ServerClock};
 use note::ReservationNote;
 
-/// The number of Leases. Clusters that share one only share its write conflicts.
+/// The number of Leases. Clusters that share a Lease share nothing but its write conflicts.
 const SHARDS: u32 = 8;
 /// The number of reservations that may be in progress, which is more than a drain of many nodes requests at once. Further ones
 /// are refused at once, so that forged requests do not take the places of all others.
-const AT_ONCE: usize = 32;
+const MAX_IN_PROGRESS: usize = 32;
 /// The deadline of a reservation: API servers wait only two seconds for some answers.
-const PATIENCE: Duration = Duration::from_millis(1_200);
+const RESERVATION_DEADLINE: Duration = Duration::from_millis(1_200);
 /// The number of notes that are written for one request although their time differs from that of the answer. After that the
 /// clocks of the API servers evidently differ, and the next note carries no time.
 const WRONG_TIMES: usize = 2;
@@ -63,8 +63,8 @@ pub struct ReservationStore<S = Leases> {
     store: Option<S>,
     /// The namespace and the Helm release of the Leases, for one that has to be created again.
     home: (String, String),
-    turns: Semaphore,
-    /// Each Lease as it was last read or written; `None`: it is to be read.
+    permits: Semaphore,
+    /// Each Lease as it was last read or written; `None`: it must be read.
     shards: [Mutex<Option<Lease>>; SHARDS as usize],
     ledger: Lock<Ledger>,
 }
@@ -84,8 +84,8 @@ impl ReservationStore {
 
 impl<S: LeaseStore> ReservationStore<S> {
     fn at(store: Option<S>, home: (String, String)) -> Self {
-        let turns = Semaphore::new(AT_ONCE);
-        Self { store, home, turns, shards: Default::default(), ledger: Lock::default() }
+        let permits = Semaphore::new(MAX_IN_PROGRESS);
+        Self { store, home, permits, shards: Default::default(), ledger: Lock::default() }
     }
 
     /// Returns which members were allowed to leave moments ago, as far as this replica knows.
@@ -93,20 +93,21 @@ impl<S: LeaseStore> ReservationStore<S> {
         self.ledger().reservations(Instant::now())
     }
 
-    /// Reserves this removal, if it is `still_right` with all reservations that are known at the moment of writing.
+    /// Reserves this removal, if it is `still_right` given all reservations that are known at the moment of writing.
     pub async fn reserve(
         &self,
         member_removal: &MemberRemoval,
         still_right: impl Fn(&Reservations) -> bool,
     ) -> Reserving {
-        let Ok(_turn) = self.turns.try_acquire() else {
+        let Ok(_permit) = self.permits.try_acquire() else {
             return Reserving::Unknown("too many members are being asked to leave at once".to_owned());
         };
-        let (problem, error) = match timeout(PATIENCE, self.write(member_removal, still_right)).await {
-            Ok(Ok(outcome)) => return outcome,
-            Ok(Err(error)) => (short(&error), chain(&error)),
-            Err(_) => ("the API server did not answer in time".to_owned(), "no answer".to_owned()),
-        };
+        let (problem, error) =
+            match timeout(RESERVATION_DEADLINE, self.write(member_removal, still_right)).await {
+                Ok(Ok(outcome)) => return outcome,
+                Ok(Err(error)) => (api_message(&error), chain(&error)),
+                Err(_) => ("the API server did not answer in time".to_owned(), "no answer".to_owned()),
+            };
         warn!(cluster = %member_removal.cluster, pod = member_removal.pod, error, "a departure could not be reserved");
         Reserving::Unknown(problem)
     }
@@ -117,14 +118,14 @@ impl<S: LeaseStore> ReservationStore<S> {
         still_right: impl Fn(&Reservations) -> bool,
     ) -> kube::Result<Reserving> {
         let shard = shard_of(&member_removal.cluster);
-        // This replica makes one reservation per Lease at a time. The place is empty while the outcome of a write is unknown.
-        let mut place = self.shards[shard].lock().await;
+        // This replica makes one reservation per Lease at a time. The slot is empty while the outcome of a write is unknown.
+        let mut slot = self.shards[shard].lock().await;
         let mut wrong_times = 0;
         loop {
-            let Some(lease) = self.lease(&mut place, shard).await? else { continue };
+            let Some(lease) = self.lease(&mut slot, shard).await? else { continue };
             let known = self.current();
             if !still_right(&known) {
-                *place = Some(lease);
+                *slot = Some(lease);
                 return Ok(Reserving::Lost(known));
             }
             let next = self.ledger().next(member_removal, wrong_times < WRONG_TIMES, Instant::now());
@@ -134,7 +135,7 @@ impl<S: LeaseStore> ReservationStore<S> {
                     "Lease {} was deleted or cannot be read, so another member may have been allowed to leave",
                     name_of(shard)
                 )),
-                LedgerStep::Write(notes) => match self.put(&mut place, shard, lease, notes).await? {
+                LedgerStep::Write(notes) => match self.put(&mut slot, shard, lease, notes).await? {
                     Some(true) => return Ok(Reserving::Reserved),
                     Some(false) => {
                         wrong_times += 1;
@@ -143,17 +144,17 @@ impl<S: LeaseStore> ReservationStore<S> {
                     None => continue,
                 },
             };
-            *place = Some(lease);
+            *slot = Some(lease);
             return Ok(outcome);
         }
     }
 
-    /// Returns the Lease as it was last seen, or reads it. `None`: it did not exist, and was created again, here or by another
-    /// replica.
-    async fn lease(&self, place: &mut Option<Lease>, shard: usize) -> kube::Result<Option<Lease>> {
-        let known = place.take();
+    /// Returns the Lease as it was last seen, or reads it. `None`: it did not exist, and this or another replica has created it
+    /// again.
+    async fn lease(&self, slot: &mut Option<Lease>, shard: usize) -> kube::Result<Option<Lease>> {
+        let known = slot.take();
         let Some(store) = self.store.as_ref().filter(|_| known.is_none()) else {
-            return Ok(Some(known.unwrap_or_else(|| self.blank(shard))));
+            return Ok(Some(known.unwrap_or_else(|| self.empty_lease(shard))));
         };
         let asked = Instant::now();
         let (lease, date) = store.read(&name_of(shard)).await?;
@@ -167,16 +168,16 @@ impl<S: LeaseStore> ReservationStore<S> {
             ledger.remains(shard, now)
         };
         if lease.is_none() {
-            self.put(place, shard, self.blank(shard), remains).await?;
+            self.put(slot, shard, self.empty_lease(shard), remains).await?;
         }
         Ok(lease)
     }
 
-    /// Writes these notes into the Lease. Returns whether the time of the first note is right by the date of the answer;
+    /// Writes these notes into the Lease. Returns whether the time of the first note agrees with the date of the answer;
     /// `None`: another replica wrote the Lease, or it was deleted or created meanwhile.
     async fn put(
         &self,
-        place: &mut Option<Lease>,
+        slot: &mut Option<Lease>,
         shard: usize,
         lease: Lease,
         notes: Vec<ReservationNote>,
@@ -194,13 +195,13 @@ impl<S: LeaseStore> ReservationStore<S> {
             }
             Err(error) => return Err(error),
         };
-        *place = Some(lease);
+        *slot = Some(lease);
         let (now, mut ledger) = (Instant::now(), self.ledger());
         ledger.observe_clock(shown(date, asked, now));
         Ok(Some(ledger.wrote(shard, notes, asked, now)))
     }
 
-    fn blank(&self, shard: usize) -> Lease {
+    fn empty_lease(&self, shard: usize) -> Lease {
         let (namespace, release) = &self.home;
         Lease { metadata: ownership::metadata(release, namespace, &name_of(shard)), spec: None }
     }
@@ -233,7 +234,7 @@ fn name_of(shard: usize) -> String {
 }
 
 /// Returns the API server's own message for the person who waits, without the text of the client library.
-fn short(error: &kube::Error) -> String {
+fn api_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         _ => "the API server cannot be reached".to_owned(),

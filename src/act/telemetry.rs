@@ -109,9 +109,9 @@ const DECISION_BUCKETS: [f64; 10] = [1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut all = Registry::with_prefix("gatera");
-        let r = &mut all;
-        let mut it = Self {
+        let mut registry = Registry::with_prefix("gatera");
+        let r = &mut registry;
+        let mut metrics = Self {
             reviews: new(r, "reviews", "Admission reviews answered"),
             findings: new(r, "findings", "Findings by rule, verdict and effect"),
             overrides: new(r, "overrides", "Refusals released by an override"),
@@ -147,19 +147,19 @@ impl Default for Metrics {
             registry: Registry::default(),
             process: Registry::default(),
         };
-        r.register("decision_seconds", "Time from request body to answer", it.decision_seconds.clone());
-        r.register_collector(Box::new(it.each_cluster.clone()));
-        // It is a gauge, as in other programs, because the older text format has no type for infos.
+        r.register("decision_seconds", "Time from request body to answer", metrics.decision_seconds.clone());
+        r.register_collector(Box::new(metrics.each_cluster.clone()));
+        // `build_info` is a gauge, as in other programs, because the older text format has no info type.
         let build: Family<MetricLabels<2>, Gauge> =
             new(r, "build_info", "1, with the version and the commit of this program");
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION")), ("commit", COMMIT)]).set(1);
-        it.process.register_collector(Box::new(ProcessMetrics));
-        it.config_current.set(1);
+        metrics.process.register_collector(Box::new(ProcessMetrics));
+        metrics.config_current.set(1);
         for trouble in Trouble::ALL {
-            it.trouble(trouble, false);
+            metrics.trouble(trouble, false);
         }
-        it.registry = all;
-        it
+        metrics.registry = registry;
+        metrics
     }
 }
 
@@ -186,8 +186,8 @@ impl Metrics {
     /// Counts one answered request. Findings and overrides of a dry run are not counted, because it changes nothing: a pipeline
     /// that only validates, and the self-test of `gatera doctor`, must not look like trouble.
     pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
-        let real = if decision.allowed() { "allowed" } else { "refused" };
-        let answer = if dry_run { "dry_run" } else { real };
+        let outcome = if decision.allowed() { "allowed" } else { "refused" };
+        let answer = if dry_run { "dry_run" } else { outcome };
         self.reviews.get_or_create(&[("endpoint", endpoint), ("answer", answer)]).inc();
         self.decision_seconds.observe(seconds);
         if dry_run {
@@ -203,7 +203,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that was not judged, and why.
+    /// Counts a request that was not judged. The reason is its answer.
     pub fn not_answered(&self, endpoint: &'static str, answer: &'static str) {
         self.reviews.get_or_create(&[("endpoint", endpoint), ("answer", answer)]).inc();
     }
@@ -214,14 +214,14 @@ impl Metrics {
     }
 
     /// Records whether the registration has this problem.
-    pub fn trouble(&self, trouble: Trouble, there: bool) {
-        self.trouble.get_or_create(&[("what", trouble.0)]).set(i64::from(there));
+    pub fn trouble(&self, trouble: Trouble, present: bool) {
+        self.trouble.get_or_create(&[("what", trouble.0)]).set(i64::from(present));
     }
 
     /// Records the number of objects of each kind in the view.
     pub fn holds(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
         for (kind, size) in sizes {
-            self.view.get_or_create(&[("kind", kind)]).set(gauge(size));
+            self.view.get_or_create(&[("kind", kind)]).set(gauge_value(size));
         }
     }
 
@@ -229,7 +229,7 @@ impl Metrics {
     pub fn audited(&self, now: &Counts, before: &Counts) {
         for &(rule, verdict) in before.keys().chain(now.keys()) {
             let count = now.get(&(rule, verdict)).copied().unwrap_or_default();
-            self.audit.get_or_create(&[("rule", rule), ("verdict", verdict)]).set(gauge(count));
+            self.audit.get_or_create(&[("rule", rule), ("verdict", verdict)]).set(gauge_value(count));
         }
     }
 
@@ -237,11 +237,11 @@ impl Metrics {
     pub fn clusters_are(&self, clusters: Vec<Arc<ClusterReading>>) {
         for state in State::ALL {
             let count = clusters.iter().filter(|it| it.state == state).count();
-            self.clusters.get_or_create(&[("state", state.name())]).set(gauge(count));
+            self.clusters.get_or_create(&[("state", state.name())]).set(gauge_value(count));
         }
         for state in RolloutStage::WORDS {
             let count = clusters.iter().filter(|it| it.rollout == state).count();
-            self.rollouts.get_or_create(&[("state", state)]).set(gauge(count));
+            self.rollouts.get_or_create(&[("state", state)]).set(gauge_value(count));
         }
         self.each_cluster.set(clusters);
     }
@@ -271,16 +271,16 @@ impl Metrics {
     }
 }
 
-fn gauge(count: usize) -> i64 {
+fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Starts logging to stderr: plain text on a terminal, JSON lines elsewhere. `RUST_LOG` selects what is logged.
 pub fn log() {
     use std::io::IsTerminal as _;
-    // kube's watcher logs each error as a debug structure, at every attempt; the guard logs it in a sentence.
-    let usual = || "info,kube_runtime=error".into();
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
+    // kube's watcher logs each error in its debug format, at every attempt; the guard logs it as a sentence.
+    let default_filter = || "info,kube_runtime=error".into();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| default_filter());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A subscriber that is already set belongs to a test, and stays.
     let _ = if std::io::stderr().is_terminal() {

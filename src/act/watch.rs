@@ -2,7 +2,7 @@
 //!
 //! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts.
 //! Must not know: rules, requests.
-//! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::after the last -> one atomic swap.
+//! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> [`World::after`] -> one atomic swap.
 //! The guard is ready when every list is complete. Each watch records when it last proved to be up to date
 //! (`watch/follow.rs`); the view is as old as the watch with the oldest proof. Kinds of packs delay nothing: an operator that
 //! was removed may leave a definition behind whose objects no API server can list.
@@ -38,14 +38,15 @@ use follow::Follower;
 use keeper::{Keeper, WatchSource};
 use sent::RawObject;
 
-/// The number of messages of watches that may wait for the keeper. Each may hold an object of some hundred kilobytes.
-const MESSAGES: usize = 64;
-/// The interval at which it is checked whether the view has become stale.
-const LOOK: Duration = Duration::from_secs(1);
+/// The number of messages from watches that may wait for the keeper. Each may hold an object of some hundred kilobytes.
+const MAX_QUEUED: usize = 64;
+/// The interval at which the view is checked for staleness.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The kinds that are watched besides those of packs, and whether the adoption's labels narrow each list. StatefulSets and
 /// Deployments are often labelled on their templates only, claims, Services and budgets incompletely or not at all, so those
-/// are listed without a selector, and objects of no interest are dropped here.
+/// are listed without a selector, and objects of no interest are dropped here. ConfigMaps are watched besides, but only by
+/// their metadata (`contents.rs`).
 const WATCHED: &[(Kind, bool)] = &[
     (Kind::StatefulSet, false),
     (Kind::Deployment, false),
@@ -68,8 +69,6 @@ pub async fn kinds_there(client: &Client) -> impl Iterator<Item = Kind> {
     kinds().filter(move |kind| !matches!(kind, Kind::Custom(_)) || served.contains(kind))
 }
 
-// ConfigMaps are watched too, but only their metadata: see contents.rs.
-
 /// A message from a watch to the keeper.
 enum Message {
     Begun,
@@ -85,7 +84,7 @@ enum Message {
     /// Whether the objects of this kind of a pack can be listed now.
     Reachable(bool),
     Unreadable(Id, Unreadable),
-    /// Events about a member that is not Ready, or about a StatefulSet that lacks one.
+    /// Events about a member that is not Ready, or about a StatefulSet that lacks a pod.
     MemberEvents(member_events::Topic, Vec<member_events::MemberEvent>),
 }
 
@@ -101,7 +100,7 @@ pub async fn keep(
     let start = |adoption| Watches::start(&client, &guard, adoption);
     let mut current = start(adoption.borrow_and_update().clone());
     let mut next: Option<Watches> = None;
-    let mut look = interval(LOOK);
+    let mut staleness_check = interval(CHECK_INTERVAL);
     let mut was_current = false;
     guard.watch_freshness.store(Some(Arc::new(current.freshness.clone())));
     loop {
@@ -120,10 +119,10 @@ pub async fn keep(
                 guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
                 continue;
             }
-            _ = look.tick() => None,
+            _ = staleness_check.tick() => None,
             _ = current.tasks.join_next() => return,
         };
-        let known = world.is_some();
+        let is_new = world.is_some();
         if let Some(world) = world {
             guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
             guard.metrics.holds(world.sizes());
@@ -131,7 +130,7 @@ pub async fn keep(
             guard.show(world);
         }
         let is_current = guard.freshness(&guard.world.load()) == Freshness::Current;
-        if known || is_current != was_current {
+        if is_new || is_current != was_current {
             guard.metrics.view_current.set(i64::from(is_current));
             changed.send_modify(|count| *count += 1);
         }
@@ -150,12 +149,13 @@ fn unlisted(world: &World) -> Option<String> {
     let mut large = facts.unreadable.iter().filter(is_large);
     let first = large.next().map(|((kind, id), problem)| format!("{} {id} {problem}", kind.name()));
     let more = Some(large.count()).filter(|more| *more > 0).map(|more| format!(" (and {more} more)"));
-    let words: Vec<_> = unlisted.into_iter().chain(first.map(|it| it + &more.unwrap_or_default())).collect();
-    (!words.is_empty()).then(|| words.join("; "))
+    let missing: Vec<_> =
+        unlisted.into_iter().chain(first.map(|first| first + &more.unwrap_or_default())).collect();
+    (!missing.is_empty()).then(|| missing.join("; "))
 }
 
-/// Waits until the first lists of these watches are complete, and takes the watches out. Returns `None` if one of them ended;
-/// if there are no watches, waits without end.
+/// Waits until the first lists of these watches are complete, and takes the watches out of `next`. Returns `None` if one of
+/// them ended; if there are no watches, waits without end.
 async fn first_world(next: &mut Option<Watches>) -> Option<(Watches, World)> {
     let Some(watches) = next else { return std::future::pending().await };
     let world = tokio::select! {
@@ -177,12 +177,12 @@ impl Watches {
     /// Starts every list and watch.
     fn start(client: &Client, guard: &Arc<Guard>, adoption: Adoption) -> Self {
         let mut tasks = JoinSet::new();
-        let (messages, received) = mpsc::channel(MESSAGES);
+        let (messages, received) = mpsc::channel(MAX_QUEUED);
         let collections: Vec<_> = collections(&adoption).collect();
         let needed = collections.iter().map(|(kind, ..)| !kind.is_optional());
         let freshness = WatchFreshness::of(needed);
         let sources: Vec<_> = collections.iter().map(|(kind, ..)| WatchSource::new(*kind)).collect();
-        let maps = sources.len() - 1;
+        let config_maps = sources.len() - 1;
         for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
             let (client, freshness, messages) = (client.clone(), freshness.clone(), messages.clone());
             let (guard, again) = (Arc::clone(guard), Arc::clone(&sources[watch].again));
@@ -192,7 +192,7 @@ impl Watches {
         }
         let (want, wanted) = mpsc::unbounded_channel();
         tasks.spawn(member_events::listen(client.clone(), Arc::clone(guard), messages.clone()));
-        tasks.spawn(contents::fetch(client.clone(), wanted, messages, maps));
+        tasks.spawn(contents::fetch(client.clone(), wanted, messages, config_maps));
         let keeper = Keeper::new(sources, want, crate::rulebook().facts(&adoption).within(guard.memory));
         let (show, worlds) = mpsc::channel(1);
         let guard = Arc::clone(guard);
@@ -214,15 +214,15 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
         };
         selectors.into_iter().map(move |selector| (kind, DynamicObject::url_path(&resource, None), selector))
     });
-    // ConfigMaps come last: `Watches::start` gives this index to the task that fetches their contents.
+    // ConfigMaps come last: `Watches::start` gives the last index to the task that fetches their contents.
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
 }
 
 pub(super) fn resource(kind: Kind) -> ApiResource {
     // Every API server offers autoscaling/v1, even one without autoscaling/v2, and v1 has all that is kept of an autoscaler.
     let version = if kind == Kind::Autoscaler { "v1" } else { kind.version() };
-    let kind_of = GroupVersionKind::gvk(kind.group(), version, kind.name());
-    ApiResource::from_gvk_with_plural(&kind_of, kind.plural())
+    let gvk = GroupVersionKind::gvk(kind.group(), version, kind.name());
+    ApiResource::from_gvk_with_plural(&gvk, kind.plural())
 }
 
 /// Reads an object that a list or watch sent, and returns the message about it for the keeper.

@@ -114,7 +114,7 @@ struct Loudness {
 }
 
 /// The namespace in which kubectl puts objects that name none.
-const DEFAULT: &str = "default";
+const DEFAULT_NAMESPACE: &str = "default";
 
 /// From where on it is exit 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -146,16 +146,20 @@ fn destination(text: &str) -> Result<OutputTarget, String> {
 
 fn rule(text: &str) -> Result<&'static str, String> {
     let names = rulebook().rules().iter().flat_map(|rule| [rule.id, rule.name]);
-    let found = rulebook().named(text).map(|rule| rule.id);
-    found.ok_or_else(|| {
+    let id = rulebook().named(text).map(|rule| rule.id);
+    id.ok_or_else(|| {
         format!("there is no rule {text}{} `gatera explain` lists them", did_you_mean(text, names))
     })
 }
 
 fn address(text: &str) -> Result<String, String> {
-    let is_one =
+    let is_address =
         ["https://", "http://"].iter().any(|scheme| text.len() > scheme.len() && text.starts_with(scheme));
-    if is_one { Ok(text.to_owned()) } else { Err("write an address that begins with https://".to_owned()) }
+    if is_address {
+        Ok(text.to_owned())
+    } else {
+        Err("write an address that begins with https://".to_owned())
+    }
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
@@ -164,9 +168,9 @@ fn mode(text: &str) -> Result<Mode, String> {
 
 /// Reads the manifests, judges them, and prints the findings.
 pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let screens = options.output.iter().filter(|it| it.file.is_none()).count();
+    let to_stdout = options.output.iter().filter(|it| it.file.is_none()).count();
     anyhow::ensure!(
-        screens < 2,
+        to_stdout < 2,
         "only one format can go to standard output; give the others a file, as in --output sarif=gatera.sarif"
     );
     options.ensure_verbosity_fits_format()?;
@@ -187,9 +191,9 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     let mut new = sources::read(paths, &exclusions, &progress);
     if let Some(base) = &base {
         // A path that exists only in the base was removed, which is not a mistake.
-        let below = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
-        let gone = |path: &Path| !path.exists() && below(path);
-        new.retain(|it| it.text.is_ok() || !gone(Path::new(&*it.name)));
+        let in_base = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
+        let was_removed = |path: &Path| !path.exists() && in_base(path);
+        new.retain(|it| it.text.is_ok() || !was_removed(Path::new(&*it.name)));
     }
     let judging = || progress.says(|| "judging …".to_owned());
     let with_mode = |settings: &Settings| match options.mode {
@@ -211,7 +215,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     } else {
         judging();
         let settings = with_mode(&chosen.settings);
-        let namespace = options.namespace.as_deref().unwrap_or(DEFAULT);
+        let namespace = options.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         let mut checked =
             check::run(&new, base.as_deref(), &options.check_options(&settings, namespace, now));
         checked.advise_edits();
@@ -235,17 +239,17 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
 impl Options {
     /// Returns whether the output may be folded at the width of the terminal, which would break a table, or a line for `grep`.
     pub fn is_for_people(&self) -> bool {
-        self.screen() == Format::Text
+        self.stdout_format() == Format::Text
     }
 
     /// Returns the format of standard output.
-    fn screen(&self) -> Format {
+    fn stdout_format(&self) -> Format {
         self.output.iter().find(|it| it.file.is_none()).map_or(Format::Text, |it| it.format)
     }
 
     /// Fails if `--quiet` or `--verbose` is combined with a format for programs, because such a format is always complete.
     fn ensure_verbosity_fits_format(&self) -> anyhow::Result<()> {
-        let (asked, may, names) = match (self.loudness.quiet, self.loudness.verbose) {
+        let (asked, formats, names) = match (self.loudness.quiet, self.loudness.verbose) {
             (true, _) => (
                 "--quiet",
                 &[Format::Text, Format::Concise, Format::Markdown][..],
@@ -255,7 +259,7 @@ impl Options {
             _ => return Ok(()),
         };
         anyhow::ensure!(
-            may.contains(&self.screen()),
+            formats.contains(&self.stdout_format()),
             "{asked} goes with --output {names} only; other formats always say the same"
         );
         Ok(())
@@ -269,23 +273,23 @@ impl Options {
         chosen: &Chosen,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let (screen, colour) = (self.screen(), self.colour.wanted());
+        let (format, colour) = (self.stdout_format(), self.colour.wanted());
         if self.loudness.verbose {
-            out.write_all(in_full(&checked, screen, colour).as_bytes())?;
+            out.write_all(in_full(&checked, format, colour).as_bytes())?;
             return writeln!(out, "{}", visible(&chosen.says(self.mode)));
         }
         if self.loudness.quiet {
             if exit == Exit::Clean {
                 return Ok(());
             }
-            checked.findings.retain(|finding| self.counts(finding));
-            return out.write_all(in_brief(&checked, screen, colour).as_bytes());
+            checked.findings.retain(|finding| self.decides_exit(finding));
+            return out.write_all(in_brief(&checked, format, colour).as_bytes());
         }
-        out.write_all(lay_out(&checked, screen, colour).as_bytes())
+        out.write_all(lay_out(&checked, format, colour).as_bytes())
     }
 
     /// Returns whether this finding decides the exit code.
-    fn counts(&self, finding: &CheckFinding) -> bool {
+    fn decides_exit(&self, finding: &CheckFinding) -> bool {
         match finding.level() {
             Level::Refused | Level::Unread => true,
             Level::Warning => self.fail_on == FailOn::Warn,
@@ -320,7 +324,7 @@ impl Options {
     }
 }
 
-/// Returns the text of the file `name`. Its path below `top`, the path that the user gave, identifies it in another folder.
+/// Returns the file `name` with this text. Its path below `top`, the path that the user gave, identifies it in another folder.
 fn input(top: &Path, name: &Path, text: Result<String, NoText>) -> Input {
     let below = name.strip_prefix(top).unwrap_or(Path::new("")).into();
     Input { name: with_slashes(name).into(), below, text }
@@ -328,8 +332,8 @@ fn input(top: &Path, name: &Path, text: Result<String, NoText>) -> Input {
 
 /// Returns the path, or the nearest folder above it, that `counts`; if none does, the current folder.
 fn nearest(path: &Path, counts: fn(&Path) -> bool) -> &Path {
-    let mut named = path.ancestors().filter(|it| !it.as_os_str().is_empty());
-    named.find(|it| counts(it)).unwrap_or(Path::new("."))
+    let mut folders = path.ancestors().filter(|it| !it.as_os_str().is_empty());
+    folders.find(|it| counts(it)).unwrap_or(Path::new("."))
 }
 
 /// Returns a path as git and code hosts write it, also on Windows.

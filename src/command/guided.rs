@@ -1,5 +1,5 @@
-//! Code that the commands share that do several steps by themselves (`recover`, `start`, `stop`, `passwd`): their options, the
-//! writes to the cluster with the rights of the person who runs them, and what is printed about it.
+//! Code shared by the commands that do several steps by themselves (`recover`, `start`, `stop`, `passwd`): their options, the
+//! writes to the cluster with the rights of the user who runs them, and what they print.
 //!
 //! Must not know: which step comes next (`leader::recovery`, `leader::stop`, `leader::password`). Between two looks only the
 //! printed lines are remembered.
@@ -34,7 +34,7 @@ pub const LOOK: Duration = Duration::from_secs(2);
 /// The field manager of writes by these commands; the guard uses another one.
 pub const MANAGER: &str = "gatera-command";
 /// The number of tries of a write that fails if the object was changed meanwhile.
-const MOST_WRITES: u32 = 5;
+const MOST_TRIES: u32 = 5;
 
 /// Options that name one cluster, and how its steps are done.
 #[derive(Clone, Debug, Args)]
@@ -82,12 +82,12 @@ impl ClusterArgs {
                     transcript.problem(&problem, out)?;
                     sleep(LOOK).await;
                 }
-                seen => return seen,
+                result => return result,
             }
         }
     }
 
-    /// Prints what will be done, and asks for confirmation. Returns how the run ends, unless a person confirmed.
+    /// Prints what will be done, and asks for confirmation. Returns the exit code, unless the user confirmed.
     pub fn unless_confirmed(&self, proposal: &str, out: &mut impl Write) -> anyhow::Result<Option<Exit>> {
         write!(out, "{proposal}")?;
         if self.dry_run {
@@ -100,7 +100,7 @@ impl ClusterArgs {
         Duration::from_secs(60 * self.patience)
     }
 
-    /// Returns whether nothing has changed for too long, and prints so.
+    /// Returns whether nothing has changed for too long; if so, prints it.
     pub fn gives_up(&self, since: Instant, out: &mut impl Write) -> io::Result<bool> {
         let late = since.elapsed() > self.patience();
         if late {
@@ -110,7 +110,7 @@ impl ClusterArgs {
     }
 }
 
-/// Writes to the objects of the cluster, and the APIs for them.
+/// Methods that write to the objects of the cluster, and the APIs for them.
 impl ObservedCluster {
     /// Returns the API for pods in the cluster's namespace.
     pub fn pods(&self) -> Api<Pod> {
@@ -130,8 +130,8 @@ impl ObservedCluster {
     /// Annotates the StatefulSet and returns it. Fails if it has changed since this version; an empty version matches any.
     pub async fn annotate_version(&self, version: &str, annotations: Value) -> anyhow::Result<StatefulSet> {
         let uid = &self.cluster()?.workload.metadata.uid;
-        let it = Exactly { name: &self.id.name, uid, version };
-        Ok(api::annotate(&self.sets(), it, MANAGER, &annotations).await?)
+        let target = Exactly { name: &self.id.name, uid, version };
+        Ok(api::annotate(&self.sets(), target, MANAGER, &annotations).await?)
     }
 
     /// Records where members' data ends on these claims; `None` removes the record.
@@ -139,8 +139,8 @@ impl ObservedCluster {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let annotations = json!({ format!("{PREFIX}{STOPPED}"): record });
         for name in claims {
-            let it = Exactly { name, uid: "", version: "" };
-            let result = api::annotate(&api, it, MANAGER, &annotations).await;
+            let target = Exactly { name, uid: "", version: "" };
+            let result = api::annotate(&api, target, MANAGER, &annotations).await;
             result.with_context(|| format!("annotating claim {name}"))?;
         }
         Ok(())
@@ -160,19 +160,20 @@ impl ObservedCluster {
     /// Scales the StatefulSet, unless its replicas have changed since the look. Afterwards no manager owns the field, so that its
     /// earlier owner can set it again.
     pub async fn scale(&self, to: i64) -> anyhow::Result<()> {
-        let (now, seen) = (self.sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
-        let replicas = now.spec.and_then(|spec| spec.replicas).unwrap_or_default();
+        let (scale, seen) =
+            (self.sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
+        let replicas = scale.spec.and_then(|spec| spec.replicas).unwrap_or_default();
         anyhow::ensure!(i64::from(replicas) == seen, "its replicas are {replicas} by now, and not {seen}");
-        let version = now.metadata.resource_version;
+        let version = scale.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": to } });
         self.sets().patch_scale(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await?;
-        for _ in 0..MOST_WRITES {
+        for _ in 0..MOST_TRIES {
             let set: PartialObjectMeta<StatefulSet> = self.sets().get_metadata(&self.id.name).await?;
             let fields = set.metadata.managed_fields.unwrap_or_default();
-            let ours = |it: &&ManagedFieldsEntry| {
+            let is_ours = |it: &&ManagedFieldsEntry| {
                 it.manager.as_deref() == Some(MANAGER) && it.subresource.as_deref() == Some("scale")
             };
-            let others: Vec<_> = fields.iter().filter(|it| !ours(it)).collect();
+            let others: Vec<_> = fields.iter().filter(|it| !is_ours(it)).collect();
             if others.len() == fields.len() || others.is_empty() {
                 return Ok(());
             }
@@ -188,7 +189,7 @@ impl ObservedCluster {
     }
 }
 
-/// Returns whether a rule of the guard refused the request, or the guard did not answer: either may change.
+/// Returns whether a rule of the guard refused the request, or the guard did not answer: either may end by itself.
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
     let answer = error_of(problem).map(canary::refused);
     matches!(answer, Some(CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)))
@@ -267,7 +268,7 @@ fn print(text: &str, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Asks the person at the terminal to confirm, and returns whether the answer is yes; if not, prints that nothing more is done.
+/// Asks the user at the terminal to confirm, and returns whether the answer is yes; if not, prints that nothing more is done.
 pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
     anyhow::ensure!(io::stdin().is_terminal(), "standard input is not a terminal; use --yes to confirm");
     write!(out, "Go on? [y/N] ")?;

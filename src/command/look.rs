@@ -1,6 +1,6 @@
 //! One look at the contents of a cluster, with the rights of the person who runs a command. Several commands share it.
 //!
-//! Owns: the way from a kubeconfig to a World. `site` provides the settings by which it is judged. The look lists what the
+//! Owns: the way from a kubeconfig to a World. `site` provides the settings by which the World is judged. The look lists what the
 //! guard's watches list (`act/watch/once.rs`).
 
 use std::collections::BTreeSet;
@@ -163,15 +163,18 @@ impl Output {
     }
 }
 
-/// Returns the clusters of this name, or all.
+/// Returns the clusters of this name, or all if none is given. Fails if no cluster has the name.
 pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::Result<Vec<&'w Cluster>> {
     let (namespace, name) = name.map_or((None, None), |written| {
         let (namespace, name) = parts(written);
         (namespace, Some(name))
     });
-    let is_called = |it: &&Cluster| name.is_none_or(|name| it.id.name == name || it.instance() == Some(name));
-    let wanted =
-        |it: &&Cluster| namespace.is_none_or(|namespace| it.id.namespace == namespace) && is_called(it);
+    let is_called = |cluster: &&Cluster| {
+        name.is_none_or(|name| cluster.id.name == name || cluster.instance() == Some(name))
+    };
+    let wanted = |cluster: &&Cluster| {
+        namespace.is_none_or(|namespace| cluster.id.namespace == namespace) && is_called(cluster)
+    };
     let all: Vec<_> = world.clusters().filter(wanted).collect();
     if let (Some(name), true) = (name, all.is_empty()) {
         let place = namespace.or(look.namespace.as_deref()).map(|ns| format!(" in namespace {ns}"));
@@ -222,7 +225,7 @@ impl ObservedCluster {
     }
 }
 
-/// Looks once, and returns the only cluster of this name.
+/// Looks once, and returns the only cluster of this name. Fails if there are several, or if its StatefulSet is gone.
 pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<ObservedCluster> {
     // The clock is read at each look, because this machine may have slept since the last one.
     let clock = Clock::ask(&site.client).await?;
@@ -241,14 +244,14 @@ pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Observe
     Ok(ObservedCluster { client: site.client.clone(), clock, settings: site.settings.clone(), world, id })
 }
 
-/// Runs this work on a runtime of its own.
+/// Runs this work to its end on a new runtime with one thread.
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(work)
 }
 
-/// Lists the world, or one namespace of it. Also returns the kinds that could not be listed.
+/// Lists the objects of all namespaces, or of one. Also returns the kinds that could not be listed.
 pub async fn looked(namespace: Option<&str>, site: &Site) -> anyhow::Result<(World, Vec<&'static str>)> {
     let listed = match watch::once(&site.client, namespace, &site.settings.adoption).await {
         Err(error) if error.forbidden() && namespace.is_none() => {
@@ -259,13 +262,13 @@ pub async fn looked(namespace: Option<&str>, site: &Site) -> anyhow::Result<(Wor
     Ok((World::build(listed.facts, Freshness::Current), listed.unseen))
 }
 
-/// Lists all namespaces, or, without the right to do so, the only one of these namespaces (`otherwise` if there are none).
+/// Lists all namespaces, or, without the right to do so, the only one of these namespaces (`fallback` if there are none).
 /// `instead` is the advice if there are several.
 pub async fn all_or_one(
     client: &Client,
     settings: &Settings,
     namespaces: &BTreeSet<&str>,
-    otherwise: &str,
+    fallback: &str,
     instead: &str,
 ) -> anyhow::Result<Listing> {
     match watch::once(client, None, &settings.adoption).await {
@@ -274,14 +277,14 @@ pub async fn all_or_one(
                 namespaces.len() < 2,
                 "{error}; {instead} one namespace at a time, which needs rights there only"
             );
-            let only = namespaces.first().copied().unwrap_or(otherwise);
+            let only = namespaces.first().copied().unwrap_or(fallback);
             Ok(watch::once(client, Some(only), &settings.adoption).await?)
         }
         listed => Ok(listed?),
     }
 }
 
-/// Prints kinds that could not be listed.
+/// Prints to stderr which kinds could not be listed.
 pub fn tell_unseen(unseen: &[&str]) {
     for plural in unseen {
         tell(&format!("{plural} could not be listed; what depends on them is not judged"));

@@ -1,8 +1,8 @@
 //! `gatera recover` and `gatera start`: recover a cluster that is down, from its newest data, with the rights of the caller.
 //!
 //! Owns: the loop of looks and steps, and the confirmation before it; the steps are in `recover/actions.rs`. `leader::recovery`
-//! decides which step comes next, and the guard decides which member may start first. Nothing is remembered between two looks: a
-//! second run continues where the first one ended.
+//! decides which step comes next, and the guard decides which member may start first. A second run continues where the first
+//! one ended, because each step follows from what the cluster shows.
 
 mod actions;
 
@@ -27,9 +27,9 @@ use super::site::{Site, is_away};
 
 /// The time after which the guard has seen what this command sees.
 const GUARD_CATCH_UP: Duration = Duration::from_secs(60);
-/// The longest look that still shows that nothing has changed since the last one.
+/// The longest look that can still show that nothing has changed since the last one.
 const LONGEST_CONCLUSIVE_LOOK: Duration = Duration::from_secs(10);
-/// The time limit for deleting the reader pods after a failed run, which does not wait longer for the API server.
+/// The time limit for deleting the reader pods after a failed run, so that the command ends when the API server is away.
 const CLEANUP_DEADLINE: Duration = Duration::from_secs(30);
 /// The number of tries of the same step.
 const MOST_TRIES: u32 = 5;
@@ -73,13 +73,13 @@ pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::
         options,
         want,
         agreed,
-        begun: agreed,
+        agreed_to_begin: agreed,
         acted: false,
-        since: Instant::now(),
+        unchanged_since: Instant::now(),
         table: String::new(),
         transcript: Transcript::default(),
         tries: BTreeMap::new(),
-        failing: None,
+        failing_since: None,
     };
     look::block_on(run.recover(out))
 }
@@ -91,51 +91,51 @@ struct RecoverRun<'a> {
     /// Whether a person confirmed which member starts the cluster.
     agreed: bool,
     /// Whether a person confirmed the steps before that.
-    begun: bool,
+    agreed_to_begin: bool,
     /// Whether a step was done.
     acted: bool,
     /// When the table changed last.
-    since: Instant,
+    unchanged_since: Instant,
     table: String,
     transcript: Transcript,
     /// The number of tries of each step.
     tries: BTreeMap<String, u32>,
-    /// The time since which steps are refused.
-    failing: Option<Instant>,
+    /// When a step was first refused, without a success since then.
+    failing_since: Option<Instant>,
 }
 
 impl RecoverRun<'_> {
     /// Recovers the cluster. If the run fails, it deletes the pods that it created only to read data.
     async fn recover(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         let site = self.options.of.site().await?;
-        let result = self.go(&site, out).await;
-        let looked = !self.table.is_empty() && !self.options.of.dry_run;
-        if looked && !matches!(result, Ok(Exit::Clean)) {
-            let cleared = timeout(CLEANUP_DEADLINE, async {
+        let result = self.run_steps(&site, out).await;
+        let may_have_readers = !self.table.is_empty() && !self.options.of.dry_run;
+        if may_have_readers && !matches!(result, Ok(Exit::Clean)) {
+            let cleanup = timeout(CLEANUP_DEADLINE, async {
                 let seen = self.options.of.seen(&site, &mut Transcript::default(), out).await?;
                 actions::stop_reading(&seen, &self.want.before).await
             });
             // The next run deletes the pods that are left now.
-            if let Ok(Err(problem)) = cleared.await {
+            if let Ok(Err(problem)) = cleanup.await {
                 self.transcript.problem(&problem.context("deleting the reader pods"), out)?;
             }
         }
         result
     }
 
-    async fn go(&mut self, site: &Site, out: &mut impl Write) -> anyhow::Result<Exit> {
+    async fn run_steps(&mut self, site: &Site, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
-            let asked = Instant::now();
+            let look_began = Instant::now();
             let seen = self.options.of.seen(site, &mut self.transcript, out).await?;
-            if asked.elapsed() > LONGEST_CONCLUSIVE_LOOK {
+            if look_began.elapsed() > LONGEST_CONCLUSIVE_LOOK {
                 // The look took long and may show an earlier state, so the time without a change counts from now.
-                self.since = Instant::now();
+                self.unchanged_since = Instant::now();
             }
             if self.options.abort {
                 return abort(&seen, out).await;
             }
             let (cluster, view) = (seen.cluster()?, seen.view());
-            let now = report::table(cluster, &view);
+            let table = report::table(cluster, &view);
             if self.table.is_empty() {
                 self.want.before = cluster
                     .pods()
@@ -143,11 +143,11 @@ impl RecoverRun<'_> {
                     .map(|pod| pod.uid.clone())
                     .collect();
             }
-            if now != self.table {
-                (self.table, self.since) = (now, Instant::now());
+            if table != self.table {
+                (self.table, self.unchanged_since) = (table, Instant::now());
             }
-            let step = recovery::next(cluster, &view, &self.want, self.still());
-            if let Some((exit, text)) = self.ends(&step, cluster, &view) {
+            let step = recovery::next(cluster, &view, &self.want, self.time_unchanged());
+            if let Some((exit, text)) = self.ending(&step, cluster, &view) {
                 write!(out, "{text}")?;
                 return Ok(exit);
             }
@@ -157,12 +157,12 @@ impl RecoverRun<'_> {
                     return Ok(exit);
                 }
                 self.agreed |= matches!(step, RecoveryStep::Ask { .. });
-                self.begun = true;
+                self.agreed_to_begin = true;
                 // The confirmation may have taken a while, so the cluster is looked at again.
                 continue;
             }
             self.transcript.step(report::says(&step), out)?;
-            if self.options.of.gives_up(self.since, out)? {
+            if self.options.of.gives_up(self.unchanged_since, out)? {
                 return Ok(Exit::Undecided);
             }
             if let Some(exit) = self.act(&step, &seen, out).await? {
@@ -173,17 +173,17 @@ impl RecoverRun<'_> {
     }
 
     /// Returns the time for which nothing has changed.
-    fn still(&self) -> SignedDuration {
-        SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX)
+    fn time_unchanged(&self) -> SignedDuration {
+        SignedDuration::try_from(self.unchanged_since.elapsed()).unwrap_or(SignedDuration::MAX)
     }
 
-    /// Returns how the run ends, if there is nothing to do.
-    fn ends(&self, step: &RecoveryStep, cluster: &Cluster, view: &View<'_>) -> Option<(Exit, String)> {
+    /// Returns how the run ends, if there is nothing left that it can do.
+    fn ending(&self, step: &RecoveryStep, cluster: &Cluster, view: &View<'_>) -> Option<(Exit, String)> {
         let table = &self.table;
         match step {
             // The run waits for members that it recreated.
             RecoveryStep::Serves
-                if self.acted && recovery::next_in_turn(cluster, view, self.still()).is_some() =>
+                if self.acted && recovery::next_in_turn(cluster, view, self.time_unchanged()).is_some() =>
             {
                 None
             }
@@ -205,8 +205,9 @@ impl RecoverRun<'_> {
 
     /// Returns whether a person has to confirm before this step. A dry run shows any step in this way.
     fn needs_confirmation(&self, step: &RecoveryStep, cluster: &Cluster) -> bool {
-        let agreed = if matches!(step, RecoveryStep::Ask { .. }) { self.agreed } else { self.begun };
-        !agreed && (self.options.of.dry_run || is_asked(step, cluster.recovery().is_some()))
+        let agreed =
+            if matches!(step, RecoveryStep::Ask { .. }) { self.agreed } else { self.agreed_to_begin };
+        !agreed && (self.options.of.dry_run || needs_agreement(step, cluster.recovery().is_some()))
     }
 
     async fn act(
@@ -218,7 +219,7 @@ impl RecoverRun<'_> {
         self.acted |= !matches!(step, RecoveryStep::Wait(_) | RecoveryStep::Serves);
         match actions::act(seen, step).await {
             Ok(()) => {
-                self.failing = None;
+                self.failing_since = None;
                 if let RecoveryStep::Finish { without } = step {
                     writeln!(out, "{}", report::back(seen.cluster()?, without))?;
                     return Ok(Some(Exit::Clean));
@@ -242,14 +243,14 @@ impl RecoverRun<'_> {
             Err(problem) => {
                 self.transcript.problem(&problem, out)?;
                 if is_away(&problem) {
-                    self.failing = None;
+                    self.failing_since = None;
                     return Ok(None);
                 }
                 if let RecoveryStep::Read { uid, .. } = step {
                     self.want.unreadable.push(uid.clone());
                 }
-                let failing = *self.failing.get_or_insert_with(Instant::now);
-                if lasts(step, &problem, self.since.elapsed(), failing.elapsed()) {
+                let since = *self.failing_since.get_or_insert_with(Instant::now);
+                if is_final(step, &problem, self.unchanged_since.elapsed(), since.elapsed()) {
                     writeln!(out, "given up: waiting does not change that; correct it and run this again")?;
                     return Ok(Some(Exit::Refused));
                 }
@@ -258,22 +259,22 @@ impl RecoverRun<'_> {
         Ok(None)
     }
 
-    /// Counts a try of the step. Returns whether it was tried too often without a change.
+    /// Counts a try of the step. Returns whether it was tried too often.
     fn is_looping(&mut self, step: &RecoveryStep) -> bool {
-        let what = match step {
+        let key = match step {
             RecoveryStep::Restart { member, .. } | RecoveryStep::Read { member, .. } => member,
             RecoveryStep::TakeBack(why) => why,
             _ => return false,
         };
-        let tries = self.tries.entry(what.clone()).or_default();
+        let tries = self.tries.entry(key.clone()).or_default();
         *tries += 1;
         *tries > MOST_TRIES
     }
 }
 
-/// Returns whether a step needs confirmation: before anything is created, and before a member may start the cluster. A person has
-/// agreed to a recovery that is granted.
-fn is_asked(step: &RecoveryStep, granted: bool) -> bool {
+/// Returns whether a step needs confirmation: before anything is created, and before a member may start the cluster. For a
+/// recovery that is granted, a person has already confirmed the creation of pods.
+fn needs_agreement(step: &RecoveryStep, granted: bool) -> bool {
     match step {
         RecoveryStep::Ask { .. } | RecoveryStep::Scale { .. } => true,
         RecoveryStep::Create { .. } | RecoveryStep::Read { .. } | RecoveryStep::Restart { .. } => !granted,
@@ -283,21 +284,21 @@ fn is_asked(step: &RecoveryStep, granted: bool) -> bool {
 
 /// Returns whether a refusal is final, because it has lasted for a minute. The guard sees a little later what servers report, so
 /// for a request the minute counts from the last change of the table. A refusal of another step by the guard may still change.
-fn lasts(step: &RecoveryStep, problem: &anyhow::Error, still: Duration, failing: Duration) -> bool {
+fn is_final(step: &RecoveryStep, problem: &anyhow::Error, unchanged: Duration, failing: Duration) -> bool {
     match step {
-        RecoveryStep::Ask { .. } => still > GUARD_CATCH_UP,
+        RecoveryStep::Ask { .. } => unchanged > GUARD_CATCH_UP,
         _ => failing > GUARD_CATCH_UP && !is_by_the_guard(problem),
     }
 }
 
 /// Withdraws the recovery request, by which a member may start, and then deletes the reader pods.
 async fn abort(seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let asked = seen.cluster()?.workload.metadata.mark(RECOVER).is_some();
-    if asked {
+    let is_requested = seen.cluster()?.workload.metadata.mark(RECOVER).is_some();
+    if is_requested {
         actions::take_off(seen).await.context("withdrawing the recovery request")?;
     }
     actions::stop_reading(seen, &[]).await.context("deleting the reader pods")?;
-    if asked {
+    if is_requested {
         writeln!(
             out,
             "the recovery request for {} was withdrawn; pods that were already recreated stay",
@@ -322,9 +323,12 @@ mod tests {
             RecoveryStep::Read { member: member.clone(), uid: uid.clone() },
             RecoveryStep::Restart { member, uid, why },
         ] {
-            assert!(is_asked(&step, false) && !is_asked(&step, true), "{step:?}");
+            assert!(needs_agreement(&step, false) && !needs_agreement(&step, true), "{step:?}");
         }
-        assert!(is_asked(&RecoveryStep::Scale { to: 3 }, true) && !is_asked(&RecoveryStep::Serves, false));
+        assert!(
+            needs_agreement(&RecoveryStep::Scale { to: 3 }, true)
+                && !needs_agreement(&RecoveryStep::Serves, false)
+        );
     }
 
     #[test]
@@ -337,9 +341,9 @@ mod tests {
         );
         let create = RecoveryStep::Create { member: "g-1".to_owned(), ordinal: 1, why: String::new() };
         let [short, long] = [GUARD_CATCH_UP, GUARD_CATCH_UP + Duration::from_secs(1)];
-        assert!(!lasts(&create, &no_right, long, short));
-        assert!(lasts(&create, &no_right, short, long));
-        assert!(!lasts(&create, &by_a_rule, long, long));
-        assert!(lasts(&create, &anyhow::anyhow!("it would start without the step"), short, long));
+        assert!(!is_final(&create, &no_right, long, short));
+        assert!(is_final(&create, &no_right, short, long));
+        assert!(!is_final(&create, &by_a_rule, long, long));
+        assert!(is_final(&create, &anyhow::anyhow!("it would start without the step"), short, long));
     }
 }

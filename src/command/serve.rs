@@ -1,6 +1,6 @@
 //! `gatera serve`: starts the parts of the guard, and stops them in order.
 //!
-//! Owns: the options of the command and the order of start and stop. Each part is a room of its own: `watch` fills the world,
+//! Owns: the options of the command and the order of start and stop. Each part is a module of its own: `watch` fills the world,
 //! `register` maintains certificates and webhook entries, `lease` elects the leader, `reconcile` does the leader's chores,
 //! `answer` answers requests.
 
@@ -185,10 +185,10 @@ fn start(
         }
         // Without a settings file adoption never changes. This task only keeps the sender open, because its receivers would take
         // a closed channel for the end.
-        None => tasks.start("settings", and_stay(async move { adopted.closed().await })),
+        None => tasks.start("settings", never_ending(async move { adopted.closed().await })),
     }
     if guard.settings.load().own_user.is_none() {
-        tasks.start("own-user", and_stay(own_user::learn(client.clone(), Arc::clone(&guard))));
+        tasks.start("own-user", never_ending(own_user::learn(client.clone(), Arc::clone(&guard))));
     }
     tasks.start("watch", watch::keep(client.clone(), Arc::clone(&guard), changed, adoption));
     tasks.start(
@@ -214,12 +214,12 @@ fn start(
     let tls = Tls::new(leaf, options.client_ca.clone())?;
     tasks.start("client-ca", Arc::clone(&tls).follow());
     let port = ServingPort::operations(probes, operations(Arc::clone(&guard)));
-    // Probes are answered until the process ends.
-    let (to_the_end, never) = channel::channel(ShutdownStage::Serving);
-    let serve = accept(port, Arc::clone(&guard), never, Duration::ZERO);
+    // Probes are answered until the process ends: the stage of their port never changes.
+    let (stage_sender, always_serving) = channel::channel(ShutdownStage::Serving);
+    let answering = accept(port, Arc::clone(&guard), always_serving, Duration::ZERO);
     tasks.start("operations", async move {
-        serve.await;
-        drop(to_the_end);
+        answering.await;
+        drop(stage_sender);
     });
     let port = ServingPort::webhooks(webhooks, tls, admission(Arc::clone(&guard)));
     let drain = Duration::from_secs(options.drain);
@@ -227,9 +227,9 @@ fn start(
     Ok((tasks, guard))
 }
 
-/// Waits for `done`, and then never returns: the end of a task would end the guard.
-async fn and_stay(done: impl Future<Output = ()>) {
-    done.await;
+/// Waits for `work`, and then never returns: the end of a task would end the guard.
+async fn never_ending(work: impl Future<Output = ()>) {
+    work.await;
     std::future::pending::<()>().await;
 }
 
@@ -250,8 +250,9 @@ fn registration(options: &Options) -> anyhow::Result<Registration> {
             (Destination::Url { base, namespace: namespace.clone() }, names)
         }
         None => {
-            let names =
-                [".svc", ".svc.cluster.local"].map(|end| format!("{service}.{namespace}{end}")).to_vec();
+            let names = [".svc", ".svc.cluster.local"]
+                .map(|suffix| format!("{service}.{namespace}{suffix}"))
+                .to_vec();
             (Destination::Service { namespace: namespace.clone(), name: service }, names)
         }
     };
@@ -259,8 +260,8 @@ fn registration(options: &Options) -> anyhow::Result<Registration> {
     Ok(Registration { namespace, release, secret, configuration, target, names, lives, folder: tls_folder })
 }
 
-/// Returns the host that the certificate must be for. An IP address is written as it is read back from certificates, because
-/// otherwise no leaf would ever match.
+/// Returns the host that the certificate must be for. An IP address has the form in which it is read back from certificates,
+/// because otherwise no leaf would ever match.
 fn host(url: &str) -> anyhow::Result<String> {
     let url: Uri = url.parse().context("--webhook-url is not a URL")?;
     anyhow::ensure!(url.scheme_str() == Some("https"), "--webhook-url must begin with https://");
@@ -270,10 +271,10 @@ fn host(url: &str) -> anyhow::Result<String> {
 }
 
 fn days(days: f64) -> anyhow::Result<SignedDuration> {
-    let life =
+    let lifetime =
         SignedDuration::try_from_secs_f64(days * 86_400.0).context("a life of certificates in days")?;
-    anyhow::ensure!(life.is_positive(), "a certificate must live for some time");
-    Ok(life)
+    anyhow::ensure!(lifetime.is_positive(), "a certificate must live for some time");
+    Ok(lifetime)
 }
 
 #[cfg(test)]
@@ -289,7 +290,7 @@ mod tests {
         options: Options,
     }
 
-    /// All tasks of a guard whose API server is out of reach.
+    /// Starts all tasks of a guard whose API server cannot be reached.
     async fn all_tasks() -> (Tasks, channel::Sender<bool>, channel::Sender<ShutdownStage>) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let options = Line::parse_from(["serve", "--webhook-url=https://127.0.0.1:1"]).options;
@@ -335,7 +336,7 @@ mod tests {
         }
     }
 
-    /// The leaf is made for it and read back; what is wanted must be what is read.
+    /// The leaf is made for this name, which must be read back unchanged: otherwise every check would want a new leaf.
     #[test]
     fn the_host_of_a_url_is_what_its_certificate_says() {
         for (url, name) in [

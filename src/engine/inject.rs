@@ -31,10 +31,10 @@ pub use files::{BITNAMI_SCRIPT_TEXT, SCRIPT_TEXT, START_SCRIPT_TEXT};
 pub use ours::{Doubt, doubt};
 pub use start::StartMethod;
 
-/// The grace period, in seconds: time to wait for a joiner, then to write to disk.
-const GRACE: i64 = 600;
+/// The smallest grace period, in seconds: time to wait for a joiner, then to write to disk.
+const MIN_GRACE: i64 = 600;
 /// The part of the grace period that is kept for writing to disk.
-const FLUSH: i64 = 60;
+const FLUSH_TIME: i64 = 60;
 
 /// The version of gatera that injects.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -43,7 +43,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 struct InjectTarget<'a> {
     read: &'a Pod,
     cluster: Option<&'a Cluster>,
-    /// The pod is a member, not the bootstrap node.
+    /// Whether the pod is a member; otherwise it is the bootstrap node.
     member: bool,
     profile: Profile,
     view: &'a View<'a>,
@@ -51,7 +51,7 @@ struct InjectTarget<'a> {
 }
 
 impl<'a> InjectTarget<'a> {
-    /// Returns the pod of a cluster, with its server container; `None` for other pods.
+    /// Returns the target for a pod of a cluster, with its server container; `None` for other pods.
     fn of(read: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
         let labels = &read.metadata.labels;
         let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
@@ -63,7 +63,7 @@ impl<'a> InjectTarget<'a> {
         }
         let cluster = match owner {
             // If the view holds only pods without their StatefulSet, a newer one exists that the view has not seen yet.
-            Some(owner) => view.cluster(namespace, &owner.name).filter(|it| !it.left),
+            Some(owner) => view.cluster(namespace, &owner.name).filter(|cluster| !cluster.left),
             None => view.cluster_of(namespace, labels),
         };
         let profile = Profile::of(server, &read.metadata);
@@ -84,14 +84,14 @@ impl<'a> InjectTarget<'a> {
     }
 }
 
-/// What injection will do to a server container, so that rules can already warn about the template.
+/// The effects that injection will have on a server container, so that rules can already warn about the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prospect {
-    /// Why the container keeps its own probes; `None`: injection replaces those that are not good enough.
+    /// The reason why the container keeps its own probes; `None`: injection replaces those that are not good enough.
     pub kept: Option<String>,
-    /// A conflict prevents the whole injection.
+    /// Whether a conflict prevents the whole injection.
     pub in_the_way: bool,
-    /// A check of the port replaces the liveness probe.
+    /// Whether a check of the port replaces the liveness probe.
     pub replaces_liveness: bool,
     /// The fault of the readiness probe that is replaced.
     pub replaces_readiness: Option<&'static str>,
@@ -99,7 +99,7 @@ pub struct Prospect {
     pub replaces_startup: Option<(i64, i64)>,
     /// Whether Ready will mean Synced.
     pub readiness_proves: bool,
-    /// Whether a server that crashed will know its position.
+    /// The way the server starts, and so whether it knows its position after a crash.
     pub start: StartMethod,
 }
 
@@ -115,11 +115,11 @@ impl Prospect {
         let conflict = files::conflict(server, spec, claims);
         let in_the_way = conflict.is_some();
         let kept = conflict.or_else(|| profile.keeps_probes());
-        let asks = server.liveness_probe.as_ref().is_some_and(probes::asks_the_database);
-        let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
-        let gets_ours = kept.is_none();
-        let readiness_proves =
-            !in_the_way && sees || gets_ours && meta.mark(marks::READINESS) != Some("keep");
+        let liveness_asks_database = server.liveness_probe.as_ref().is_some_and(probes::asks_the_database);
+        let readiness_sees_galera = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
+        let replaces_probes = kept.is_none();
+        let readiness_proves = !in_the_way && readiness_sees_galera
+            || replaces_probes && meta.mark(marks::READINESS) != Some("keep");
         let start = match StartMethod::of(server, meta) {
             StartMethod::Prepended if in_the_way => StartMethod::Blind {
                 why: "gatera injects nothing into its pods",
@@ -128,9 +128,9 @@ impl Prospect {
             start => start,
         };
         Self {
-            replaces_liveness: asks && gets_ours,
-            replaces_readiness: probes::replaces_readiness(server, meta).filter(|_| gets_ours),
-            replaces_startup: probes::replaces_startup(server, meta).filter(|_| gets_ours),
+            replaces_liveness: liveness_asks_database && replaces_probes,
+            replaces_readiness: probes::replaces_readiness(server, meta).filter(|_| replaces_probes),
+            replaces_startup: probes::replaces_startup(server, meta).filter(|_| replaces_probes),
             readiness_proves,
             in_the_way,
             start,
@@ -139,8 +139,8 @@ impl Prospect {
     }
 }
 
-/// Injects everything into the pod. What is replaced or in the way is reported on the template (G14, G15, G19). Marks of the
-/// guard that another user wrote are removed, because they would describe a pod that was never injected.
+/// Injects everything into the pod. Rules report on the template what is replaced or in the way (G14, G15, G19). Marks of
+/// the guard that another user wrote are removed, because they would describe a pod that was never injected.
 pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) {
     let view = &view.of_namespace(namespace);
     for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
@@ -150,7 +150,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) {
     if files::conflict(server, &read.spec, None).is_some() {
         return;
     }
-    let grace = longer_grace(pod);
+    let grace = raise_grace(pod);
     files::add_volumes(pod, &target, &identity::of(&target, server));
     configuration::add(pod, &target, server);
     spread::add(pod, &target);
@@ -160,11 +160,11 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) {
     let (name, mut proven) = (server.name.clone(), false);
     if let Some(container) = container_mut(pod, &name) {
         files::add_mounts(container, &target);
-        probes::add_pre_stop(container, grace - FLUSH);
+        probes::add_pre_stop(container, grace - FLUSH_TIME);
         proven = probes::add(container, server, &target);
         start::add(container, server, &target);
         set_termination_message(container);
-        unusual_ports(container, target.ports(server));
+        set_unusual_ports(container, target.ports(server));
     }
     let mark = if proven { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);
@@ -172,49 +172,53 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) {
 
 /// Returns the snapshots of ConfigMaps that a new pod needs and that do not exist yet.
 pub fn snapshots(review: &Review, view: &View<'_>) -> Vec<Value> {
-    let new = review.operation == Operation::Create && review.subresource.is_empty();
-    let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new) else { return Vec::new() };
+    let is_creation = review.operation == Operation::Create && review.subresource.is_empty();
+    let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| is_creation) else { return Vec::new() };
     InjectTarget::of(read, &review.namespace, view)
         .map_or_else(Vec::new, |(target, server)| configuration::wanted(&target, server))
 }
 
 /// Returns whether a new member's StatefulSet or ConfigMaps are not in the view yet.
 pub fn is_early(review: &Review, view: &View<'_>) -> bool {
-    let new = review.operation == Operation::Create && review.subresource.is_empty() && !review.dry_run;
-    let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new && review.origin == Origin::Mutating)
+    let is_creation =
+        review.operation == Operation::Create && review.subresource.is_empty() && !review.dry_run;
+    let Some(Object::Pod(read)) =
+        review.new.as_ref().filter(|_| is_creation && review.origin == Origin::Mutating)
     else {
         return false;
     };
-    let member = |(target, _): (InjectTarget<'_>, &Container)| {
+    let is_incomplete = |(target, _): (InjectTarget<'_>, &Container)| {
         let live = target.cluster.map(|cluster| &cluster.live);
         target.member && matches!(live, None | Some(Err(Unknown::NotThere(_))))
     };
-    InjectTarget::of(read, &review.namespace, view).is_some_and(member)
+    InjectTarget::of(read, &review.namespace, view).is_some_and(is_incomplete)
 }
 
 /// Returns the pods of running members with an old cluster address, and the option file that each should have. A server reads the
 /// file when it starts, so no member restarts; running members find each other by gossip.
 pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, String)> {
-    let ours = driver::of(&cluster.workload).is_none();
-    let Some(address) = ours.then(|| files::members(cluster, view)).flatten() else { return Vec::new() };
-    let there = cluster.members.iter().filter_map(|member| member.pod.as_deref());
-    let outdated: Vec<_> = there
+    let has_no_operator = driver::of(&cluster.workload).is_none();
+    let Some(address) = has_no_operator.then(|| files::members(cluster, view)).flatten() else {
+        return Vec::new();
+    };
+    let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
+    let outdated: Vec<_> = pods
         .filter(|pod| !pod.going && !pod.keeps_address)
         .filter_map(|pod| {
-            let now = pod.my_cnf.as_deref()?;
-            let then = files::with_address(now, &address);
-            (then != now).then_some((pod, then))
+            let current = pod.my_cnf.as_deref()?;
+            let wanted = files::with_address(current, &address);
+            (wanted != current).then_some((pod, wanted))
         })
         .collect();
     // During a bootstrap by hand the members keep their files. Checked last, because it reads option files.
     let template = &cluster.workload.spec.template;
-    let founds =
+    let bootstraps_by_hand =
         || view.founds_new_cluster(&cluster.id.namespace, &template.metadata, &template.spec).is_some();
-    if outdated.is_empty() || founds() { Vec::new() } else { outdated }
+    if outdated.is_empty() || bootstraps_by_hand() { Vec::new() } else { outdated }
 }
 
-/// Sets the termination message to the last log lines, unless the server writes one itself; the step script and the probes write
-/// theirs to the file that the kubelet reads.
+/// Sets the policy by which the last log lines become the termination message, unless something wrote to the file for it. The
+/// step script and the probes write to that file.
 fn set_termination_message(container: &mut Value) {
     const DEFAULT: &str = "/dev/termination-log";
     let path = container["terminationMessagePath"].as_str().filter(|path| !matches!(*path, "" | DEFAULT));
@@ -226,8 +230,8 @@ fn set_termination_message(container: &mut Value) {
     }
 }
 
-/// Sets variables for ports that are not the usual ones, which the scripts use by default.
-fn unusual_ports(container: &mut Value, ports: Ports) {
+/// Sets a variable for each port that differs from the default of the scripts.
+fn set_unusual_ports(container: &mut Value, ports: Ports) {
     for (name, port) in [
         ("GATERA_PORT", ports.clients),
         ("GATERA_SST_PORT", ports.transfer),
@@ -240,10 +244,10 @@ fn unusual_ports(container: &mut Value, ports: Ports) {
     }
 }
 
-/// Raises the grace period to at least [`GRACE`], and returns it.
-fn longer_grace(pod: &mut Value) -> i64 {
-    let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0);
-    let grace = own.max(GRACE);
+/// Raises the grace period to at least [`MIN_GRACE`], and returns it.
+fn raise_grace(pod: &mut Value) -> i64 {
+    let current = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let grace = current.max(MIN_GRACE);
     edit::set(pod, &["spec", "terminationGracePeriodSeconds"], json!(grace));
     grace
 }

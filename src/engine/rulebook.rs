@@ -40,7 +40,7 @@ pub struct Pack {
     pub rules: &'static [Rule],
     /// The webhook entries; one about a kind of a pack is registered while that kind is served.
     pub entries: &'static [Entry],
-    /// Whether the pack protects a Deployment, so that the view keeps it too.
+    /// The test for a Deployment that the pack protects, so that the view keeps it too.
     pub keeps: Keeps,
 }
 
@@ -65,7 +65,7 @@ impl Rulebook {
         Self { packs, rules, ids, kinds, keeps }
     }
 
-    /// Returns every pack, in the order of their rules' ids.
+    /// Returns all packs, in the order of their rules' ids.
     pub fn packs(&self) -> &'static [Pack] {
         self.packs
     }
@@ -75,7 +75,7 @@ impl Rulebook {
         self.packs.iter().filter(|pack| !settings.is_without(pack.name))
     }
 
-    /// Returns every rule, in the order of their ids.
+    /// Returns all rules, in the order of their ids.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -87,12 +87,13 @@ impl Rulebook {
 
     /// Returns whether a pack that is turned on reads this kind.
     pub fn reads(&self, kind: Kind, settings: &Settings) -> bool {
-        self.packs_on(settings).flat_map(|pack| pack.kinds).any(|it| Kind::Custom(it) == kind)
+        self.packs_on(settings).flat_map(|pack| pack.kinds).any(|custom| Kind::Custom(custom) == kind)
     }
 
     /// Returns the names that a settings file may use.
     pub fn names(&self) -> Names {
-        let packs = self.packs.iter().map(|pack| (pack.name, pack.rules.iter().map(|it| it.id).collect()));
+        let packs =
+            self.packs.iter().map(|pack| (pack.name, pack.rules.iter().map(|rule| rule.id).collect()));
         Names { rules: self.ids.clone(), packs: packs.collect() }
     }
 
@@ -119,27 +120,27 @@ impl Rulebook {
         webhooks::entries(endpoint, (of_packs, &self.kinds), settings, served, target, ca_bundle)
     }
 
-    /// Returns the rule of this id, in any case.
+    /// Returns the rule of this id, in upper or lower case.
     pub fn find(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
     }
 
-    /// Returns the rule of this id or name, in any case.
+    /// Returns the rule of this id or name, in upper or lower case.
     pub fn named(&self, name: &str) -> Option<&Rule> {
         self.find(name).or_else(|| self.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)))
     }
 
-    /// Returns every page, in the order of their ids.
+    /// Returns all pages, in the order of their ids.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
         [rules::UNREADABLE_PAGE].into_iter().chain(self.rules.iter().map(Rule::page))
     }
 
-    /// Returns the page of this id or name, in any case.
+    /// Returns the page of this id or name, in upper or lower case.
     pub fn page(&self, name: &str) -> Option<Page> {
-        self.pages().find(|it| it.id.eq_ignore_ascii_case(name) || it.name.eq_ignore_ascii_case(name))
+        self.pages().find(|page| page.id.eq_ignore_ascii_case(name) || page.name.eq_ignore_ascii_case(name))
     }
 
-    /// Returns the page of a refusal or warning, by its beginning: `[G07] …`.
+    /// Returns the page of a refusal or warning that begins with the id of its rule: `[G07] …`.
     pub fn said_by(&self, words: &str) -> Option<Page> {
         let (id, _) = words.strip_prefix('[')?.split_once("] ")?;
         self.pages().find(|page| page.id == id)
@@ -180,41 +181,43 @@ impl Rulebook {
         // Computed lazily, because most objects break no rule.
         let before = LazyCell::new(|| review.before(view.adoption()));
         let keeps_templates = exemptions::keeps_templates(review);
-        let asked = self.rules.iter().filter_map(|rule| Some((rule, rule.check(review.kind, verb)?)));
-        let asked = asked.filter(|(_, check)| !(keeps_templates && matches!(check, Check::OfTemplates(_))));
-        for (rule, check) in asked {
+        let checks = self.rules.iter().filter_map(|rule| Some((rule, rule.check(review.kind, verb)?)));
+        let checks = checks.filter(|(_, check)| !(keeps_templates && matches!(check, Check::OfTemplates(_))));
+        for (rule, check) in checks {
             let mode = view.mode(rule.id, &review.namespace);
-            let off = mode == Mode::Off;
-            if off && review.kind != Kind::Namespace {
+            let is_off = mode == Mode::Off;
+            if is_off && review.kind != Kind::Namespace {
                 continue;
             }
             let mut findings = check.judge(review, view);
-            if off {
-                findings.retain(|it| it.in_every_mode);
+            if is_off {
+                findings.retain(|finding| finding.in_every_mode);
             }
             if findings.is_empty() {
                 continue;
             }
             let before = before.as_ref().map_or_else(Vec::new, |before| check.judge(before, view));
             // Indexed by field, because a hostile file can have a hundred thousand findings.
-            let mut at = HashMap::<_, Vec<_>>::new();
+            let mut old_by_field = HashMap::<_, Vec<_>>::new();
             for old in &before {
-                at.entry(&*old.field).or_default().push(old);
+                old_by_field.entry(&*old.field).or_default().push(old);
             }
             let exception = exceptions.by(rule.id, review);
             for finding in findings {
-                let there: &[&Finding] = at.get(&*finding.field).map_or(&[], |there| there);
+                let in_same_field: &[&Finding] = old_by_field.get(&*finding.field).map_or(&[], |old| old);
                 // A warning about an old fault is not repeated at every edit.
-                if finding.verdict == Verdict::Warn && there.iter().any(|old| old.says == finding.says) {
+                if finding.verdict == Verdict::Warn
+                    && in_same_field.iter().any(|old| old.says == finding.says)
+                {
                     continue;
                 }
                 let existed = finding.yields_to != YieldsTo::Nothing
-                    && there.iter().any(|old| old.verdict >= finding.verdict);
-                let exception = exception.filter(|it| match finding.yields_to {
+                    && in_same_field.iter().any(|old| old.verdict >= finding.verdict);
+                let exception = exception.filter(|exception| match finding.yields_to {
                     // Break-glass suspends refusals, not amendments: it must not start a bootstrap node that a program applies
                     // again.
-                    YieldsTo::Exceptions => finding.verdict != Verdict::Amend || !it.is_of_all(),
-                    YieldsTo::BreakGlass => it.is_of_all(),
+                    YieldsTo::Exceptions => finding.verdict != Verdict::Amend || !exception.is_of_all(),
+                    YieldsTo::BreakGlass => exception.is_of_all(),
                     YieldsTo::Nothing => false,
                 });
                 let mode = if finding.in_every_mode { Mode::Enforce } else { mode };
@@ -237,9 +240,9 @@ fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
     else {
         return None;
     };
-    let half = review.origin.is_final()
+    let is_half_guarded = review.origin.is_final()
         && is_cluster(new, view.adoption())
         && view.namespace_is_unlabelled(&review.namespace);
     let ns = &review.namespace;
-    half.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without the cluster's labels not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
+    is_half_guarded.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without the cluster's labels not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
 }

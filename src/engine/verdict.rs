@@ -11,7 +11,7 @@ use facts::marks::overrides::Override;
 use facts::mode::Mode;
 use facts::way_out::WayOut;
 
-/// The largest number of findings of one rule in one decision, because API servers limit the length of an answer.
+/// The largest number of findings of one rule in one decision. It is limited because API servers limit the length of an answer.
 const MOST_FINDINGS: usize = 100;
 
 /// The severity of a finding, mildest first.
@@ -209,18 +209,18 @@ impl Decision {
         self.judged.push(Judged { finding, effect, softened });
     }
 
-    /// Sorts the findings, worst first; equals keep the order of the rules. For each rule the worst stay, with a remark about the
-    /// number of others.
+    /// Sorts the findings, worst first; equals keep the order of the rules. Of each rule the worst `MOST_FINDINGS` stay; if there
+    /// were more, a remark gives their number.
     pub fn sort(&mut self) {
         self.judged.sort_by_key(|judged| std::cmp::Reverse((judged.effect, judged.finding.verdict)));
-        let mut found = BTreeMap::new();
+        let mut counts = BTreeMap::new();
         self.judged.retain(|judged| {
-            let count = found.entry(judged.finding.rule).or_insert(0);
+            let count = counts.entry(judged.finding.rule).or_insert(0);
             *count += 1;
             *count <= MOST_FINDINGS
         });
-        let more = found.into_iter().filter(|(_, count)| *count > MOST_FINDINGS);
-        self.remarks.extend(more.map(|(rule, count)| {
+        let shortened = counts.into_iter().filter(|(_, count)| *count > MOST_FINDINGS);
+        self.remarks.extend(shortened.map(|(rule, count)| {
             format!("{rule} has {count} findings here; the worst {MOST_FINDINGS} are listed")
         }));
     }
@@ -234,7 +234,7 @@ mod tests {
 
     /// The whole table of mode, verdict, earlier state and override: this is the only place where a finding is softened.
     #[test]
-    fn the_fold() {
+    fn mode_verdict_earlier_state_and_override_decide_the_effect() {
         let exception =
             Override { rules: vec!["G01".into()], until: jiff::Timestamp::UNIX_EPOCH, reason: "r".into() };
         for (mode, verdict, existed, has_override, effect) in [
@@ -263,15 +263,15 @@ mod tests {
         }
     }
 
-    /// A finding that refuses is never left out.
+    /// Findings that refuse come first, so milder ones are left out.
     #[test]
     fn a_decision_lists_a_hundred_findings_of_a_rule_the_worst_first() {
         let mut decision = Decision::default();
-        for turn in 0..1000 {
-            let (field, text) = (turn.to_string(), String::new);
-            let rule = if turn % 2 == 0 { "G01" } else { "G02" };
+        for number in 0..1000 {
+            let (field, text) = (number.to_string(), String::new);
+            let rule = if number % 2 == 0 { "G01" } else { "G02" };
             let finding = Finding::new(rule, Deny, field, text(), text(), text());
-            decision.add(finding, Mode::Enforce, turn < 998, None);
+            decision.add(finding, Mode::Enforce, number < 998, None);
         }
         decision.sort();
         assert_eq!(decision.judged.len(), 200);

@@ -2,8 +2,8 @@
 //!
 //! Owns: who sets each one. G18 and `amend.rs` use that to protect the guard's annotations, the webhook entries select by it, and
 //! docs/members.md lists it. Must not know: what an annotation leads to. Every annotation that people do not set is the guard's,
-//! also unknown ones: one of a later version cannot be planted before that version runs, and two versions do not undo each
-//! other's.
+//! even an unknown one: so people cannot set an annotation of a later version before that version runs, and two versions do not
+//! undo each other's annotations.
 
 pub mod overrides;
 pub mod password;
@@ -34,7 +34,7 @@ pub const STARTUP_LIMIT: &str = "startup-limit";
 pub const RECOVER: &str = "recover";
 /// The position of a member since it was stopped ([`stopped`]).
 pub const STOPPED: &str = "stopped";
-/// The key of a Secret whose new password MariaDB accepts already ([`password`]).
+/// The key of a Secret whose new password MariaDB already accepts ([`password`]).
 pub const PASSWORD: &str = "password";
 
 /// The version that injected a pod, and [`UNPROVEN`] if its readiness probe does not check Galera's state.
@@ -43,29 +43,29 @@ pub const INJECTED: &str = "injected";
 pub const UNPROVEN: &str = "readiness unproven";
 /// The text of the script that a pod mounts.
 pub const SCRIPT: &str = "script";
-/// The text of the step that starts the server.
+/// The text of the step script, which stands in front of the server.
 pub const START_SCRIPT: &str = "start-script";
-/// The text of what puts that step in front of the server in Bitnami's image.
+/// The text of the script that puts the step script in front of the server in Bitnami's image.
 pub const BITNAMI_SCRIPT: &str = "bitnami-script";
 /// The text of the option file that a pod mounts.
 pub const MY_CNF: &str = "my-cnf";
-/// Whether a member ever held data: none, present.
+/// Whether a member has ever held data: none, present.
 pub const DATA: &str = "data";
 /// The identity of the cluster, on a StatefulSet; on a pod it may be [`UNKNOWN`], [`FOUNDS`] or [`FREE`]; on both it
 /// may be [`NONE`].
 pub const IDENTITY: &str = "identity";
 /// The value for a pod whose cluster the guard does not know; the guard waits for the pod's report.
 pub const UNKNOWN: &str = "unknown";
-/// The value for a pod that may found the cluster: it is a first install, or a user has taken the responsibility.
+/// The value for a pod that may found the cluster: it is a first install, or a user has accepted the responsibility.
 pub const FOUNDS: &str = "founds";
 /// The value for a pod that need not report, and that the step script does not stop.
 pub const FREE: &str = "free";
 /// The value for a cluster that was formed without comparing positions (after a power failure, without the step script).
 pub const NONE: &str = "none";
 /// The recovery that the guard has confirmed: [`RECOVER`], word for word. On a pod the identity begins with this word,
-/// and the position follows: from exactly there it may start the cluster again.
+/// and the position follows: the pod may start the cluster again from exactly there.
 pub const RECOVERY: &str = "recovery";
-/// The revision of its ConfigMaps that members start with (`view/configuration.rs`).
+/// The record of a rollout: the revisions that members start with (`view/configuration.rs`).
 pub const CONFIGURATION: &str = "configuration";
 /// The revision that a pod's server read, as snapshots keep it (`revision.rs`).
 pub const REVISION: &str = "revision";

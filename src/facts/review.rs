@@ -1,7 +1,7 @@
 //! One proposed change: a user, an operation, and the object that it changes.
 //!
-//! Owns: the [`Review`], which is made of a request (`request.rs`), or of a file by `gatera check`. Must not know: rules, the view,
-//! HTTP. Raw JSON stops here (the one exception is injection, which edits the object as it came).
+//! Owns: the [`Review`], which is made from a request (`request.rs`), or from a file by `gatera check`. Must not know: rules, the
+//! view, HTTP. Raw JSON stops here (the one exception is injection, which edits the object as it arrived).
 
 mod request;
 
@@ -33,8 +33,8 @@ impl Origin {
         matches!(self, Self::Validating | Self::Live)
     }
 
-    /// Returns whether an existing object of this kind is judged on its own, too. A request concerns one object: a
-    /// problem of an earlier object must be reported at the object that makes it matter.
+    /// Returns whether an existing object of this kind is judged on its own, too. A request concerns one object, so a
+    /// fault of an earlier object is reported for the object that makes it matter.
     pub fn judges_each(self, kind: Kind) -> bool {
         match self {
             Self::Mutating | Self::Validating | Self::Live => false,
@@ -129,7 +129,7 @@ impl Review {
 
     /// Returns both sides of the change, as far as they are of this type.
     pub fn change<T: Typed>(&self) -> Change<'_, T> {
-        let [old, new] = [&self.old, &self.new].map(|it| it.as_ref().and_then(Object::get));
+        let [old, new] = [&self.old, &self.new].map(|object| object.as_ref().and_then(Object::get));
         Change { old, new }
     }
 
@@ -145,7 +145,7 @@ impl Review {
     }
 
     /// Returns the old object as if it were created now: what it already violates is not new when it is updated. A
-    /// label that adopts it does not change what it violates.
+    /// label that adopts the object does not change what it violates.
     pub fn before(&self, adoption: &Adoption) -> Option<Review> {
         let mut old = self.old.clone()?;
         if let (
@@ -153,13 +153,13 @@ impl Review {
             Some(Object::StatefulSet(new) | Object::Deployment(new)),
         ) = (&mut old, &self.new)
         {
-            let [was, is] = [&old.spec.template.metadata.labels, &new.spec.template.metadata.labels];
-            if !adoption.adopts(was) && adoption.adopts(is) {
-                old.spec.template.metadata.labels = is.clone();
+            let [before, after] = [&old.spec.template.metadata.labels, &new.spec.template.metadata.labels];
+            if !adoption.adopts(before) && adoption.adopts(after) {
+                old.spec.template.metadata.labels = after.clone();
             }
         }
-        let written = matches!(&*self.subresource, "" | "status");
-        (self.operation == Operation::Update && written).then(|| Review {
+        let is_write = matches!(&*self.subresource, "" | "status");
+        (self.operation == Operation::Update && is_write).then(|| Review {
             subresource: self.subresource.clone(),
             user: self.user.clone(),
             dry_run: self.dry_run,
@@ -173,8 +173,9 @@ impl Review {
     }
 }
 
-/// Returns whether an update of a workload changes nothing that a rule reads, as most updates by programs: a label or annotation of
-/// theirs, or the same again. What a recovery was granted is compared with what the guard knows, whether it changes or not.
+/// Returns whether an update of a workload changes nothing that a rule reads. Most updates by programs are like that: they set a
+/// label or annotation of their own, or write the same object again. The mark of a recovery that was granted is compared with
+/// what the guard knows even if it does not change, so an object with that mark never counts as unchanged.
 pub fn changes_nothing(old: &Workload, new: &Workload) -> bool {
     new.metadata.mark(marks::RECOVERY).is_none() && old.asks_the_same(new)
 }

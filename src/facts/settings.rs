@@ -1,6 +1,6 @@
 //! Validated settings.
 //!
-//! Owns: what the values of a settings file mean, and its errors; its form is `file`'s. Must not know: where the text came from
+//! Owns: what the values of a settings file mean, and its errors; `file` has its form. Must not know: where the text came from
 //! (`reload.rs` reads files).
 
 mod file;
@@ -25,16 +25,16 @@ pub struct Names {
 /// What an administrator can choose. Every setting has a safe default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The selectors of the pod templates that are Galera's.
+    /// The selectors of the pod templates that belong to Galera clusters.
     pub adoption: Adoption,
     modes: BTreeMap<String, Mode>,
     /// The mode of rules that `modes` does not name.
     mode: Option<Mode>,
     /// The place where the user of a refused request finds a rule's page.
     pub pages: Pages,
-    /// Pods of members are refused while no guard can inject them.
+    /// Whether pods of members are refused while no guard can inject them.
     pub injection_fails: bool,
-    /// The timeout of webhooks that refuse without an answer, if it is set.
+    /// The timeout of the webhooks that refuse if the guard does not answer, if it is set.
     pub timeout_seconds: Option<u8>,
     /// Packs that are switched off, with their rules in `modes`.
     without: BTreeSet<&'static str>,
@@ -64,13 +64,13 @@ impl Settings {
         self.mode.unwrap_or(Mode::Enforce)
     }
 
-    /// Returns the other settings, except the two that need another view.
+    /// Returns the other settings with the adoption and the user name of these: another adoption needs another view first.
     #[must_use]
     pub fn with_choices_of(&self, others: &Self) -> Self {
         Self { adoption: self.adoption.clone(), own_user: self.own_user.clone(), ..others.clone() }
     }
 
-    /// Returns these settings once the view holds what another adoption selects.
+    /// Returns these settings with another adoption, for a view that holds what it selects.
     #[must_use]
     pub fn with_adoption(&self, adoption: Adoption) -> Self {
         Self { adoption, ..self.clone() }
@@ -88,8 +88,8 @@ impl Settings {
     pub fn no_milder_than(&self, others: &Self, rules: &[&str]) -> Self {
         let stricter = |rule: &&str| ((*rule).to_owned(), self.mode(rule).max(others.mode(rule)));
         // The order of patterns with `!` matters.
-        let takes_back = |it: &Self| it.exclude.iter().any(|pattern| pattern.starts_with('!'));
-        let exclude = if self.exclude != others.exclude && (takes_back(self) || takes_back(others)) {
+        let re_includes = |it: &Self| it.exclude.iter().any(|pattern| pattern.starts_with('!'));
+        let exclude = if self.exclude != others.exclude && (re_includes(self) || re_includes(others)) {
             Vec::new()
         } else {
             self.exclude.iter().filter(|it| others.exclude.contains(it)).cloned().collect()
@@ -111,7 +111,7 @@ impl Settings {
     /// Returns whether this user is an operator of the pack rds. If none is set, every ServiceAccount with a usual name is one.
     pub fn is_rds_operator(&self, user: &str) -> bool {
         if !self.rds_operators.is_empty() {
-            return self.rds_operators.iter().any(|named| named == user);
+            return self.rds_operators.iter().any(|operator| operator == user);
         }
         let name = account(user).map(|(_, name)| name);
         name.is_some_and(|it| it == "rdsoperator" || it.contains("otc-rds-operator"))
@@ -124,7 +124,7 @@ impl Settings {
 
     /// Returns whether this user is a mariadb-operator.
     pub fn is_mariadb_operator(&self, user: &str) -> bool {
-        self.mariadb_operators.iter().any(|named| named == user)
+        self.mariadb_operators.iter().any(|operator| operator == user)
     }
 
     pub fn read(yaml: &str, names: &Names) -> Result<Self, Error> {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_read_or_refused_with_words() {
+    fn settings_are_read_or_refused_with_the_reason() {
         let settings = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n", &names(&["G11"])).unwrap();
         assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Warn, Mode::Enforce));
         let settings =
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_again_keeps_who_we_are() {
+    fn settings_that_are_read_again_keep_the_guards_user() {
         let now = Settings { own_user: Some("us".into()), ..Settings::default() };
         let new = Settings::read(
             "adopt: ['app=db']\nmodes: {G11: warn}\ninjection: {failurePolicy: Fail}\nwebhooks: {timeoutSeconds: 9}",

@@ -1,6 +1,7 @@
 //! The way out: what a user does instead of what is refused, or about what is wrong.
 //!
-//! Owns: [`WayOut`], its steps, and the commands in them. Must not know: rules, layouts; a line's end is the renderer's.
+//! Owns: [`WayOut`], its steps, and the commands in them. Must not know: rules, layouts. The renderer decides where a
+//! line ends.
 
 use std::fmt::{Display, Formatter, Result, Write as _};
 
@@ -57,17 +58,17 @@ pub fn page(id: &'static str) -> WayOut {
 
 /// Returns a way out that changes the object in a cluster, or its manifest as these words say.
 pub fn edit(live: impl Into<WayOut>, file: impl Into<String>) -> WayOut {
-    WayOut::default().word(Word::Edit { live: live.into().begin(), file: file.into() })
+    WayOut::default().word(Word::Edit { live: live.into().first_step(), file: file.into() })
 }
 
 /// Returns a way out that sets an exception from this rule.
 pub fn except(rule: &str, live: impl Into<WayOut>) -> WayOut {
-    WayOut::default().word(Word::Exception { live: live.into().begin(), rule: rule.to_owned() })
+    WayOut::default().word(Word::Exception { live: live.into().first_step(), rule: rule.to_owned() })
 }
 
 impl WayOut {
     /// Returns its first step.
-    fn begin(self) -> Step {
+    fn first_step(self) -> Step {
         self.ways.into_iter().flatten().next().unwrap_or_default()
     }
 
@@ -103,7 +104,7 @@ impl WayOut {
         self.word(Word::Page(id))
     }
 
-    /// Adds the first step of another way out to the last step, and the rest behind it.
+    /// Adds the first step of another way out to the last step, and the rest of it after that.
     #[must_use]
     pub fn and(mut self, other: impl Into<Self>) -> Self {
         let mut other = other.into();
@@ -117,12 +118,12 @@ impl WayOut {
     /// Adds the next step.
     #[must_use]
     pub fn then(mut self, next: impl Into<Self>) -> Self {
-        let mut others = next.into().ways.into_iter();
+        let mut next_ways = next.into().ways.into_iter();
         match self.ways.last_mut() {
-            Some(last) => last.extend(others.next().into_iter().flatten()),
-            None => self.ways.extend(others.next()),
+            Some(last) => last.extend(next_ways.next().into_iter().flatten()),
+            None => self.ways.extend(next_ways.next()),
         }
-        self.ways.extend(others);
+        self.ways.extend(next_ways);
         self
     }
 
@@ -161,13 +162,14 @@ impl WayOut {
 
     /// Returns the whole way out in one line.
     pub fn line(&self, pages: &Pages) -> String {
-        let way = |steps: &Vec<Step>| steps.iter().map(|it| it.line(pages)).collect::<Vec<_>>().join("; ");
+        let way =
+            |steps: &Vec<Step>| steps.iter().map(|step| step.line(pages)).collect::<Vec<_>>().join("; ");
         let mut ways = self.ways.iter().map(way);
         let first = ways.next().unwrap_or_default();
         ways.fold(first, |line, next| {
-            // A way that begins with its purpose reads better behind a comma.
-            let purpose = ["to ", "for ", "if "].iter().any(|begin| next.starts_with(begin));
-            format!("{line}; or{} {next}", if purpose { "," } else { "" })
+            // A way that begins with its purpose reads better after a comma.
+            let has_purpose = ["to ", "for ", "if "].iter().any(|word| next.starts_with(word));
+            format!("{line}; or{} {next}", if has_purpose { "," } else { "" })
         })
     }
 }
@@ -234,7 +236,7 @@ impl Command {
         Self(words.as_ref().split(' ').map(str::to_owned).collect())
     }
 
-    /// Returns the same with one more argument, which may hold anything.
+    /// Returns the command with one more argument, which may hold any text.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         self.0.push(argument.into());
@@ -247,15 +249,15 @@ impl Command {
     }
 }
 
-/// Writes the command as a shell reads it.
+/// Writes the command with quotes where a shell needs them.
 impl Display for Command {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
         for (index, word) in self.0.iter().enumerate() {
             if index > 0 {
                 f.write_char(' ')?;
             }
-            if !word.is_empty() && word.chars().all(plain) {
+            if !word.is_empty() && word.chars().all(is_plain) {
                 f.write_str(word)?;
             } else {
                 write!(f, "'{}'", word.replace('\'', r"'\''"))?;

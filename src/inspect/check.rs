@@ -1,7 +1,7 @@
 //! Manifests before they reach a cluster: what would be refused, and what was not judged.
 //!
 //! Owns: the result of a check ([`Checked`]), and how texts lead to it. The verdicts come from the same `evaluate` as the
-//! webhook's, on a World that is built from the texts: what is not in them is not known. Must not know: files, revisions,
+//! webhook's, on a World that is built from the texts: an object that is not in them is unknown. Must not know: files, revisions,
 //! formats.
 //! Data: texts -> items -> requests -> decisions -> [`Checked`], which `report/check.rs` lays out.
 
@@ -107,7 +107,7 @@ impl Outcome {
         self.worst.is_none() && !self.unchanged && self.object.kind == Kind::Other
     }
 
-    /// Returns whether it was judged without a finding.
+    /// Returns whether the object was judged without a finding.
     pub fn is_fine(&self) -> bool {
         self.worst.is_none() && !self.unchanged && !self.has_no_rule()
     }
@@ -119,7 +119,7 @@ pub struct CheckFinding {
     pub spot: Location,
     pub object: Option<NamedObject>,
     pub what: CheckFindingKind,
-    /// The line, without values that could be secret.
+    /// The line of the text, without values that could be secret.
     pub excerpt: Option<Excerpt>,
     /// The place at which code hosts show a finding about a removed object: a file that still exists, and a line of it.
     pub shown_at: Option<(Arc<str>, u64)>,
@@ -131,7 +131,7 @@ pub struct Location {
     pub file: Arc<str>,
     /// Line and column; none: the whole text.
     pub place: Option<Place>,
-    /// The template that it was rendered from.
+    /// The template that the text was rendered from.
     pub template: Option<String>,
     /// Whether the text is in the base, because the object was removed since.
     pub in_base: bool,
@@ -150,9 +150,9 @@ pub struct NamedObject {
 #[derive(Debug)]
 pub enum CheckFindingKind {
     Finding {
-        /// The finding, and what becomes of it.
+        /// The finding, and its effect.
         judged: Box<Judged>,
-        /// The reason in a comment of the file that waives it.
+        /// The reason, if a comment in the file waives the finding.
         waived: Option<String>,
     },
     /// A remark about the object.
@@ -164,7 +164,7 @@ pub enum CheckFindingKind {
     Unread(String),
 }
 
-/// The levels, least first.
+/// The levels, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// For information.
@@ -211,7 +211,7 @@ impl CheckFinding {
         }
     }
 
-    /// Returns the id of the rule that found it.
+    /// Returns the id of the rule that made the finding.
     pub fn rule(&self) -> Option<&'static str> {
         match &self.what {
             CheckFindingKind::Finding { judged, .. } => Some(judged.finding.rule),
@@ -236,7 +236,7 @@ impl Checked {
         self.findings.iter().filter(|finding| finding.level() == level).count()
     }
 
-    /// Counts what was not judged.
+    /// Counts the findings that say what was not judged.
     pub fn unjudged(&self) -> usize {
         self.findings.iter().filter(|finding| matches!(finding.what, CheckFindingKind::Unjudged(_))).count()
     }
@@ -248,12 +248,12 @@ impl Checked {
 
     /// Counts objects whose kind no rule covers.
     pub fn of_no_rule(&self) -> usize {
-        self.objects.iter().filter(|it| it.has_no_rule()).count()
+        self.objects.iter().filter(|outcome| outcome.has_no_rule()).count()
     }
 
     /// Counts objects with this as their worst level.
     pub fn objects_of(&self, level: Level) -> usize {
-        self.objects.iter().filter(|it| it.worst == Some(level)).count()
+        self.objects.iter().filter(|outcome| outcome.worst == Some(level)).count()
     }
 }
 
@@ -274,8 +274,8 @@ pub fn run(new: &[Input], base: Option<&[Input]>, options: &CheckOptions<'_>) ->
 /// Returns the objects in these texts that a cluster may have, and those that they would read, to look them up there.
 pub fn names(new: &[Input], options: &CheckOptions<'_>) -> BTreeSet<(Kind, Id)> {
     let items = CheckSession::new(options).read(new, false);
-    let own = |item: &Item| item.key().map(|(kind, id)| (kind, id.clone()));
-    items.iter().flat_map(|item| own(item).into_iter().chain(live::reads(item))).collect()
+    let key = |item: &Item| item.key().map(|(kind, id)| (kind, id.clone()));
+    items.iter().flat_map(|item| key(item).into_iter().chain(live::reads(item))).collect()
 }
 
 /// Judges what these texts would change in a live cluster.

@@ -1,9 +1,10 @@
-//! What `gatera passwd` does next: a pure function of what was observed, called again after every look, like a stop.
+//! The next step of `gatera passwd`: a pure function of what was observed, called again after every look at the
+//! cluster, as for `gatera stop`.
 //!
-//! MariaDB accepts both passwords before the Secret changes, and until everything that reads it was restarted; only
-//! then is the other one no longer accepted. So at every moment each password that a reader holds is accepted. Nothing
-//! is remembered between two looks: a command that was killed continues where it was, and one that goes back is the
-//! same command with the other target.
+//! MariaDB accepts both passwords from before the Secret changes until everything that reads it has restarted; only
+//! then does it stop accepting the other one. So each password that a reader holds is accepted at all times. Nothing is
+//! remembered between two looks: a command that was killed continues where it was when you run it again, and a change
+//! is reversed by the same steps with the other target.
 
 #[cfg(test)]
 mod search;
@@ -59,7 +60,7 @@ impl PasswordChange {
     }
 }
 
-/// How far a change is that is under way, as the command's own Secret records it.
+/// The progress of a change that is under way, as the command's own Secret records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Underway {
     /// The password that remains at the end.
@@ -97,7 +98,7 @@ pub struct OnMember {
 pub struct ReadingPod {
     pub name: String,
     pub created: Timestamp,
-    /// Kind and name of the workload whose restart replaces it; `None`: nothing does.
+    /// Kind and name of the workload whose restart replaces the pod; `None`: no workload does.
     pub workload: Option<(String, String)>,
 }
 
@@ -139,45 +140,47 @@ pub enum PasswordStep {
 }
 
 /// Returns the next step.
-pub fn next(seen: &Observed, now: Timestamp) -> PasswordStep {
-    if let Some(why) = &seen.not_now {
+pub fn next(observed: &Observed, now: Timestamp) -> PasswordStep {
+    if let Some(why) = &observed.not_now {
         return PasswordStep::Wait(why.clone());
     }
-    if let Some(why) = seen.cannot() {
+    if let Some(why) = observed.obstacle() {
         return PasswordStep::Cannot(why);
     }
-    let Some(underway) = &seen.change.underway else { return PasswordStep::Begin };
+    let Some(underway) = &observed.change.underway else { return PasswordStep::Begin };
     let target = underway.target;
     if target == Which::Old && !underway.touched && !underway.sealed {
-        // No reader ever held the new password. The account is written even if no member accepts it: a statement of
-        // another run that adds it may be on its way, and changes nothing once the account was written again.
-        return PasswordStep::End(seen.clauses(&[target]));
+        // No reader ever held the new password. The account is written even if no member accepts that password: a
+        // statement of another run that adds it may be on its way, and changes nothing once the account was written again.
+        return PasswordStep::End(observed.clauses(&[target]));
     }
-    let at = seen.kept.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
-    let written = seen.kept.holds == Some(target) && (at.is_some() || underway.sealed);
-    let stale =
-        at.map_or_else(Vec::new, |at| seen.readers.iter().filter(|it| it.created <= at + SETTLED).collect());
-    let (all_hold_it, other) = (written && stale.is_empty(), target.other());
+    let written_at =
+        observed.kept.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
+    let written = observed.kept.holds == Some(target) && (written_at.is_some() || underway.sealed);
+    let stale_readers = written_at.map_or_else(Vec::new, |at| {
+        observed.readers.iter().filter(|it| it.created <= at + SETTLED).collect()
+    });
+    let (all_hold_it, other) = (written && stale_readers.is_empty(), target.other());
     match () {
-        () if !seen.accepts(target) || !all_hold_it && !seen.accepts(other) => {
-            PasswordStep::AcceptBoth(seen.clauses(&[target, other]))
+        () if !observed.accepts(target) || !all_hold_it && !observed.accepts(other) => {
+            PasswordStep::AcceptBoth(observed.clauses(&[target, other]))
         }
         () if !written => PasswordStep::Write,
-        () if !all_hold_it => restart(&stale, at, now),
-        () if !underway.sealed && seen.accepts(other) => PasswordStep::Both,
+        () if !all_hold_it => restart(&stale_readers, written_at, now),
+        () if !underway.sealed && observed.accepts(other) => PasswordStep::Both,
         () if !underway.sealed => PasswordStep::Seal,
-        () if seen.accepted_anywhere(other) => PasswordStep::End(seen.clauses(&[target])),
+        () if observed.accepted_anywhere(other) => PasswordStep::End(observed.clauses(&[target])),
         () => PasswordStep::Finish,
     }
 }
 
-fn restart(stale: &[&ReadingPod], at: Option<Timestamp>, now: Timestamp) -> PasswordStep {
-    // A pod of the restart would be created too early as well.
-    if at.is_some_and(|at| now <= at + SETTLED) {
+fn restart(stale_readers: &[&ReadingPod], written_at: Option<Timestamp>, now: Timestamp) -> PasswordStep {
+    // A pod that is created now may get the earlier value as well.
+    if written_at.is_some_and(|at| now <= at + SETTLED) {
         return PasswordStep::Wait("kubelets are given a few seconds to see the Secret".to_owned());
     }
-    let workloads: BTreeSet<_> = stale.iter().filter_map(|pod| pod.workload.clone()).collect();
-    let pods = stale.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
+    let workloads: BTreeSet<_> = stale_readers.iter().filter_map(|pod| pod.workload.clone()).collect();
+    let pods = stale_readers.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
     if workloads.is_empty() {
         let names = pods.join(", ");
         return PasswordStep::Wait(format!(
@@ -188,49 +191,49 @@ fn restart(stale: &[&ReadingPod], at: Option<Timestamp>, now: Timestamp) -> Pass
 }
 
 impl Observed {
-    /// Lists the accounts that the Secret's readers use: those at hosts with another password are not theirs.
-    fn theirs<'a>(&'a self, on: &'a OnMember) -> impl Iterator<Item = &'a Account> {
-        on.accounts.iter().filter(|it| self.passwords().iter().any(|password| it.accepts(password)))
+    /// Returns the accounts on one member that the Secret's readers use: those that accept one of the two passwords.
+    fn accounts_of_readers<'a>(&'a self, on_member: &'a OnMember) -> impl Iterator<Item = &'a Account> {
+        on_member.accounts.iter().filter(|it| self.passwords().iter().any(|password| it.accepts(password)))
     }
 
     fn passwords(&self) -> [&Password; 2] {
         [&self.change.old, &self.change.new]
     }
 
-    /// Returns whether every member accepts this password. If clients in a member's pod can log in at all, one did so
-    /// with it.
+    /// Returns whether every member accepts this password. If clients in a member's pod can log in at all, one must have
+    /// logged in with it.
     fn accepts(&self, which: Which) -> bool {
-        let accepts = |on: &OnMember| {
-            let logs_in = on.logs_in[which as usize] || on.logs_in == [false; 2];
-            self.theirs(on).all(|it| it.accepts(self.change.password(which))) && logs_in
+        let member_accepts = |on_member: &OnMember| {
+            let logs_in = on_member.logs_in[which as usize] || on_member.logs_in == [false; 2];
+            self.accounts_of_readers(on_member).all(|it| it.accepts(self.change.password(which))) && logs_in
         };
-        self.members.iter().all(accepts)
+        self.members.iter().all(member_accepts)
     }
 
     fn accepted_anywhere(&self, which: Which) -> bool {
         let password = self.change.password(which);
-        self.members.iter().any(|on| on.accounts.iter().any(|it| it.accepts(password)))
+        self.members.iter().any(|on_member| on_member.accounts.iter().any(|it| it.accepts(password)))
     }
 
     /// Returns the clauses by which the account accepts these passwords, at each of its hosts.
     fn clauses(&self, which: &[Which]) -> Vec<String> {
         let passwords: Vec<_> = which.iter().map(|it| self.change.password(*it)).collect();
-        let accounts = self.members.iter().flat_map(|on| self.theirs(on));
+        let accounts = self.members.iter().flat_map(|on_member| self.accounts_of_readers(on_member));
         let clause = |it: &Account| it.accepting(&self.change.account, &passwords, self.passwords());
         accounts.map(clause).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Returns why the password is not changed, however long one waits.
-    fn cannot(&self) -> Option<String> {
+    /// Returns why the password cannot be changed. Waiting does not help.
+    fn obstacle(&self) -> Option<String> {
         let user = &self.change.account;
-        self.members.iter().find_map(|on| {
-            let OnMember { member, .. } = on;
-            if self.theirs(on).next().is_none() {
+        self.members.iter().find_map(|on_member| {
+            let OnMember { member, .. } = on_member;
+            if self.accounts_of_readers(on_member).next().is_none() {
                 return Some(format!(
                     "{member} does not accept the password of {user} that the Secret holds: set that one in MariaDB first, or write the one that MariaDB has to the Secret (gatera explain G12)"
                 ));
             }
-            self.theirs(on).find_map(|it| {
+            self.accounts_of_readers(on_member).find_map(|it| {
                 let besides = it.accepts_besides(self.passwords())?;
                 let host = &it.host;
                 Some(format!(
@@ -241,7 +244,7 @@ impl Observed {
     }
 }
 
-/// Returns why the password of this cluster cannot be changed in its state, however long one waits.
+/// Returns why the password of this cluster cannot be changed in its current state. Waiting does not help.
 pub fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if let Some(owner) = driver::of(&cluster.workload) {
         return Some(format!(
@@ -260,15 +263,15 @@ pub fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
 }
 
-/// Returns what a change waits for: members restart and are asked only while all are Ready.
+/// Returns what a change waits for: members are restarted and queried only while all are Ready.
 pub fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let stuck = |it: &Member| it.pod.as_ref().is_some_and(|pod| pod.stuck);
     if view.state(cluster) == State::Unknown
         || !cluster.members.iter().all(Member::ready)
         || !cluster.leaving.is_empty()
     {
-        let restarts = cluster.rolls() && !cluster.members.iter().any(stuck);
-        let conditions = if restarts { Vec::new() } else { condition::matters(cluster, view) };
+        let only_rolls = cluster.rolls() && !cluster.members.iter().any(stuck);
+        let conditions = if only_rolls { Vec::new() } else { condition::matters(cluster, view) };
         let ways_out: Vec<_> = conditions.iter().map(ToString::to_string).collect();
         return Some([&[view.describe(cluster)][..], &ways_out].concat().join("; "));
     }
@@ -283,14 +286,14 @@ pub fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
 }
 
-/// Returns why a restart does not reach all members, and what does.
+/// Returns why a restart would not reach all members, and what would.
 pub fn held_back(cluster: &Cluster) -> Option<&'static str> {
-    let (spec, first) = (&cluster.workload.spec, cluster.workload.spec.ordinals.start);
+    let (spec, first_ordinal) = (&cluster.workload.spec, cluster.workload.spec.ordinals.start);
     match () {
         () if spec.update_strategy.on_delete() => {
             Some("its update strategy is OnDelete: delete its pods yourself, one at a time")
         }
-        () if cluster.workload.reaches_from() > first => Some(
+        () if cluster.workload.reaches_from() > first_ordinal => Some(
             "its update strategy has a partition: members below it restart when the partition is removed",
         ),
         () => None,

@@ -2,7 +2,7 @@
 //!
 //! Owns: [`LeaderStep`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
 //! planned again, so in steady state there is nothing to do and no API call is made. `plan/bootstrap.rs` decides when
-//! the bootstrap node is removed, `plan/warrant.rs` which objects may be deleted that the view does not show.
+//! the bootstrap node is removed, and `plan/warrant.rs` which objects that the view does not show may be deleted.
 
 pub mod bootstrap;
 pub mod identity;
@@ -75,8 +75,8 @@ pub enum LeaderStep {
 }
 
 impl LeaderStep {
-    /// Returns whether the step deletes or restarts something, or decides what does; such a step begins only if it still
-    /// follows from the world.
+    /// Returns whether the step deletes or restarts something, or decides what is deleted or restarted; such a step
+    /// begins only if it still follows from the current view.
     pub fn destroys(&self) -> bool {
         matches!(self, Self::Delete(_) | Self::Finish(_) | Self::Configure(_) | Self::Evict { .. })
     }
@@ -114,7 +114,7 @@ impl LeaderStep {
     /// Returns how long the step must be due without a break before it is done.
     pub fn patience(&self) -> Duration {
         match self {
-            Self::Announce(_) => LASTS,
+            Self::Announce(_) => ANNOUNCE_AFTER,
             Self::Configure(it) => it.patience,
             Self::Evict { patience, .. } => *patience,
             _ => Duration::ZERO,
@@ -259,15 +259,15 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
     let ns = &*cluster.id.namespace;
     let view = &view.of_namespace(ns);
     // Members of a deleted StatefulSet are not created again, so nothing is planned for them.
-    let over =
+    let is_over =
         cluster.left || cluster.workload.metadata.going() || view.namespace_going(ns) || view.left_alone(ns);
-    if view.freshness != Freshness::Current || over {
+    if view.freshness != Freshness::Current || is_over {
         return Vec::new();
     }
     let mut steps = Vec::new();
-    // Unverified members count, too: a Ready that proves nothing may still mean data, and without the mark a second
-    // bootstrap can wipe it.
-    let mut marks = cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.ready() > 0;
+    // Unverified members count, too: a member may hold data even if its Ready proves nothing, and without the mark a
+    // second bootstrap can wipe that data.
+    let mut must_mark = cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.ready() > 0;
     match bootstrap::stage(cluster, view) {
         BootstrapStage::Absent
         | BootstrapStage::LeftAlone(_)
@@ -278,11 +278,11 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
             steps.push(LeaderStep::Announce(Announcement::about(cluster, KEPT, note)));
         }
         BootstrapStage::Going(_, Some(step)) => {
-            marks &= !matches!(*step, LeaderStep::Mark(_));
+            must_mark &= !matches!(*step, LeaderStep::Mark(_));
             steps.push(*step);
         }
     }
-    if marks {
+    if must_mark {
         steps.insert(0, LeaderStep::Mark(Mark::of(cluster)));
     }
     let outdated = inject::outdated(cluster, view).into_iter();
@@ -312,7 +312,7 @@ fn looks_only(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 }
 
 /// The time for which a state must last to be worth an Event.
-const LASTS: Duration = Duration::from_secs(10);
+const ANNOUNCE_AFTER: Duration = Duration::from_secs(10);
 
 const KEPT: &str = "BootstrapKept";
 const REMOVED: &str = "BootstrapRemoved";

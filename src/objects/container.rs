@@ -95,8 +95,8 @@ impl Container {
             ("lifecycle.preStop.exec.command", &self.lifecycle.pre_stop),
             ("lifecycle.postStart.exec.command", &self.lifecycle.post_start),
         ];
-        let own = [("command", &*self.command), ("args", &*self.args)];
-        own.into_iter()
+        let main = [("command", &*self.command), ("args", &*self.args)];
+        main.into_iter()
             .chain(
                 handlers
                     .into_iter()
@@ -181,7 +181,7 @@ pub struct Handler {
     pub initial_delay_seconds: i64,
     /// Seconds between tries; the API server sets an absent number to 10.
     pub period_seconds: Option<i64>,
-    /// Failures in a row that count; the API server sets an absent number to 3.
+    /// Failures in a row after which the probe has failed; the API server sets an absent number to 3.
     pub failure_threshold: Option<i64>,
 }
 
@@ -200,7 +200,7 @@ pub struct TcpSocket {
     pub port: Option<Quantity>,
 }
 
-/// A command run in a container.
+/// A command that is run in a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Exec {

@@ -16,7 +16,7 @@ pub struct KindNames {
     pub version: &'static str,
     /// The `kind:` of a manifest.
     pub name: &'static str,
-    /// The plural, as URLs and roles write it.
+    /// The plural, as in URLs and roles.
     pub plural: &'static str,
 }
 
@@ -69,7 +69,7 @@ macro_rules! kinds {
                 })
             }
 
-            /// Returns the kind that it was read as.
+            /// Returns the kind that the object was read as.
             pub fn kind(&self) -> Kind {
                 match self {
                     $(Self::$kind(_) => Kind::$kind,)*
@@ -87,7 +87,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Returns the object as this type, if it was read into that.
+            /// Returns the object as this type, if it was read into this type.
             pub fn get<T: Typed>(&self) -> Option<&T> {
                 T::of(self)
             }
@@ -168,12 +168,12 @@ kinds! {
     Definition(Plain): "apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions";
 }
 
-/// The kinds that are distinguished: those that are read without a pack, and those that packs add.
+/// The kinds that the guard distinguishes: those that are read without a pack, and those that packs add.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds(Vec<&'static CustomKind>);
 
 impl Kinds {
-    /// Adds these kinds of packs.
+    /// Returns the kinds that are read without a pack, and these kinds of packs.
     pub fn with(custom: impl IntoIterator<Item = &'static CustomKind>) -> Self {
         Self(custom.into_iter().collect())
     }
@@ -198,8 +198,8 @@ impl Kinds {
         self.find(|row| row.group == group && row.plural == plural)
     }
 
-    fn find(&self, is_it: impl Fn(&KindNames) -> bool) -> Kind {
-        self.all().find(|kind| kind.row().is_some_and(&is_it)).unwrap_or(Kind::Other)
+    fn find(&self, matches: impl Fn(&KindNames) -> bool) -> Kind {
+        self.all().find(|kind| kind.row().is_some_and(&matches)).unwrap_or(Kind::Other)
     }
 }
 
@@ -222,12 +222,12 @@ impl Kind {
         }
     }
 
-    /// Returns whether not every API server offers the kind: its objects are watched while it is offered.
+    /// Returns whether an API server may lack the kind; its objects are watched while it is offered.
     pub fn is_optional(self) -> bool {
         matches!(self, Self::Custom(custom) if custom.watched)
     }
 
-    /// Returns the version in which it is read.
+    /// Returns the version in which the kind is read.
     pub fn version(self) -> &'static str {
         self.row().map_or("v1", |row| row.version)
     }

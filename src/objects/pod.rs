@@ -90,13 +90,13 @@ pub struct Toleration {
 }
 
 impl PodSpec {
-    /// Returns every container, with the name of its list.
+    /// Returns every container except ephemeral ones, with the name of its list.
     pub fn all_containers(&self) -> impl Iterator<Item = (&'static str, &Container)> {
-        let named = |list: &'static str| move |container| (list, container);
+        let in_list = |list: &'static str| move |container| (list, container);
         self.containers
             .iter()
-            .map(named("containers"))
-            .chain(self.init_containers.iter().map(named("initContainers")))
+            .map(in_list("containers"))
+            .chain(self.init_containers.iter().map(in_list("initContainers")))
     }
 
     /// Returns the grace period, after all defaults.
@@ -191,7 +191,7 @@ pub struct ProjectedSource {
     pub secret: Option<Box<SourceRef>>,
 }
 
-/// Labels are read as often as specs; this keeps the callers short.
+/// The labels of its pods, because callers read them as often as the spec.
 impl AsRef<Labels> for Template {
     fn as_ref(&self) -> &Labels {
         &self.metadata.labels

@@ -10,11 +10,11 @@ use super::meta::{list, or_default};
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
     pub phase: String,
-    /// The reason why it failed, in one word.
+    /// The reason why the pod failed, in one word.
     pub reason: String,
-    /// The reason why it failed, in a sentence.
+    /// The reason why the pod failed, in a sentence.
     pub message: String,
-    /// The conditions, of which Ready and PodScheduled count.
+    /// The conditions; only Ready and PodScheduled are used.
     #[serde(deserialize_with = "list")]
     pub conditions: Vec<PodCondition>,
     #[serde(deserialize_with = "list")]
@@ -43,7 +43,7 @@ pub struct ContainerStatus {
     pub state: ContainerState,
     /// The end of the previous run.
     pub last_state: ContainerState,
-    /// Its startup probe has succeeded.
+    /// Whether its startup probe has succeeded.
     pub started: bool,
     /// The number of restarts.
     pub restart_count: i64,
@@ -69,7 +69,7 @@ pub struct Run {
     pub message: String,
 }
 
-/// Why a container does not run.
+/// The reason why a container does not run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Waiting {
@@ -83,7 +83,7 @@ const NO_IMAGE: [&str; 3] = ["ImagePullBackOff", "ErrImagePull", "InvalidImageNa
 
 impl ContainerStatus {
     fn waits_for(&self, reasons: &[&str]) -> bool {
-        self.state.waiting.as_ref().is_some_and(|it| reasons.contains(&&*it.reason))
+        self.state.waiting.as_ref().is_some_and(|waiting| reasons.contains(&&*waiting.reason))
     }
 
     /// Returns whether the container runs, as far as the kubelet reports.
@@ -96,13 +96,14 @@ impl ContainerStatus {
         Some(&*self.state.running.as_ref()?.started_at)
     }
 
-    /// Returns the termination message, as long as the container has not started well since.
+    /// Returns the termination message, until the startup probe of a later run has succeeded.
     pub fn last_words(&self) -> Option<&str> {
         let ended = self.state.terminated.as_ref().or(self.last_state.terminated.as_ref());
         ended.filter(|_| !self.started).map(|ended| &*ended.message)
     }
 
-    /// Returns when the container last started, as the kubelet wrote it; `None`: it never did, or has started well.
+    /// Returns when the container last started, as the kubelet wrote it; `None`: it never did, or its
+    /// startup probe has succeeded.
     pub fn began(&self) -> Option<&str> {
         self.last_run().filter(|_| !self.started).map(|run| &*run.started_at)
     }
@@ -119,7 +120,7 @@ impl Pod {
         !self.metadata.going() && condition(&self.status.conditions, "Ready")
     }
 
-    /// Returns whether this container has run, however shortly, or may have: a pod that a kubelet rejected after a
+    /// Returns whether this container has run, however briefly, or may have: a pod that a kubelet rejected after a
     /// restart of its node has no container status.
     pub fn has_run(&self, container: &str) -> bool {
         let ran = |status: &ContainerStatus| status.restart_count > 0 || status.last_run().is_some();
@@ -128,32 +129,34 @@ impl Pod {
 
     /// Returns since when it is not Ready, as the kubelet wrote it, or since when it is pending without a node.
     pub fn unready_since(&self) -> Option<&str> {
-        let unready = |it: &&PodCondition| it.kind == "Ready" && it.status != "True";
-        let condition = self.status.conditions.iter().find(unready).or(self.unscheduled());
-        condition.map(|it| &*it.last_transition_time)
+        let is_unready = |condition: &&PodCondition| condition.kind == "Ready" && condition.status != "True";
+        let condition = self.status.conditions.iter().find(is_unready).or(self.unscheduled());
+        condition.map(|condition| &*condition.last_transition_time)
     }
 
     fn unscheduled(&self) -> Option<&PodCondition> {
-        self.status.conditions.iter().find(|it| it.kind == "PodScheduled" && it.status == "False")
+        self.status.conditions.iter().find(|known| known.kind == "PodScheduled" && known.status == "False")
     }
 
     /// Returns Kubernetes' reason why nothing runs in it: from the scheduler, from a kubelet that rejected it, or from
     /// a container that waits.
     pub fn held_up_by(&self) -> Option<&str> {
         let PodStatus { phase, reason, message, .. } = &self.status;
-        let all = self.status.init_container_statuses.iter().chain(&self.status.container_statuses);
-        // A container in back-off says nothing about the cause.
-        let mut waits = all
-            .filter_map(|it| it.state.waiting.as_ref())
-            .filter(|it| !matches!(&*it.reason, "CrashLoopBackOff" | "PodInitializing" | "ContainerCreating"))
-            .map(|it| if it.message.is_empty() { &*it.reason } else { &*it.message });
-        let turned_away =
+        let statuses = self.status.init_container_statuses.iter().chain(&self.status.container_statuses);
+        // These reasons do not name a cause.
+        let mut causes = statuses
+            .filter_map(|status| status.state.waiting.as_ref())
+            .filter(|waiting| {
+                !matches!(&*waiting.reason, "CrashLoopBackOff" | "PodInitializing" | "ContainerCreating")
+            })
+            .map(|waiting| if waiting.message.is_empty() { &*waiting.reason } else { &*waiting.message });
+        let rejection =
             Some(if message.is_empty() { &**reason } else { message }).filter(|_| phase == "Failed");
         self.unscheduled()
-            .map(|it| &*it.message)
-            .or(turned_away)
-            .or_else(|| waits.next())
-            .filter(|it| !it.is_empty())
+            .map(|condition| &*condition.message)
+            .or(rejection)
+            .or_else(|| causes.next())
+            .filter(|cause| !cause.is_empty())
     }
 
     /// Returns what the kubelet reports of this container.
@@ -167,14 +170,14 @@ impl Pod {
         const HOPELESS: [&str; 3] =
             ["CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError"];
         let PodStatus { init_container_statuses, container_statuses, phase, .. } = &self.status;
-        let mut all = init_container_statuses.iter().chain(container_statuses);
-        phase == "Failed" || all.any(|it| it.waits_for(&HOPELESS) || it.waits_for(&NO_IMAGE))
+        let mut statuses = init_container_statuses.iter().chain(container_statuses);
+        phase == "Failed" || statuses.any(|status| status.waits_for(&HOPELESS) || status.waits_for(&NO_IMAGE))
     }
 
     /// Returns whether the image of this container, or of one before it, cannot be pulled.
     pub fn lacks_an_image(&self, container: &str) -> bool {
-        let before = self.status.init_container_statuses.iter();
-        before.chain(self.container_status(container)).any(|it| it.waits_for(&NO_IMAGE))
+        let init_containers = self.status.init_container_statuses.iter();
+        init_containers.chain(self.container_status(container)).any(|status| status.waits_for(&NO_IMAGE))
     }
 }
 

@@ -1,4 +1,4 @@
-//! StatefulSets and Deployments, which differ little as far as they are judged, and the Scale that changes both.
+//! StatefulSets and Deployments, which share most of the fields that are judged, and the Scale that changes both.
 
 use serde::Deserialize;
 
@@ -48,11 +48,11 @@ pub struct WorkloadSpec {
     /// Claims made for every ordinal (StatefulSet).
     #[serde(deserialize_with = "list")]
     pub volume_claim_templates: Vec<ClaimTemplate>,
-    /// How a new template reaches the pods (StatefulSet).
+    /// The way in which a new template reaches the pods (StatefulSet).
     pub update_strategy: UpdateStrategy,
-    /// How new pods replace old ones (Deployment).
+    /// The way in which new pods replace old ones (Deployment).
     pub strategy: Strategy,
-    /// What becomes of the claims (StatefulSet).
+    /// The policy for claims when the StatefulSet is deleted or scaled down.
     pub persistent_volume_claim_retention_policy: Retention,
     pub ordinals: Ordinals,
 }
@@ -78,7 +78,7 @@ pub struct ClaimMeta {
     pub annotations: ByName<Fingerprint>,
 }
 
-/// What a claim asks for.
+/// The storage that a claim requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimSpec {
@@ -100,7 +100,7 @@ pub struct Resources {
     pub limits: ByName<Quantity>,
 }
 
-/// How new pods replace old ones (Deployment).
+/// The way in which new pods replace old ones (Deployment).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Strategy {
@@ -109,7 +109,7 @@ pub struct Strategy {
     pub kind: String,
 }
 
-/// How a new template reaches the pods.
+/// The way in which a new template reaches the pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UpdateStrategy {
@@ -132,7 +132,7 @@ impl UpdateStrategy {
     }
 
     fn partition(&self) -> i64 {
-        self.rolling_update.as_ref().map_or(0, |it| it.partition)
+        self.rolling_update.as_ref().map_or(0, |details| details.partition)
     }
 }
 
@@ -146,11 +146,11 @@ pub struct RollingUpdate {
     pub partition: i64,
 }
 
-/// What becomes of the claims.
+/// The policy for claims when a StatefulSet is deleted or scaled down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Retention {
-    /// When the StatefulSet is deleted: Retain (also if empty) or Delete.
+    /// The policy when the StatefulSet is deleted: Retain (also if empty) or Delete.
     pub when_deleted: String,
     /// The same when the StatefulSet is scaled down.
     pub when_scaled: String,
@@ -175,7 +175,8 @@ impl Workload {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// Returns whether both are the same apart from labels and annotations of others, and the controller's progress.
+    /// Returns whether both are the same apart from labels and annotations that are not the guard's, and the controller's
+    /// progress.
     pub fn asks_the_same(&self, other: &Self) -> bool {
         self.spec == other.spec && self.metadata.is_owned_and_marked_as(&other.metadata)
     }
@@ -212,9 +213,9 @@ impl Workload {
         (differs && !self.makes_newest(ordinal)).then_some(older)
     }
 
-    /// Returns whether a new pod of this ordinal is created from the newest template. If the StatefulSet has no details
-    /// of RollingUpdate, its controller counts the pods that it has not reached; with OnDelete every pod gets the
-    /// newest.
+    /// Returns whether a new pod of this ordinal is created from the newest template. Without details of
+    /// RollingUpdate, pods that the rollout has not reached, counted from the first ordinal, keep the older one; with
+    /// OnDelete every new pod gets the newest.
     pub fn makes_newest(&self, ordinal: i64) -> bool {
         let Self { spec: WorkloadSpec { update_strategy: strategy, ordinals, .. }, status, .. } = self;
         let kept = match &strategy.rolling_update {
@@ -246,7 +247,7 @@ pub struct Scale {
     pub spec: ScaleSpec,
 }
 
-/// What a scale request asks for.
+/// The desired state in a scale request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ScaleSpec {
@@ -279,9 +280,9 @@ mod tests {
             (r#"{"type":"RollingUpdate","rollingUpdate":{}}"#, [true; 3]),
             (r#"{"type":"OnDelete"}"#, [true; 3]),
         ] {
-            let it = workload(&format!(r#"{{"replicas":3,"updateStrategy":{strategy}}}"#), status);
-            assert_eq!([0, 1, 2].map(|ordinal| it.makes_newest(ordinal)), newest, "{strategy}");
-            assert!((0..3).all(|ordinal| it.makes_older(ordinal).is_none()), "there is none");
+            let stateful_set = workload(&format!(r#"{{"replicas":3,"updateStrategy":{strategy}}}"#), status);
+            assert_eq!([0, 1, 2].map(|ordinal| stateful_set.makes_newest(ordinal)), newest, "{strategy}");
+            assert!((0..3).all(|ordinal| stateful_set.makes_older(ordinal).is_none()), "there is none");
         }
         let status = r#"{"currentRevision":"a","updateRevision":"b"}"#;
         let held = workload(r#"{"updateStrategy":{"rollingUpdate":{"partition":2}}}"#, status);

@@ -1,6 +1,7 @@
 //! Findings of `gatera check`, laid out for people at a terminal and for the programs of pipelines.
 //!
-//! Owns: the table of formats, and what they share. Each format is a file; the sentences are the findings' own.
+//! Owns: the table of formats, and what they share. Each format has a file of its own; the sentences come from the
+//! findings.
 
 mod code_quality;
 mod github;
@@ -66,12 +67,12 @@ impl Format {
 /// Lays out the findings. Colours are for terminals.
 pub fn lay_out(checked: &Checked, format: Format, colour: bool) -> String {
     match format {
-        Format::Text => tame(&text::text(checked, colour)),
-        Format::Concise => tame(&text::concise(checked, colour)),
+        Format::Text => escape_commands(&text::text(checked, colour)),
+        Format::Concise => escape_commands(&text::concise(checked, colour)),
         Format::Json => format!("{:#}\n", json::of(checked)),
         Format::Sarif => format!("{:#}\n", sarif::of(checked)),
         Format::Junit => junit::of(checked),
-        Format::Github => tame(&github::of(checked)),
+        Format::Github => escape_commands(&github::of(checked)),
         Format::Gitlab => format!("{:#}\n", code_quality::of(checked)),
         Format::Markdown => markdown::of(checked),
     }
@@ -81,22 +82,22 @@ pub fn lay_out(checked: &Checked, format: Format, colour: bool) -> String {
 pub fn in_brief(checked: &Checked, format: Format, colour: bool) -> String {
     match format {
         Format::Text if !checked.findings.is_empty() => {
-            tame(text::findings(checked, colour).trim_end_matches('\n')) + "\n"
+            escape_commands(text::findings(checked, colour).trim_end_matches('\n')) + "\n"
         }
-        Format::Concise if !checked.findings.is_empty() => tame(&text::lines(checked, colour)),
+        Format::Concise if !checked.findings.is_empty() => escape_commands(&text::lines(checked, colour)),
         format => lay_out(checked, format, colour),
     }
 }
 
 /// Lays out the findings, each object without one, and each file that is not a manifest.
 pub fn in_full(checked: &Checked, format: Format, colour: bool) -> String {
-    let fine = tame(&(text::fine(checked, colour) + &text::foreign(checked)));
-    let apart = if format == Format::Text && !fine.is_empty() { "\n" } else { "" };
-    format!("{fine}{apart}{}", lay_out(checked, format, colour))
+    let fine = escape_commands(&(text::fine(checked, colour) + &text::foreign(checked)));
+    let separator = if format == Format::Text && !fine.is_empty() { "\n" } else { "" };
+    format!("{fine}{separator}{}", lay_out(checked, format, colour))
 }
 
 /// Escapes the commands that runners of pipelines look for anywhere in a job's output; names may hold any text.
-fn tame(text: &str) -> String {
+fn escape_commands(text: &str) -> String {
     text.replace("##[", "#\\u{23}[").replace("##vso[", "#\\u{23}vso[")
 }
 
@@ -135,9 +136,9 @@ fn says(finding: &CheckFinding) -> &str {
     }
 }
 
-/// Returns the object that the finding is about, as every message names it; empty: it is about none.
+/// Returns the object that the finding is about, as every message names it; empty: the finding is about no object.
 fn subject(finding: &CheckFinding) -> &str {
-    finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default()
+    finding.object.as_ref().map(|object| &*object.subject).unwrap_or_default()
 }
 
 /// Returns one line: the object, and what was found.
@@ -162,22 +163,23 @@ fn whole(finding: &CheckFinding) -> String {
     text
 }
 
-/// Returns a place that code hosts show: that of the finding, with its column if that is known, or, for an object that was removed,
-/// the one that stands in for it. The file is a path below the top of the repository.
+/// Returns a place that code hosts show: that of the finding, with its column if that is known, or, for an object that was
+/// removed, the place that stands in for it. The file is a path below the top of the repository.
 fn shown(finding: &CheckFinding) -> (&str, u64, Option<u64>) {
-    let ((file, line), own) = match &finding.shown_at {
+    let ((file, line), exact) = match &finding.shown_at {
         Some((file, line)) => ((&**file, *line), None),
         None => (place(finding), finding.spot.place),
     };
-    let column = own.filter(|it| it.line == line && it.column > 0).map(|it| it.column);
+    let column = exact.filter(|place| place.line == line && place.column > 0).map(|place| place.column);
     (file.strip_prefix("./").unwrap_or(file), line, column)
 }
 
 /// Returns the whole text for a code host: it shows a removed object at another place, so the text names the real one.
 fn whole_at_host(finding: &CheckFinding) -> String {
     let (file, line) = place(finding);
-    let from = if finding.spot.in_base { format!("\n  removed: {file} line {line}") } else { String::new() };
-    whole(finding) + &visible_lines(&from)
+    let removed_from =
+        if finding.spot.in_base { format!("\n  removed: {file} line {line}") } else { String::new() };
+    whole(finding) + &visible_lines(&removed_from)
 }
 
 fn visible_lines(text: &str) -> String {
@@ -187,7 +189,7 @@ fn visible_lines(text: &str) -> String {
 /// Returns a place that other programs can show: a file of the repository, and a line of it. An object that came
 /// through a pipe is shown at its template, whose lines differ.
 fn place(finding: &CheckFinding) -> (&str, u64) {
-    let line = finding.spot.place.map_or(1, |it| it.line);
+    let line = finding.spot.place.map_or(1, |place| place.line);
     match (&*finding.spot.file, &finding.spot.template) {
         ("-", Some(template)) => (template, 1),
         ("-", None) => ("stdin", line),
@@ -195,22 +197,23 @@ fn place(finding: &CheckFinding) -> (&str, u64) {
     }
 }
 
-/// Returns names that stay the same while lines move: by code, object and field, and by how often that occurred before.
+/// Returns a fingerprint for each finding that stays the same while lines move: of code, object and field, and of the number of
+/// earlier findings with the same three.
 fn fingerprints(checked: &Checked) -> Vec<String> {
     let mut seen = HashMap::<String, usize>::new();
-    let print = |finding: &CheckFinding| {
+    let fingerprint = |finding: &CheckFinding| {
         let field = match &finding.what {
             CheckFindingKind::Finding { judged, .. } => &judged.finding.field,
             _ => &headline(finding),
         };
-        let object = finding.object.as_ref().map_or(place(finding).0, |it| &*it.subject);
+        let object = finding.object.as_ref().map_or(place(finding).0, |object| &*object.subject);
         let text = format!("{}\0{object}\0{field}", code(finding));
         let times = seen.entry(text.clone()).or_default();
         *times += 1;
         let digest = digest::digest(&digest::SHA256, format!("{text}\0{times}").as_bytes());
         digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     };
-    checked.findings.iter().map(print).collect()
+    checked.findings.iter().map(fingerprint).collect()
 }
 
 /// Returns the counts, as in "14 findings: 11 refused, 3 warnings", which add up; `None`: there is no finding.
@@ -231,7 +234,7 @@ fn finding_counts(checked: &Checked) -> Option<String> {
 fn objects(checked: &Checked) -> String {
     let settings =
         checked.settings.as_ref().map(|it| format!("; settings of {}", visible(it))).unwrap_or_default();
-    let OutcomeCounts { all, refused, warning, waived, not_judged: odd, unchanged, fine } =
+    let OutcomeCounts { all, refused, warning, waived, not_judged: unjudged, unchanged, fine } =
         OutcomeCounts::of(checked);
     if all == 0 {
         return format!(
@@ -241,12 +244,14 @@ fn objects(checked: &Checked) -> String {
     }
     let not_judged = match checked.of_no_rule() {
         0 => "not judged".to_owned(),
-        all if all == odd => "not judged (no rule covers this kind)".to_owned(),
+        number if number == unjudged => "not judged (no rule covers this kind)".to_owned(),
         some => format!("not judged ({some} of them because no rule covers their kind)"),
     };
     let mut text =
         format!("{}: {refused} would be refused, {warning} allowed with a warning", count(all, "object"));
-    for (count, what) in [(waived, "waived"), (odd, &*not_judged), (fine, "fine"), (unchanged, "unchanged")] {
+    for (count, what) in
+        [(waived, "waived"), (unjudged, &*not_judged), (fine, "fine"), (unchanged, "unchanged")]
+    {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));
         }
@@ -259,12 +264,12 @@ fn objects(checked: &Checked) -> String {
 }
 
 fn skipped_documents(checked: &Checked) -> String {
-    /// The number of files that the last line names.
-    const MOST: usize = 3;
-    let files: Vec<_> = checked.skipped_files.iter().filter(|it| &***it != "-").collect();
-    let mut named = files.iter().take(MOST).map(|it| visible(it)).collect::<Vec<_>>().join(", ");
-    if files.len() > MOST {
-        named.push_str(&format!(" and {} more, which --verbose lists", files.len() - MOST));
+    /// The largest number of files that are named.
+    const MOST_NAMED: usize = 3;
+    let files: Vec<_> = checked.skipped_files.iter().filter(|file| &***file != "-").collect();
+    let mut named = files.iter().take(MOST_NAMED).map(|file| visible(file)).collect::<Vec<_>>().join(", ");
+    if files.len() > MOST_NAMED {
+        named.push_str(&format!(" and {} more, which --verbose lists", files.len() - MOST_NAMED));
     }
     if !named.is_empty() {
         named.insert_str(0, ": ");

@@ -34,19 +34,19 @@ use crate::act::telemetry::chain;
 /// The maximum number of open connections to the webhook port; the API servers of a large cluster hold a few dozen.
 const MOST_CONNECTIONS: usize = 512;
 /// The maximum number of open connections to the operations port: probes, and one or two scrapes of the metrics.
-const MOST_PROBES: usize = 32;
+const MOST_OPERATIONS_CONNECTIONS: usize = 32;
 /// The maximum number of bytes of answers that clients have not read yet, over all connections of a port: 256 answers of the
 /// maximum length, a quarter of the memory limit in the chart. The last pieces, which wait in hyper and TLS, do not count.
 const MAX_UNREAD_BYTES: usize = 256 * LONGEST_ANSWER;
 /// The maximum length of a request's headers in bytes; an API server sends some 500 bytes.
-const LARGEST_HEADERS: usize = 16 * 1024;
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// The bytes of an answer that are handed to hyper at a time, before the client has read them.
-const PIECE: usize = 4 * 1024;
+const PIECE_BYTES: usize = 4 * 1024;
 /// The interval at which the deadlines of connections are checked.
-const SWEEP: Duration = Duration::from_millis(500);
+const DEADLINE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The pause between two new connections while each of them evicts an open one. It leaves open connections time to be served,
-/// also after this machine was busy for a moment and many connections arrived together.
-const PACE: Duration = Duration::from_millis(1);
+/// even when this machine was busy for a moment and many connections arrive together.
+const EVICTION_PAUSE: Duration = Duration::from_millis(1);
 /// The pause after an accept error (out of file descriptors), so that the loop does not spin.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 /// The interval at which a drain looks at the table of connections, which does not report its changes.
@@ -93,7 +93,7 @@ impl ServingPort {
 
     /// Creates the port for probes and metrics, which is served without TLS and for few connections.
     pub fn operations(listener: TcpListener, router: Router) -> Self {
-        let connections = Connections::new(MOST_PROBES, MAX_UNREAD_BYTES);
+        let connections = Connections::new(MOST_OPERATIONS_CONNECTIONS, MAX_UNREAD_BYTES);
         Self { listener, tls: None, router, connections }
     }
 }
@@ -117,7 +117,7 @@ pub async fn accept(
     let ServingPort { listener, tls, router, connections } = port;
     let shared =
         ConnectionContext { tls, router, connections: Arc::clone(&connections), stage: stage.clone() };
-    let mut sweep = interval(SWEEP);
+    let mut sweep = interval(DEADLINE_CHECK_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
@@ -133,13 +133,13 @@ pub async fn accept(
                 continue;
             }
         };
-        let full = connections.is_full();
+        let was_full = connections.is_full();
         match connections.enter(Instant::now()) {
             Some(slot) => drop(tokio::spawn(serve_slot(shared.clone(), Arc::clone(&guard), stream, slot))),
             None => guard.metrics.turn_away("too_many"),
         }
-        if full {
-            sleep(PACE).await;
+        if was_full {
+            sleep(EVICTION_PAUSE).await;
         }
     }
     drop(listener);
@@ -155,7 +155,7 @@ pub async fn accept(
 }
 
 async fn serve_slot(shared: ConnectionContext, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
-    let _open = shared.tls.as_ref().map(|_| OpenGauge::count(&guard.metrics.connections));
+    let _counted = shared.tls.as_ref().map(|_| OpenGauge::count(&guard.metrics.connections));
     let why = tokio::select! {
         biased;
         why = slot.connection.over() => Some(why),
@@ -166,7 +166,7 @@ async fn serve_slot(shared: ConnectionContext, guard: Arc<Guard>, stream: TcpStr
     }
 }
 
-/// A connection that counts in the metric of open connections until this is dropped, however the connection ends.
+/// A connection that counts in the metric of open connections until this value is dropped, however the connection ends.
 struct OpenGauge<'a>(&'a Gauge);
 
 impl<'a> OpenGauge<'a> {
@@ -193,7 +193,7 @@ async fn handshake_and_serve(
         debug!(%error, "handshake");
         "handshake"
     };
-    // Answers are small, and clients wait for them: no delay to fill a packet.
+    // Answers are small, and clients wait for them, so they are not delayed to fill a packet.
     stream.set_nodelay(true).map_err(failed)?;
     let Some(tls) = &shared.tls else {
         connection.open(false);
@@ -219,10 +219,10 @@ where
 {
     let stream = TokioIo::new(stream);
     let router = TowerToHyperService::new(shared.router.clone());
-    let (connections, asked, stage) =
+    let (connections, this_connection, stage) =
         (Arc::clone(&shared.connections), Arc::clone(connection), shared.stage.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let mut in_flight = connections.begin(&asked);
+        let mut in_flight = connections.begin(&this_connection);
         request.extensions_mut().insert(caller);
         let (answer, stage) = (router.call(request), stage.clone());
         async move {
@@ -235,8 +235,8 @@ where
         }
     });
     let mut http = http1::Builder::new();
-    // The deadlines are in `connections.rs`, because hyper has a single one for headers and for idle connections.
-    http.header_read_timeout(None).max_buf_size(LARGEST_HEADERS);
+    // The deadlines are in `connections.rs`, because hyper has a single one for both headers and idle connections.
+    http.header_read_timeout(None).max_buf_size(MAX_HEADER_BYTES);
     let mut connection = pin!(http.serve_connection(stream, service));
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
@@ -250,8 +250,8 @@ where
     }
 }
 
-/// Returns the body in pieces, so that a client that reads none of them cannot pile them up in hyper. The request is in flight
-/// until hyper has taken the last one.
+/// Returns the body in pieces, so that hyper never holds a whole answer that its client does not read. The request is in flight
+/// until hyper has taken the last piece.
 fn in_pieces(body: Body, in_flight: InFlight) -> Body {
     let length = body.size_hint().exact().unwrap_or_default();
     in_flight.holds(usize::try_from(length).unwrap_or(usize::MAX));
@@ -263,7 +263,7 @@ fn in_pieces(body: Body, in_flight: InFlight) -> Body {
             rest = data;
         }
         in_flight.takes();
-        let piece = rest.split_to(PIECE.min(rest.len()));
+        let piece = rest.split_to(PIECE_BYTES.min(rest.len()));
         Ok::<_, axum::Error>(Some((piece, (body, rest, in_flight))))
     }))
 }
@@ -271,7 +271,7 @@ fn in_pieces(body: Body, in_flight: InFlight) -> Body {
 /// Completes when a connection should accept no further request. An idle connection stays open until then, because a request may
 /// be on its way to it; after [`ShutdownStage::Serving`] each answer announces that it was the last.
 async fn closing(mut stage: watch::Receiver<ShutdownStage>) {
-    // The stage never changes after its sender was dropped.
+    // Once its sender is dropped, the stage never changes again.
     if stage.wait_for(|stage| *stage == ShutdownStage::Closing).await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -291,7 +291,7 @@ mod tests {
         const SLOTS: usize = 4;
         const CROWD: usize = 60;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let to = listener.local_addr().unwrap();
+        let address = listener.local_addr().unwrap();
         let port = ServingPort {
             connections: Connections::new(SLOTS, 8),
             ..ServingPort::operations(listener, Router::new())
@@ -302,13 +302,13 @@ mod tests {
         let begun = Instant::now();
         let mut crowd = Vec::new();
         for _ in 0..CROWD {
-            crowd.push(TcpStream::connect(to).await.unwrap());
+            crowd.push(TcpStream::connect(address).await.unwrap());
         }
         // None of them sends anything, so each is evicted by the one that arrives four later.
         let last_to_go = &mut crowd[CROWD - SLOTS - 1];
         assert_eq!(last_to_go.read(&mut [0]).await.unwrap_or_default(), 0, "it is closed");
         let took = begun.elapsed();
-        assert!(took.as_millis() >= PACE.as_millis() * 50, "{took:?}");
+        assert!(took.as_millis() >= EVICTION_PAUSE.as_millis() * 50, "{took:?}");
         accepting.abort();
     }
 }

@@ -1,4 +1,4 @@
-//! The audit for web pages: one Report in each namespace with findings, if the API server serves Reports.
+//! The audit as Reports, which web pages show: one in each namespace with findings, if the API server serves Reports.
 //!
 //! Owns: whether the API server serves Reports, which ones are the guard's, and writing those that changed. Must not know:
 //! their content (`report::policy_report` does). The guard does not depend on Reports: a failure is logged once, and then no
@@ -27,16 +27,16 @@ const KINDS: [(&str, &str, &str, &str); 2] = [
 ];
 /// The name of the guard's report in every namespace.
 const NAME: &str = "gatera";
-const OURS: &str = "app.kubernetes.io/managed-by=gatera";
-/// The pause after a failure that the same request may not meet again: the API server is busy, or does not answer.
+const OUR_LABEL: &str = "app.kubernetes.io/managed-by=gatera";
+/// The pause after a failure that may be over soon: the API server is busy, or does not answer.
 const SHORT_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after most other failures, and if the API server does not serve Reports.
 const PAUSE: Duration = Duration::from_secs(300);
 /// The time after which the reports are listed again: another writer may have changed one, a kind may have been installed, or a
 /// permission granted.
-const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+const RELIST_PAUSE: Duration = Duration::from_secs(3600);
 /// The longest time that the audit waits for one round of requests.
-const ROUND: Duration = Duration::from_secs(10);
+const ROUND_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The findings of each namespace that was judged; a namespace with an empty list loses its report.
 pub(super) type FindingsByNamespace = BTreeMap<String, Vec<Value>>;
@@ -48,7 +48,7 @@ pub(super) struct PolicyReports {
     kind: Option<ApiResource>,
     /// The fingerprint of each report that exists, by namespace.
     written: BTreeMap<String, u64>,
-    again: Instant,
+    next_list: Instant,
     /// The last failure that was logged.
     failure: String,
 }
@@ -56,30 +56,30 @@ pub(super) struct PolicyReports {
 impl PolicyReports {
     pub(super) fn new(client: Client) -> Self {
         let (kind, written, failure) = (None, BTreeMap::new(), String::new());
-        Self { client, kind, written, again: Instant::now(), failure }
+        Self { client, kind, written, next_list: Instant::now(), failure }
     }
 
     /// Returns the namespaces that have a report; `None` while no report can be written.
     pub(super) async fn namespaces(&mut self) -> Option<BTreeSet<String>> {
-        if Instant::now() >= self.again {
-            match timeout(ROUND, self.find()).await {
+        if Instant::now() >= self.next_list {
+            match timeout(ROUND_DEADLINE, self.find_kind()).await {
                 Ok(Ok(())) => {
-                    let pause = if self.kind.is_some() { LOOK_AGAIN } else { PAUSE };
-                    self.again = Instant::now() + pause;
-                    // A failure here harms no report that is read, and the next look tries again.
-                    if let Ok(Err(error)) = timeout(ROUND, self.delete_replaced()).await {
+                    let pause = if self.kind.is_some() { RELIST_PAUSE } else { PAUSE };
+                    self.next_list = Instant::now() + pause;
+                    // A failure here affects no report that web pages read, and the next list tries again.
+                    if let Ok(Err(error)) = timeout(ROUND_DEADLINE, self.delete_replaced()).await {
                         warn!(error = chain(&error), "reports of the kind that was replaced are not deleted");
                     }
                 }
-                Ok(Err(error)) => self.failed(&error),
-                Err(_) => self.gave_up("no answer in time", SHORT_PAUSE),
+                Ok(Err(error)) => self.pause_after(&error),
+                Err(_) => self.give_up("no answer in time", SHORT_PAUSE),
             }
         }
         self.kind.as_ref().map(|_| self.written.keys().cloned().collect())
     }
 
     /// Finds out which kind the API server serves, and which reports an earlier leader wrote.
-    async fn find(&mut self) -> kube::Result<()> {
+    async fn find_kind(&mut self) -> kube::Result<()> {
         self.kind = None;
         for kind in KINDS.map(resource) {
             match self.list(&kind).await {
@@ -96,24 +96,24 @@ impl PolicyReports {
     /// Lists the guard's reports of this kind: the fingerprint of each, by namespace.
     async fn list(&self, kind: &ApiResource) -> kube::Result<BTreeMap<String, u64>> {
         let all = Api::<DynamicObject>::all_with(self.client.clone(), kind);
-        let reports = all.list(&ListParams::default().labels(OURS)).await?;
-        let named = reports.items.into_iter().filter(|it| it.metadata.name.as_deref() == Some(NAME));
-        let known = named.filter_map(|it| {
-            let results = it.data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-            Some((it.metadata.namespace?, fingerprint(results)))
+        let reports = all.list(&ListParams::default().labels(OUR_LABEL)).await?;
+        let ours = reports.items.into_iter().filter(|report| report.metadata.name.as_deref() == Some(NAME));
+        let fingerprints = ours.filter_map(|report| {
+            let results = report.data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+            Some((report.metadata.namespace?, fingerprint(results)))
         });
-        Ok(known.collect())
+        Ok(fingerprints.collect())
     }
 
     /// Deletes the guard's reports of the older kind, if the newer kind is the one that is written.
     async fn delete_replaced(&self) -> kube::Result<()> {
-        let [newer, kind] = KINDS.map(resource);
+        let [newer, older] = KINDS.map(resource);
         if self.kind.as_ref() != Some(&newer) {
             return Ok(());
         }
-        for namespace in self.list(&kind).await?.into_keys() {
-            let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &kind);
-            api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(gone)?;
+        for namespace in self.list(&older).await?.into_keys() {
+            let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &older);
+            api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(ignore_not_found)?;
         }
         Ok(())
     }
@@ -121,17 +121,19 @@ impl PolicyReports {
     /// Writes the reports that changed.
     pub(super) async fn write(&mut self, findings: FindingsByNamespace) {
         let Some(kind) = self.kind.clone() else { return };
-        let before = self.written.clone();
-        let outcome = timeout(ROUND, async {
-            let mut first = None;
+        let written_before = self.written.clone();
+        let outcome = timeout(ROUND_DEADLINE, async {
+            let mut first_error = None;
             for (namespace, results) in findings {
                 match self.write_one(&kind, &namespace, &results).await {
-                    // A namespace that refuses its report, such as one that is being deleted, must not keep others from theirs.
-                    Err(error) if !Fault::of(&error).is_away() => first = first.or(Some((namespace, error))),
-                    written => written.map_err(|error| (namespace, error))?,
+                    // A namespace that refuses its report, such as one that is being deleted, must not cost others theirs.
+                    Err(error) if !Fault::of(&error).is_away() => {
+                        first_error = first_error.or(Some((namespace, error)));
+                    }
+                    result => result.map_err(|error| (namespace, error))?,
                 }
             }
-            first.map_or(Ok(()), Err)
+            first_error.map_or(Ok(()), Err)
         });
         match outcome.await {
             Ok(Ok(())) => {
@@ -139,11 +141,13 @@ impl PolicyReports {
                     info!("the audit's reports are written again");
                 }
             }
-            Ok(Err((_, error))) if Fault::of(&error).is_away() => self.failed(&error),
-            Ok(Err((namespace, error))) => self.says(&format!("namespace {namespace}: {}", chain(&error))),
-            // A large number of reports takes several rounds.
-            Err(_) if self.written != before => {}
-            Err(_) => self.gave_up("no answer in time", SHORT_PAUSE),
+            Ok(Err((_, error))) if Fault::of(&error).is_away() => self.pause_after(&error),
+            Ok(Err((namespace, error))) => {
+                self.warn_once(&format!("namespace {namespace}: {}", chain(&error)));
+            }
+            // A large number of reports takes several rounds; this one wrote some.
+            Err(_) if self.written != written_before => {}
+            Err(_) => self.give_up("no answer in time", SHORT_PAUSE),
         }
     }
 
@@ -154,15 +158,15 @@ impl PolicyReports {
         results: &[Value],
     ) -> kube::Result<()> {
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, kind);
-        let print = fingerprint(results);
+        let new_fingerprint = fingerprint(results);
         if results.is_empty() {
             if self.written.contains_key(namespace) {
-                api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(gone)?;
+                api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(ignore_not_found)?;
                 self.written.remove(namespace);
             }
             return Ok(());
         }
-        if self.written.get(namespace) == Some(&print) {
+        if self.written.get(namespace) == Some(&new_fingerprint) {
             return Ok(());
         }
         let report = json!({
@@ -173,22 +177,22 @@ impl PolicyReports {
             "results": results,
         });
         api.patch(NAME, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(report)).await?;
-        self.written.insert(namespace.to_owned(), print);
+        self.written.insert(namespace.to_owned(), new_fingerprint);
         Ok(())
     }
 
-    fn failed(&mut self, error: &kube::Error) {
+    fn pause_after(&mut self, error: &kube::Error) {
         let pause = match Fault::of(error) {
-            // This is also the case where the chart's policyReports.enabled is false.
-            Fault::Forbidden => LOOK_AGAIN,
+            // The chart grants no permission while its policyReports.enabled is false.
+            Fault::Forbidden => RELIST_PAUSE,
             fault if fault.is_away() => SHORT_PAUSE,
             _ => PAUSE,
         };
-        self.gave_up(&chain(error), pause);
+        self.give_up(&chain(error), pause);
     }
 
     /// Logs that a report is not written, unless the same was logged last.
-    fn says(&mut self, why: &str) {
+    fn warn_once(&mut self, why: &str) {
         if self.failure != why {
             warn!(error = why, "a report of the audit is not written");
             why.clone_into(&mut self.failure);
@@ -196,12 +200,12 @@ impl PolicyReports {
     }
 
     /// Logs that no reports are written for a while, unless the same was logged last, and pauses all requests.
-    fn gave_up(&mut self, why: &str, pause: Duration) {
+    fn give_up(&mut self, why: &str, pause: Duration) {
         if self.failure != why {
             warn!(error = why, seconds = pause.as_secs(), "the audit's reports are not written for a while");
             why.clone_into(&mut self.failure);
         }
-        (self.kind, self.again) = (None, Instant::now() + pause);
+        (self.kind, self.next_list) = (None, Instant::now() + pause);
     }
 }
 
@@ -209,7 +213,7 @@ fn resource((group, version, kind, plural): (&str, &str, &str, &str)) -> ApiReso
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-fn gone(error: kube::Error) -> kube::Result<()> {
+fn ignore_not_found(error: kube::Error) -> kube::Result<()> {
     if Fault::of(&error) == Fault::NotFound { Ok(()) } else { Err(error) }
 }
 
@@ -224,12 +228,12 @@ mod tests {
 
     use super::*;
 
-    /// An API server with one report, of the kind that was replaced, whose list has this code. It takes none in the namespace
-    /// `going`.
-    fn client(asked: &Arc<Mutex<Vec<String>>>, replaced: u16) -> Client {
-        let asked = Arc::clone(asked);
+    /// Returns a client of an API server with one report, of the older kind. Lists of that kind have the status `older_status`,
+    /// and a report in namespace `going` is refused.
+    fn client(requests: &Arc<Mutex<Vec<String>>>, older_status: u16) -> Client {
+        let requests = Arc::clone(requests);
         let service = service_fn(move |request: Request<Body>| {
-            asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
+            requests.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
             let (code, answer) = match request.uri().path() {
                 path if path.contains("/namespaces/going/") => {
                     (403, json!({ "kind": "Status", "code": 403 }))
@@ -237,7 +241,7 @@ mod tests {
                 path if path.contains("/namespaces/") => (200, json!({ "metadata": { "name": NAME } })),
                 path if path.contains("wgpolicyk8s.io") => {
                     let old = json!({ "metadata": { "name": NAME, "namespace": "old" }, "results": [] });
-                    (replaced, json!({ "metadata": {}, "items": [old] }))
+                    (older_status, json!({ "metadata": {}, "items": [old] }))
                 }
                 _ => (200, json!({ "metadata": {}, "items": [] })),
             };
@@ -249,14 +253,14 @@ mod tests {
 
     #[tokio::test]
     async fn reports_of_the_kind_that_was_replaced_go() {
-        let asked = Arc::default();
-        let mut reports = PolicyReports::new(client(&asked, 200));
+        let requests = Arc::default();
+        let mut reports = PolicyReports::new(client(&requests, 200));
         assert_eq!(reports.namespaces().await, Some(BTreeSet::new()));
         assert_eq!(
-            asked.lock().unwrap().last().unwrap(),
+            requests.lock().unwrap().last().unwrap(),
             "DELETE /apis/wgpolicyk8s.io/v1alpha2/namespaces/old/policyreports/gatera"
         );
-        let mut broken = PolicyReports::new(client(&asked, 503));
+        let mut broken = PolicyReports::new(client(&requests, 503));
         assert_eq!(
             broken.namespaces().await,
             Some(BTreeSet::new()),

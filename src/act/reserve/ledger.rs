@@ -1,9 +1,9 @@
 //! The reservations that one replica knows: whose each is and when it ends.
 //!
 //! Must not know: clients, or the clock of this machine. The age of another replica's reservation is measured by the API
-//! server's clock alone: the writer of a note takes its time from the `Date` of the answer before, and the reader compares that
-//! with the `Date` of the answer in which it found the note. Between two answers, time is counted by this process, so that
-//! setting a clock changes nothing. Where a time is not exact, the reservation counts for longer.
+//! server's clock alone: the writer of a note takes its time from the `Date` header of the previous answer, and the reader
+//! compares that with the `Date` header of the answer that contains the note. Between two answers, time is counted by this
+//! process, so that setting a clock changes nothing. Where a time is not exact, the reservation counts for longer.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(5);
 /// The API server's clock, as read from the date of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerClock {
-    /// The `Date` of the answer, in whole seconds: it was written then, or up to a second later.
+    /// The `Date` of the answer, in whole seconds: the API server wrote it then, or up to a second later.
     pub(super) date: Timestamp,
     /// When the request was sent: not after that date.
     pub(super) asked: Instant,
@@ -38,16 +38,16 @@ pub(super) struct ServerClock {
 impl ServerClock {
     /// Returns the earliest time that the API server's clock may show now.
     fn at_least(&self, now: Instant) -> Timestamp {
-        later(self.date, now.duration_since(self.answered).as_secs())
+        plus_seconds(self.date, now.duration_since(self.answered).as_secs())
     }
 
     /// Returns the latest time that the API server's clock may show now.
     fn at_most(&self, now: Instant) -> Timestamp {
-        later(self.date, now.duration_since(self.asked).as_secs() + 2)
+        plus_seconds(self.date, now.duration_since(self.asked).as_secs() + 2)
     }
 }
 
-fn later(time: Timestamp, seconds: u64) -> Timestamp {
+fn plus_seconds(time: Timestamp, seconds: u64) -> Timestamp {
     let seconds = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
     time.checked_add(seconds).unwrap_or(Timestamp::MAX)
 }
@@ -56,10 +56,10 @@ fn later(time: Timestamp, seconds: u64) -> Timestamp {
 #[derive(Debug)]
 struct KnownNote {
     shard: usize,
-    /// When the reservation ends. An ended note is kept while its Lease contains it, or it would count again as a new one.
+    /// When the reservation ends. A note that has ended is kept while its Lease contains it: a forgotten one would count again.
     ends: Instant,
     /// Whether this replica wrote the note and allowed the removal.
-    own: bool,
+    written_here: bool,
 }
 
 impl KnownNote {
@@ -87,86 +87,89 @@ pub(super) enum LedgerStep {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     known: HashMap<ReservationNote, KnownNote>,
-    shown: Option<ServerClock>,
+    clock: Option<ServerClock>,
     /// When each Lease was last requested.
-    seen: [Option<Instant>; SHARDS as usize],
+    last_requests: [Option<Instant>; SHARDS as usize],
     /// When the API server's clock was last found to have been set, or an API server with another clock to have answered.
-    set: Option<Instant>,
+    clock_set: Option<Instant>,
 }
 
 impl Ledger {
     /// Returns all reservations that count now.
     pub(super) fn reservations(&self, now: Instant) -> Reservations {
-        let counts = self.known.iter().filter(|(note, it)| it.counts(now) && !note.is_lost());
-        counts
-            .map(|(note, it)| Reservation {
+        let counting = self.known.iter().filter(|(note, known)| known.counts(now) && !note.is_lost());
+        counting
+            .map(|(note, known)| Reservation {
                 cluster: note.cluster(),
                 pod: note.pod.clone(),
                 uid: note.uid.clone(),
-                age: it.age(now).as_secs(),
+                age: known.age(now).as_secs(),
             })
             .collect()
     }
 
-    /// Takes in the API server's clock from an answer; `None`: the answer has no date.
-    pub(super) fn observe_clock(&mut self, shown: Option<ServerClock>) {
-        if let (Some(before), Some(shown)) = (self.shown, shown) {
+    /// Records the API server's clock, as an answer shows it; `None`: the answer has no date.
+    pub(super) fn observe_clock(&mut self, clock: Option<ServerClock>) {
+        if let (Some(before), Some(shown)) = (self.clock, clock) {
             let behind = before.at_least(shown.asked).duration_since(shown.date);
             let ahead = shown.date.duration_since(before.at_most(shown.answered));
             if behind.max(ahead) > CLOCKS_DIFFER {
-                self.set = Some(shown.answered);
+                self.clock_set = Some(shown.answered);
             }
         }
-        self.shown = shown;
+        self.clock = clock;
     }
 
-    /// Takes in the notes of a Lease that was requested at `asked`. A new note counts for the rest of its lifetime; one that
-    /// has ended and is gone is forgotten. A note that was missing at the last read is not older than that read, even if the
-    /// clocks show more.
+    /// Records the notes of a Lease that was requested at `asked`. A new note counts for the rest of its lifetime; one that
+    /// has ended and is no longer in the Lease is forgotten. A note that the last read did not contain is not older than that
+    /// read, even if the clocks show more.
     pub(super) fn learn(&mut self, shard: usize, notes: Vec<ReservationNote>, asked: Instant, now: Instant) {
-        let before = self.seen.get_mut(shard).and_then(|seen| seen.replace(asked));
-        let most = before.map_or(RESERVATION_LIFETIME, |before| now.duration_since(before));
-        self.known.retain(|note, it| it.counts(now) || notes.contains(note) || it.shard != shard);
+        let last = self.last_requests.get_mut(shard).and_then(|request| request.replace(asked));
+        let max_age = last.map_or(RESERVATION_LIFETIME, |last| now.duration_since(last));
+        self.known.retain(|note, known| known.counts(now) || notes.contains(note) || known.shard != shard);
         for note in notes {
-            let ends = now + RESERVATION_LIFETIME.saturating_sub(self.age(&note, now).min(most));
-            self.known.entry(note).or_insert(KnownNote { shard, ends, own: false });
+            let ends = now + RESERVATION_LIFETIME.saturating_sub(self.min_age(&note, now).min(max_age));
+            self.known.entry(note).or_insert(KnownNote { shard, ends, written_here: false });
         }
     }
 
-    /// Returns the least age of a note that was never seen before. A note without a time may have been written just now, and so
-    /// may one whose time lies in the future, or one that was written before the clock was set.
-    fn age(&self, note: &ReservationNote, now: Instant) -> Duration {
-        if self.set.is_some_and(|set| now.duration_since(set) < RESERVATION_LIFETIME) {
+    /// Returns the lowest possible age of a note that was never seen before. A note without a time may have been written just
+    /// now, and so may one whose time lies in the future, or one that was written before the clock was set.
+    fn min_age(&self, note: &ReservationNote, now: Instant) -> Duration {
+        if self.clock_set.is_some_and(|set| now.duration_since(set) < RESERVATION_LIFETIME) {
             return Duration::ZERO;
         }
-        let known = note.at.zip(self.shown);
-        let age = known.map(|(at, shown)| shown.at_least(now).duration_since(at) - CLOCKS_DIFFER);
+        let times = note.at.zip(self.clock);
+        let age = times.map(|(at, clock)| clock.at_least(now).duration_since(at) - CLOCKS_DIFFER);
         age.and_then(|age| age.try_into().ok()).unwrap_or_default()
     }
 
     /// Returns the next step for this removal. `dated`: the API server's clock is reliable, so the note carries a time.
     pub(super) fn next(&self, member_removal: &MemberRemoval, dated: bool, now: Instant) -> LedgerStep {
         let shard = shard_of(&member_removal.cluster);
-        let here = |it: &KnownNote| it.shard == shard && it.counts(now);
-        if self.known.iter().any(|(note, it)| note.is_lost() && here(it)) {
+        let counts_in_shard = |known: &KnownNote| known.shard == shard && known.counts(now);
+        if self.known.iter().any(|(note, known)| note.is_lost() && counts_in_shard(known)) {
             return LedgerStep::Unsure;
         }
-        let same = self.known.iter().filter(|(note, _)| note.uid == member_removal.uid);
-        let before = same.max_by_key(|(note, _)| note.times);
-        // A note of another replica, or one that this replica wrote before the removal was refused, may have ended for others.
-        if before.is_some_and(|(_, it)| it.own && it.age(now) < SAME_REMOVAL_PERIOD) {
+        let of_member = self.known.iter().filter(|(note, _)| note.uid == member_removal.uid);
+        let latest = of_member.max_by_key(|(note, _)| note.times);
+        // A note of another replica, or one that this replica wrote before the removal was refused, may have ended elsewhere.
+        if latest.is_some_and(|(_, known)| known.written_here && known.age(now) < SAME_REMOVAL_PERIOD) {
             return LedgerStep::Reserved;
         }
-        let times = before.map_or(1, |(note, _)| note.times.saturating_add(1));
-        let own = ReservationNote::of(member_removal, times, self.stamp(now).filter(|_| dated));
+        let times = latest.map_or(1, |(note, _)| note.times.saturating_add(1));
+        let new_note = ReservationNote::of(member_removal, times, self.stamp(now).filter(|_| dated));
         // The other notes come from memory and not from the Lease, which may have been deleted.
-        let others = self.known.iter().filter(|(note, it)| here(it) && note.uid != member_removal.uid);
-        LedgerStep::Write([own].into_iter().chain(others.map(|(note, _)| note.clone())).collect())
+        let other_notes = self
+            .known
+            .iter()
+            .filter(|(note, known)| counts_in_shard(known) && note.uid != member_removal.uid);
+        LedgerStep::Write([new_note].into_iter().chain(other_notes.map(|(note, _)| note.clone())).collect())
     }
 
-    /// Returns the notes for a Lease that replaces a deleted one: those that are known, and one for others it may have held.
+    /// Returns the notes for a Lease that replaces a deleted one: the known ones, and one for any others that it may have held.
     pub(super) fn remains(&self, shard: usize, now: Instant) -> Vec<ReservationNote> {
-        let known = self.known.iter().filter(|(_, it)| it.shard == shard && it.counts(now));
+        let known = self.known.iter().filter(|(_, known)| known.shard == shard && known.counts(now));
         [ReservationNote::lost(self.stamp(now))]
             .into_iter()
             .chain(known.map(|(note, _)| note.clone()))
@@ -175,11 +178,11 @@ impl Ledger {
 
     /// Returns the latest time that the API server's clock may show now, if it is known.
     fn stamp(&self, now: Instant) -> Option<Timestamp> {
-        Some(self.shown?.at_most(now))
+        Some(self.clock?.at_most(now))
     }
 
-    /// Takes in notes that were written. Returns whether the time of the first one is right by the date of the answer, so that
-    /// its pod may leave: a process that was suspended for a while has counted too little time.
+    /// Records notes that were written. Returns whether the time of the first one agrees with the date of the answer, so that
+    /// its pod may leave: a process that was suspended for a while counts too little time.
     pub(super) fn wrote(
         &mut self,
         shard: usize,
@@ -190,14 +193,14 @@ impl Ledger {
         let first = notes.first().cloned();
         self.learn(shard, notes, asked, now);
         let Some(first) = first else { return false };
-        let right = first
+        let time_is_right = first
             .at
-            .zip(self.shown)
-            .is_none_or(|(at, shown)| at.duration_since(shown.date).abs() <= CLOCKS_DIFFER);
-        if let Some(known) = self.known.get_mut(&first).filter(|_| right) {
-            known.own = true;
+            .zip(self.clock)
+            .is_none_or(|(at, clock)| at.duration_since(clock.date).abs() <= CLOCKS_DIFFER);
+        if let Some(known) = self.known.get_mut(&first).filter(|_| time_is_right) {
+            known.written_here = true;
             known.ends = now + RESERVATION_LIFETIME;
         }
-        right
+        time_is_right
     }
 }

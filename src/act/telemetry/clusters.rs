@@ -41,7 +41,7 @@ const GAUGES: [(&str, &str, ClusterSample); 4] = [
     }),
     ("cluster_members", "Members a cluster should have, on the leader.", |it| (None, it.members)),
     ("cluster_members_ready", "Members of a cluster that are Ready, on the leader.", |it| {
-        (None, super::gauge(it.ready))
+        (None, super::gauge_value(it.ready))
     }),
 ];
 

@@ -23,18 +23,18 @@ use crate::act::telemetry::{chain, repeated};
 
 /// The number of ConfigMaps that a command fetches at the same time (`once.rs`).
 pub(super) const AT_ONCE: usize = 16;
-/// The memory for which one more fetch is under way, because a ConfigMap may have 1.5 MB: four with 128 MiB.
+/// The memory that allows one more fetch at the same time, because a ConfigMap may have 1.5 MB: 128 MiB allow four.
 const MEMORY_PER_FETCH: usize = 32 << 20;
-/// The most fetches that are under way, with any memory.
+/// The largest number of fetches at the same time, however much memory there is.
 const MOST_UNDER_WAY: usize = 32;
-/// The memory for which the text of one more ConfigMap of each namespace is kept or fetched: 256 of them with 128 MiB.
+/// The memory that allows one more ConfigMap of each namespace to be kept or fetched: 128 MiB allow 256.
 const MEMORY_PER_MAP: usize = 512 << 10;
-const BEYOND: Unreadable = Unreadable::TooMuch("its namespace has more ConfigMaps than can be looked at");
+const TOO_MANY: Unreadable = Unreadable::TooMuch("its namespace has more ConfigMaps than can be looked at");
 /// The time after which the view no longer waits for a text.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_LIMIT: Duration = Duration::from_secs(10);
 pub(super) const LATE: Unreadable = Unreadable::TooMuch("the API server has not sent it within 10 seconds");
 /// The pause before a fetch that failed is repeated.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The versions of ConfigMaps that exist, and those whose text is known.
 #[derive(Debug)]
@@ -43,32 +43,33 @@ pub(super) struct ContentTracker {
     most: usize,
     /// The number of fetches that may be under way; a namespace has half of them.
     most_under_way: usize,
-    exist: HashMap<Id, String>,
+    /// The version in which each ConfigMap exists.
+    existing: HashMap<Id, String>,
     /// The last version that needs no fetch: its text is kept, has no room, or cannot be read.
     known: HashMap<Id, String>,
     /// The fetches under way: when each began, and the version that existed then. Each ConfigMap has at most one, so that
     /// no answer overtakes another.
-    asked: HashMap<Id, (Instant, Option<String>)>,
-    shares: BTreeMap<String, NamespaceQueue>,
+    under_way: HashMap<Id, (Instant, Option<String>)>,
+    namespaces: BTreeMap<String, NamespaceQueue>,
     /// The number of ConfigMaps beyond the limit of their namespace, over all namespaces.
-    beyond: usize,
+    beyond_count: usize,
     /// The namespace of the last fetch.
-    last: String,
-    /// When each text was found not to be of the version that exists.
-    since: HashMap<Id, Instant>,
+    last_namespace: String,
+    /// When each text was first found not to be of the version that exists.
+    outdated_since: HashMap<Id, Instant>,
     room: TextRoom,
     /// When a ConfigMap beyond a limit was last tried again.
-    tried: Option<Instant>,
+    last_retry: Option<Instant>,
 }
 
 /// The ConfigMaps of one namespace.
 #[derive(Debug, Default)]
 struct NamespaceQueue {
-    /// Those whose text is known or requested; at most [`ContentTracker::most`].
+    /// ConfigMaps whose text is known or requested; at most [`ContentTracker::most`].
     looked_at: HashSet<Id>,
-    /// Those that are needed beyond that number.
+    /// ConfigMaps that are needed beyond that number.
     beyond: BTreeSet<Id>,
-    /// Those to be fetched, the oldest request first.
+    /// ConfigMaps to be fetched, the oldest request first.
     queue: VecDeque<Id>,
 }
 
@@ -81,70 +82,71 @@ pub(super) enum Fetched {
 }
 
 impl ContentTracker {
-    /// Creates the contents that a process with this memory keeps, in bytes.
+    /// Creates a tracker for a process with this memory, in bytes.
     pub(super) fn within(memory: usize) -> Self {
         Self {
             most: memory / MEMORY_PER_MAP,
             most_under_way: (memory / MEMORY_PER_FETCH).clamp(2, MOST_UNDER_WAY),
-            exist: HashMap::new(),
+            existing: HashMap::new(),
             known: HashMap::new(),
-            asked: HashMap::new(),
-            shares: BTreeMap::new(),
-            beyond: 0,
-            last: String::new(),
-            since: HashMap::new(),
+            under_way: HashMap::new(),
+            namespaces: BTreeMap::new(),
+            beyond_count: 0,
+            last_namespace: String::new(),
+            outdated_since: HashMap::new(),
             room: TextRoom::within(memory),
-            tried: None,
+            last_retry: None,
         }
     }
 
     /// Records a version that the metadata watch reported.
     pub(super) fn saw(&mut self, id: Id, version: String) {
-        self.exist.insert(id, version);
+        self.existing.insert(id, version);
     }
 
     /// Records that the ConfigMap is gone, according to the metadata watch.
     pub(super) fn gone(&mut self, id: &Id) {
-        self.exist.remove(id);
+        self.existing.remove(id);
     }
 
     /// Drops the text, and the answer of a fetch that is under way. Returns false if nothing was known or awaited.
     pub(super) fn forget(&mut self, id: &Id) -> bool {
         self.room.leave(id);
         self.known.remove(id);
-        self.since.remove(id);
-        let Some(share) = self.shares.get_mut(&id.namespace) else { return false };
-        let was_beyond = share.beyond.remove(id);
-        self.beyond -= usize::from(was_beyond);
-        let was = share.looked_at.remove(id) || was_beyond;
-        share.queue.retain(|other| other != id);
-        if share.looked_at.is_empty() && share.beyond.is_empty() {
-            self.shares.remove(&id.namespace);
+        self.outdated_since.remove(id);
+        let Some(namespace) = self.namespaces.get_mut(&id.namespace) else { return false };
+        let was_beyond = namespace.beyond.remove(id);
+        self.beyond_count -= usize::from(was_beyond);
+        let was_tracked = namespace.looked_at.remove(id) || was_beyond;
+        namespace.queue.retain(|queued| queued != id);
+        if namespace.looked_at.is_empty() && namespace.beyond.is_empty() {
+            self.namespaces.remove(&id.namespace);
         }
-        was
+        was_tracked
     }
 
     /// Requests the text of a ConfigMap that an object reads, if the version that exists is not known. Returns whether the text
     /// is awaited, or an error if its namespace has too many.
     pub(super) fn want(&mut self, id: &Id) -> Result<bool, Unreadable> {
-        let Some(version) = self.exist.get(id).filter(|version| self.known.get(id) != Some(version)) else {
-            self.since.remove(id);
+        let Some(version) = self.existing.get(id).filter(|version| self.known.get(id) != Some(version))
+        else {
+            self.outdated_since.remove(id);
             return Ok(false);
         };
         if self.room.try_again(id) {
             self.known.insert(id.clone(), version.clone());
             return Ok(false);
         }
-        let share = self.shares.entry(id.namespace.clone()).or_default();
-        if share.looked_at.len() >= self.most && !share.looked_at.contains(id) {
-            self.beyond += usize::from(share.beyond.insert(id.clone()));
-            return Err(BEYOND);
+        let namespace = self.namespaces.entry(id.namespace.clone()).or_default();
+        if namespace.looked_at.len() >= self.most && !namespace.looked_at.contains(id) {
+            self.beyond_count += usize::from(namespace.beyond.insert(id.clone()));
+            return Err(TOO_MANY);
         }
-        share.looked_at.insert(id.clone());
-        if !self.since.contains_key(id) {
-            self.since.insert(id.clone(), Instant::now());
-            if !self.asked.contains_key(id) {
-                share.queue.push_back(id.clone());
+        namespace.looked_at.insert(id.clone());
+        if !self.outdated_since.contains_key(id) {
+            self.outdated_since.insert(id.clone(), Instant::now());
+            if !self.under_way.contains_key(id) {
+                namespace.queue.push_back(id.clone());
             }
         }
         Ok(true)
@@ -154,16 +156,16 @@ impl ContentTracker {
     /// fetches under way than it may have.
     pub(super) fn ask(&mut self) -> Option<Id> {
         // Usually no text is awaited, and there may be thousands of namespaces.
-        while self.asked.len() < self.most_under_way && !self.since.is_empty() {
-            let waits = |(namespace, share): &(&String, &NamespaceQueue)| {
-                let under_way = self.asked.keys().filter(|id| id.namespace == **namespace);
-                !share.queue.is_empty() && under_way.count() < self.most_under_way / 2
+        while self.under_way.len() < self.most_under_way && !self.outdated_since.is_empty() {
+            let waits = |(name, namespace): &(&String, &NamespaceQueue)| {
+                let under_way = self.under_way.keys().filter(|id| id.namespace == **name);
+                !namespace.queue.is_empty() && under_way.count() < self.most_under_way / 2
             };
-            let after = self.shares.range::<str, _>((Excluded(&*self.last), Unbounded));
-            self.last = after.chain(&self.shares).find(waits)?.0.clone();
-            let id = self.shares.get_mut(&self.last)?.queue.pop_front()?;
-            if self.since.contains_key(&id) && !self.asked.contains_key(&id) {
-                self.asked.insert(id.clone(), (Instant::now(), self.exist.get(&id).cloned()));
+            let after = self.namespaces.range::<str, _>((Excluded(&*self.last_namespace), Unbounded));
+            self.last_namespace = after.chain(&self.namespaces).find(waits)?.0.clone();
+            let id = self.namespaces.get_mut(&self.last_namespace)?.queue.pop_front()?;
+            if self.outdated_since.contains_key(&id) && !self.under_way.contains_key(&id) {
+                self.under_way.insert(id.clone(), (Instant::now(), self.existing.get(&id).cloned()));
                 return Some(id);
             }
         }
@@ -172,27 +174,28 @@ impl ContentTracker {
 
     /// Queues the ConfigMap behind all others of its namespace.
     fn queue(&mut self, id: &Id) {
-        self.shares.entry(id.namespace.clone()).or_default().queue.push_back(id.clone());
+        self.namespaces.entry(id.namespace.clone()).or_default().queue.push_back(id.clone());
     }
 
     /// Ends a fetch with its answer. Returns whether the answer may be used. It is not older than the version that existed when
     /// the fetch began; if another version was reported since then, the text is fetched again, unless the answer is that version.
     pub(super) fn came(&mut self, id: &Id, answer: &Fetched) -> bool {
-        let asked = self.asked.remove(id);
-        let (Some((begun, then)), Some(now), Some(&since)) = (asked, self.exist.get(id), self.since.get(id))
+        let fetch = self.under_way.remove(id);
+        let (Some((begun, version)), Some(current), Some(&since)) =
+            (fetch, self.existing.get(id), self.outdated_since.get(id))
         else {
             return false;
         };
-        let is_that = matches!(answer, Fetched::Text(map) if map.metadata.resource_version == *now);
+        let is_current = matches!(answer, Fetched::Text(map) if map.metadata.resource_version == *current);
         if matches!(answer, Fetched::Failed) {
             self.queue(id);
             return false;
         }
-        if is_that || then.as_ref() == Some(now) {
-            self.known.insert(id.clone(), now.clone());
-            self.since.remove(id);
+        if is_current || version.as_ref() == Some(current) {
+            self.known.insert(id.clone(), current.clone());
+            self.outdated_since.remove(id);
         } else {
-            self.since.insert(id.clone(), begun.max(since));
+            self.outdated_since.insert(id.clone(), begun.max(since));
             self.queue(id);
         }
         true
@@ -203,33 +206,34 @@ impl ContentTracker {
         self.room.take(map)
     }
 
-    /// Returns a ConfigMap that was beyond a limit and no longer is, and forgets it as if it had never been fetched. There is at
-    /// most one a second, and none while another text is awaited.
+    /// Returns a ConfigMap that was beyond a limit and no longer is, and forgets it as if it had never been fetched. It returns
+    /// one a second at most, and none while another text is awaited.
     pub(super) fn that_fits(&mut self) -> Option<Id> {
-        if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) {
+        if self.last_retry.is_some_and(|last| last.elapsed() < RETRY_PAUSE) {
             return None;
         }
-        let beyond = |share: &NamespaceQueue| {
-            share.beyond.first().filter(|_| share.looked_at.len() < self.most).cloned()
+        let beyond = |namespace: &NamespaceQueue| {
+            namespace.beyond.first().filter(|_| namespace.looked_at.len() < self.most).cloned()
         };
-        let of_namespaces = || if self.beyond == 0 { None } else { self.shares.values().find_map(beyond) };
+        let of_namespaces =
+            || if self.beyond_count == 0 { None } else { self.namespaces.values().find_map(beyond) };
         let id = self.room.that_fits().or_else(of_namespaces)?;
         if self.lack().is_some() {
             return None;
         }
-        self.tried = Some(Instant::now());
+        self.last_retry = Some(Instant::now());
         self.forget(&id);
         Some(id)
     }
 
-    /// Returns since when a text that is still waited for is not of the version that exists; `None` if there is no such text.
+    /// Returns the earliest time since which an awaited text is not of the version that exists; `None` if no text is awaited.
     pub(super) fn lack(&self) -> Option<Instant> {
-        self.since.values().filter(|since| since.elapsed() < PATIENCE).min().copied()
+        self.outdated_since.values().filter(|since| since.elapsed() < WAIT_LIMIT).min().copied()
     }
 
     /// Returns the ConfigMaps whose text has not arrived in time.
     pub(super) fn late(&self) -> impl Iterator<Item = &Id> {
-        self.since.iter().filter(|(_, since)| since.elapsed() >= PATIENCE).map(|(id, _)| id)
+        self.outdated_since.iter().filter(|(_, since)| since.elapsed() >= WAIT_LIMIT).map(|(id, _)| id)
     }
 }
 
@@ -245,7 +249,7 @@ pub(super) async fn fetch(
         .for_each_concurrent(None, |id| {
             let (client, sender) = (client.clone(), sender.clone());
             async move {
-                let answer = one(&client, &id).await;
+                let answer = fetch_one(&client, &id).await;
                 // If the receiver is gone, the process is ending.
                 let _ = sender.send((source, Message::Fetched(id, answer))).await;
             }
@@ -254,7 +258,7 @@ pub(super) async fn fetch(
 }
 
 /// Fetches one ConfigMap. After a failure the keeper queues it behind all others, so that it delays none of them.
-async fn one(client: &Client, id: &Id) -> Fetched {
+async fn fetch_one(client: &Client, id: &Id) -> Fetched {
     match config_maps::get(client, id).await {
         Ok(Some(Ok(map))) => Fetched::Text(Box::new(map)),
         Ok(Some(Err(problem))) => {
@@ -267,7 +271,7 @@ async fn one(client: &Client, id: &Id) -> Fetched {
             if let Some(times) = repeated::times("ConfigMap", &error) {
                 warn!(object = %id, error, times, "a ConfigMap could not be fetched and is fetched again");
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_PAUSE).await;
             Fetched::Failed
         }
     }

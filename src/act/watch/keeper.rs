@@ -22,13 +22,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::contents::{ContentTracker, Fetched, LATE};
 use super::member_events::{MemberEvent, Topic};
-use super::{LOOK, MESSAGES, Message};
+use super::{CHECK_INTERVAL, MAX_QUEUED, Message};
 use crate::act::guard::Guard;
 
-/// The shortest pause between two Worlds, under a storm of events.
-const AT_MOST_EVERY: Duration = Duration::from_millis(1);
+/// The shortest pause between two Worlds while many events arrive.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 /// The pause after a World, as a multiple of the time that building it took: building takes at most a fifth of the time.
-const REST: u32 = 4;
+const PAUSE_FACTOR: u32 = 4;
 /// The shortest interval at which kinds with objects that had no room are listed again.
 const RELIST_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -44,9 +44,9 @@ pub(super) struct WatchSource {
 
 /// An object of one source.
 struct HeldObject {
-    /// Its version, if that is a number.
+    /// The version of the object, if that is a number.
     version: Option<u64>,
-    /// Whether the last list, or the watch after it, has named it.
+    /// Whether the last list, or the watch that followed it, has named the object.
     named: bool,
 }
 
@@ -71,21 +71,34 @@ pub(super) struct Keeper {
     world: World,
     contents: ContentTracker,
     /// Sends requests for the content of a ConfigMap.
-    want: mpsc::UnboundedSender<Id>,
+    text_requests: mpsc::UnboundedSender<Id>,
     /// When every list was complete for the first time.
-    listed: Option<Instant>,
-    /// Whether, after that, every text was known once.
-    loaded: bool,
-    /// When it was last checked whether objects that had no room have room now.
-    looked: Instant,
+    all_listed: Option<Instant>,
+    /// Whether every text has been known at some time since then.
+    all_loaded: bool,
+    /// When it was last checked which kinds have objects that had no room and may have room now.
+    last_relist_check: Instant,
 }
 
 impl Keeper {
-    /// Creates a keeper that has only these facts.
-    pub(super) fn new(sources: Vec<WatchSource>, want: mpsc::UnboundedSender<Id>, facts: Facts) -> Self {
+    /// Creates a keeper that starts with these facts.
+    pub(super) fn new(
+        sources: Vec<WatchSource>,
+        text_requests: mpsc::UnboundedSender<Id>,
+        facts: Facts,
+    ) -> Self {
         let (world, contents) =
             (World::empty(facts.adoption(), Freshness::Current), ContentTracker::within(facts.memory()));
-        Self { sources, facts, world, contents, want, listed: None, loaded: false, looked: Instant::now() }
+        Self {
+            sources,
+            facts,
+            world,
+            contents,
+            text_requests,
+            all_listed: None,
+            all_loaded: false,
+            last_relist_check: Instant::now(),
+        }
     }
 
     /// Applies the messages of the watches, and sends every World that results.
@@ -97,34 +110,34 @@ impl Keeper {
     ) {
         let mut batch = Vec::new();
         // The timeout is needed because texts also become late while no message arrives.
-        while !matches!(timeout(LOOK, messages.recv_many(&mut batch, MESSAGES)).await, Ok(0)) {
-            let mut news = false;
+        while !matches!(timeout(CHECK_INTERVAL, messages.recv_many(&mut batch, MAX_QUEUED)).await, Ok(0)) {
+            let mut changed = false;
             for (source, message) in batch.drain(..) {
                 if matches!(message, Message::Unreadable(..) | Message::Fetched(_, Fetched::Unreadable(_))) {
                     guard.metrics.unreadable.inc();
                 }
-                news |= self.apply(source, message);
+                changed |= self.apply(source, message);
             }
-            news |= self.look();
+            changed |= self.look();
             // Before the first lists are complete no request is answered, so no World is built.
-            if news && self.knows_everything() {
+            if changed && self.knows_everything() {
                 let begun = Instant::now();
                 let (before, mut facts) = (self.world.clone(), take(&mut self.facts));
-                // The first World is built from everything, and this thread also answers requests.
-                let drawn = spawn_blocking(move || (before.after(&mut facts), facts)).await;
-                let Ok((world, facts)) = drawn else { return };
+                // The first World is built from all facts, which takes a while, and this thread also answers requests.
+                let built = spawn_blocking(move || (before.after(&mut facts), facts)).await;
+                let Ok((world, facts)) = built else { return };
                 (self.world, self.facts) = (world.clone(), facts);
                 let cost = begun.elapsed();
                 if show.send(world).await.is_err() {
                     return;
                 }
                 // Messages that arrive meanwhile wait in the channel and together cost one World.
-                sleep(AT_MOST_EVERY.max(cost * REST)).await;
+                sleep(SHORTEST_PAUSE.max(cost * PAUSE_FACTOR)).await;
             }
         }
     }
 
-    /// Applies changes that come with time alone, such as late texts. Returns false if the facts did not change.
+    /// Applies changes that the passing of time brings, such as late texts. Returns false if the facts did not change.
     fn look(&mut self) -> bool {
         let known = &self.facts.unreadable;
         let is_new = |id: &&Id| known.get(&(Kind::ConfigMap, (*id).clone())) != Some(&LATE);
@@ -132,26 +145,26 @@ impl Keeper {
         for id in &late {
             self.facts.cannot_read(Kind::ConfigMap, id.clone(), LATE);
         }
-        if self.looked.elapsed() >= RELIST_INTERVAL {
-            self.looked = Instant::now();
+        if self.last_relist_check.elapsed() >= RELIST_INTERVAL {
+            self.last_relist_check = Instant::now();
             let kinds = self.facts.that_may_fit();
-            for source in self.sources.iter().filter(|it| kinds.contains(&it.kind)) {
+            for source in self.sources.iter().filter(|source| kinds.contains(&source.kind)) {
                 source.again.store(true, Ordering::Relaxed);
             }
         }
-        self.ask();
+        self.request_texts();
         !late.is_empty()
     }
 
-    /// Applies the probe Events of one pod. Returns whether its last report is new; those in between do not count.
-    fn listen(&mut self, events: &[MemberEvent]) -> bool {
+    /// Applies the probe Events of one pod. Returns whether its last report is new; earlier ones do not count.
+    fn apply_probes(&mut self, events: &[MemberEvent]) -> bool {
         let Some(first) = events.first() else { return false };
-        let known = |facts: &Facts| facts.pod(&first.about).cloned();
-        let before = known(&self.facts);
-        for it in events {
-            self.facts.hear(&it.about, &it.uid, it.at, &it.message);
+        let pod = |facts: &Facts| facts.pod(&first.about).cloned();
+        let before = pod(&self.facts);
+        for event in events {
+            self.facts.hear(&event.about, &event.uid, event.at, &event.message);
         }
-        let after = known(&self.facts);
+        let after = pod(&self.facts);
         before.as_ref().map(|pod| pod.words()) != after.as_ref().map(|pod| pod.words())
     }
 
@@ -159,9 +172,9 @@ impl Keeper {
     fn apply(&mut self, index: usize, message: Message) -> bool {
         let source = &mut self.sources[index];
         match message {
-            // An object that an earlier, failed list named is named by this list, or it is gone.
+            // An object that an earlier, failed list named is gone if this list does not name it.
             Message::Begun => {
-                source.holds.values_mut().for_each(|it| it.named = false);
+                source.holds.values_mut().for_each(|held| held.named = false);
                 return false;
             }
             Message::Put(object) => {
@@ -175,30 +188,30 @@ impl Keeper {
             Message::Version(id, version) => {
                 source.has(&id, &version);
                 self.contents.saw(id.clone(), version);
-                self.want(&id);
-                self.ask();
+                self.want_text(&id);
+                self.request_texts();
                 return self.facts.reads(&id);
             }
-            Message::Fetched(id, answer) => self.fetched(&id, answer),
+            Message::Fetched(id, answer) => self.apply_fetch(&id, answer),
             Message::Gone(id) => {
                 source.holds.remove(&id);
                 self.forget(index, &id);
             }
-            Message::Serves(is_so) => return self.facts.kept.serves(source.kind, is_so),
-            Message::Reachable(is_so) => {
+            Message::Serves(is_served) => return self.facts.kept.serves(source.kind, is_served),
+            Message::Reachable(is_reachable) => {
                 // A kind that cannot be listed does not keep the others waiting.
-                source.listed |= !is_so;
-                return self.facts.kept.set_listed(source.kind, is_so);
+                source.listed |= !is_reachable;
+                return self.facts.kept.set_listed(source.kind, is_reachable);
             }
             Message::Listed => {
                 source.listed = true;
                 self.facts.kept.set_listed(source.kind, true);
-                let gone: Vec<_> = source.holds.extract_if(|_, it| !it.named).map(|(id, _)| id).collect();
+                let gone: Vec<_> = source.holds.extract_if(|_, held| !held.named).map(|(id, _)| id).collect();
                 for id in gone {
                     self.forget(index, &id);
                 }
             }
-            Message::MemberEvents(Topic::Probes, events) => return self.listen(&events),
+            Message::MemberEvents(Topic::Probes, events) => return self.apply_probes(&events),
             Message::MemberEvents(Topic::Creation, events) => {
                 let Some(last) = events.into_iter().last() else { return false };
                 return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
@@ -208,7 +221,7 @@ impl Keeper {
                 self.facts.cannot_read(source.kind, id, problem);
             }
         }
-        self.ask();
+        self.request_texts();
         true
     }
 
@@ -216,9 +229,9 @@ impl Keeper {
     /// counts.
     fn is_newest(&self, index: usize, id: &Id, version: Option<u64>) -> bool {
         let kind = self.sources[index].kind;
-        let same = self.sources.iter().filter(|source| source.kind == kind);
-        let mut versions = same.filter_map(|source| source.holds.get(id)?.version);
-        !versions.any(|other| version.is_some_and(|own| own < other))
+        let of_kind = self.sources.iter().filter(|source| source.kind == kind);
+        let mut versions = of_kind.filter_map(|source| source.holds.get(id)?.version);
+        !versions.any(|held| version.is_some_and(|version| version < held))
     }
 
     /// Changes an object, then requests the ConfigMaps that it reads now, and forgets those that no object reads any more.
@@ -226,13 +239,13 @@ impl Keeper {
         let before: Vec<_> = self.facts.config_maps_of(kind, id).collect();
         change(&mut self.facts);
         let after: Vec<_> = self.facts.config_maps_of(kind, id).collect();
-        for it in before.iter().chain(&after) {
-            self.want(it);
+        for config_map in before.iter().chain(&after) {
+            self.want_text(config_map);
         }
     }
 
     /// Requests the text of this ConfigMap if an object reads it and it is not known; forgets it if no object reads it.
-    fn want(&mut self, id: &Id) {
+    fn want_text(&mut self, id: &Id) {
         if self.facts.reads(id) {
             let awaited = self.contents.want(id);
             self.facts.awaits(id, awaited == Ok(true));
@@ -246,19 +259,19 @@ impl Keeper {
         }
     }
 
-    /// Requests as many texts as may be under way, after one that was beyond a limit and no longer is. The result of `send` is
-    /// ignored because the fetcher ends only with the process.
-    fn ask(&mut self) {
+    /// Requests as many texts as may be under way; one that was beyond a limit and no longer is comes first. The result of `send`
+    /// is ignored because the fetcher ends only with the process.
+    fn request_texts(&mut self) {
         if let Some(next) = self.contents.that_fits() {
-            self.want(&next);
+            self.want_text(&next);
         }
         while let Some(id) = self.contents.ask() {
-            let _ = self.want.send(id);
+            let _ = self.text_requests.send(id);
         }
     }
 
     /// Stores the text from a fetch, if the answer may be used and there is room for it.
-    fn fetched(&mut self, id: &Id, answer: Fetched) {
+    fn apply_fetch(&mut self, id: &Id, answer: Fetched) {
         if self.contents.came(id, &answer) {
             let problem = match answer {
                 Fetched::Text(mut map) => match self.contents.take(&mut map) {
@@ -276,7 +289,7 @@ impl Keeper {
                 self.facts.cannot_read(Kind::ConfigMap, id.clone(), problem);
             }
         }
-        self.want(id);
+        self.want_text(id);
     }
 
     fn forget_text(&mut self, id: &Id) {
@@ -300,13 +313,13 @@ impl Keeper {
         }
     }
 
-    /// Returns whether every list was complete once, and after that every text. The watches measure how old this is.
+    /// Returns whether every list has been complete once, and since then every text. The watches measure the age of the view.
     fn knows_everything(&mut self) -> bool {
-        if self.listed.is_none() && self.sources.iter().all(|source| source.listed) {
-            self.listed = Some(Instant::now());
+        if self.all_listed.is_none() && self.sources.iter().all(|source| source.listed) {
+            self.all_listed = Some(Instant::now());
         }
-        self.loaded |=
-            self.listed.is_some_and(|listed| self.contents.lack().is_none_or(|since| since > listed));
-        self.loaded
+        self.all_loaded |=
+            self.all_listed.is_some_and(|listed| self.contents.lack().is_none_or(|since| since > listed));
+        self.all_loaded
     }
 }

@@ -1,7 +1,7 @@
-//! Breaks long lines for people at spaces, at the width of the terminal.
+//! Breaks long lines at spaces, so that people can read them at the width of their terminal.
 //!
 //! Owns: where a line may be broken, and how far the rest of it is indented. Commands that people paste into a shell stay in one
-//! piece: a terminal folds them by itself, and copies them whole. Must not know: which command wrote the line, and what a
+//! piece: a terminal wraps them by itself, and copies them whole. Must not know: which command wrote the line, or what a
 //! terminal is.
 
 use std::borrow::Cow;
@@ -14,8 +14,8 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::command::Cli;
 
 /// The smallest width of indented text; narrower text is hard to read, so the indentation is reduced.
-const NARROWEST: usize = 20;
-/// The indentation of the lines that follow, if the line itself does not determine it.
+const MIN_TEXT_WIDTH: usize = 20;
+/// The indentation of continuation lines, if the line itself does not determine it.
 const INDENT: usize = 2;
 
 /// Folds one line, without its line break, to this many columns.
@@ -29,9 +29,9 @@ pub fn fold(line: &str, columns: usize) -> Cow<'_, str> {
     let hang = indent.width();
     let (mut text, mut column) = (String::with_capacity(line.len() + 64), 0);
     for (number, Unbroken { gap, text: piece }) in pieces.iter().enumerate() {
-        let wide = plain(piece).width();
-        let too_long = column + gap + wide > columns;
-        // A piece stays in the line if it would not begin further to the left in a new one.
+        let width = plain(piece).width();
+        let too_long = column + gap + width > columns;
+        // A piece stays in its line if it would not begin further to the left in a new line.
         if number > 0 && too_long && hang < column + gap {
             text.push('\n');
             text.push_str(&indent);
@@ -41,7 +41,7 @@ pub fn fold(line: &str, columns: usize) -> Cow<'_, str> {
             column += gap;
         }
         text.push_str(piece);
-        column += wide;
+        column += width;
     }
     Cow::Owned(text)
 }
@@ -56,20 +56,20 @@ struct Unbroken<'a> {
 /// Splits a line into words; a command to paste is one piece.
 fn pieces(line: &str) -> Vec<Unbroken<'_>> {
     let words = words(line);
-    let (mut pieces, mut run, mut begin) = (Vec::<Unbroken<'_>>::new(), RunKind::Prose, 0);
+    let (mut pieces, mut kind, mut begin) = (Vec::<Unbroken<'_>>::new(), RunKind::Prose, 0);
     for (number, (at, word)) in words.iter().enumerate() {
         let (end, shown) = (at + word.len(), plain(word));
         match pieces.last_mut() {
-            Some(last) if run.takes(&shown) => last.text = &line[begin..end],
+            Some(last) if kind.takes(&shown) => last.text = &line[begin..end],
             last => {
-                let before = last.map_or(0, |last| begin + last.text.len());
-                pieces.push(Unbroken { gap: at - before, text: word });
+                let last_end = last.map_or(0, |last| begin + last.text.len());
+                pieces.push(Unbroken { gap: at - last_end, text: word });
                 begin = *at;
                 let next = words.get(number + 1).map(|(_, next)| plain(next));
-                run = RunKind::at(&shown, next.as_deref());
+                kind = RunKind::at(&shown, next.as_deref());
             }
         }
-        run.read(&shown);
+        kind.read(&shown);
     }
     pieces
 }
@@ -100,7 +100,7 @@ impl RunKind {
     fn at(word: &str, next: Option<&str>) -> Self {
         match (word.trim_start_matches(['(', '[']), next) {
             ("kubectl" | "helm", Some(_)) => Self::Command { quote: None, depth: 0 },
-            ("gatera", Some(next)) if is_asked(next) => Self::Command { quote: None, depth: 0 },
+            ("gatera", Some(next)) if is_subcommand(next) => Self::Command { quote: None, depth: 0 },
             _ => Self::Prose,
         }
     }
@@ -117,20 +117,20 @@ impl RunKind {
     /// Reads a word, and ends the piece if this is its last one. A quote that is never closed keeps the rest of the line whole,
     /// which does no harm.
     fn read(&mut self, word: &str) {
-        let odd = word.matches('`').count() % 2 == 1;
-        let over = match self {
-            Self::Prose if odd => {
+        let toggles = word.matches('`').count() % 2 == 1;
+        let ends = match self {
+            Self::Prose if toggles => {
                 *self = Self::Backticks;
                 false
             }
             Self::Prose => false,
-            Self::Backticks => odd,
+            Self::Backticks => toggles,
             Self::Command { quote, depth } => {
                 let word = word.trim_start_matches(['(', '[']);
                 closes(word, quote, depth) || quote.is_none() && *depth == 0 && word.ends_with([';', ','])
             }
         };
-        if over {
+        if ends {
             *self = Self::Prose;
         }
     }
@@ -158,7 +158,7 @@ fn closes(word: &str, quote: &mut Option<char>, depth: &mut usize) -> bool {
 }
 
 /// Returns whether the word after `gatera` is a subcommand: `gatera status` is a command, "gatera knows" is not.
-fn is_asked(word: &str) -> bool {
+fn is_subcommand(word: &str) -> bool {
     static NAMES: LazyLock<Vec<String>> =
         LazyLock::new(|| Cli::command().get_subcommands().map(|it| it.get_name().to_owned()).collect());
     let word = word.trim_end_matches(|c: char| !c.is_alphanumeric());
@@ -167,20 +167,21 @@ fn is_asked(word: &str) -> bool {
 
 /// Returns whether the line is a numbered line of a file, or the mark below one: its columns have a meaning.
 fn is_excerpt(shown: &str) -> bool {
-    let number = shown.strip_prefix("  ").map(|it| it.trim_start_matches(|c: char| c.is_ascii_digit()));
-    number.is_some_and(|rest| rest.trim_start().starts_with("| "))
+    let after_number =
+        shown.strip_prefix("  ").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    after_number.is_some_and(|rest| rest.trim_start().starts_with("| "))
 }
 
-/// Returns what stands before the first word of a line: spaces, and the branches of a tree.
+/// Returns the part of a line before its first word: spaces, and the branches of a tree.
 fn stem(shown: &str) -> &str {
     let end = shown.find(|c| !matches!(c, ' ' | '│' | '├' | '└' | '─'));
     &shown[..end.unwrap_or_default()]
 }
 
-/// Returns the indentation of the lines that follow: below the last column that has room for them, otherwise below the beginning
+/// Returns the indentation of continuation lines: below the last column that has room for them, otherwise below the beginning
 /// of the line. The branches of a tree continue in it.
 fn indent(stem: &str, pieces: &[Unbroken<'_>], columns: usize) -> String {
-    let fits = |at: &usize| at + NARROWEST <= columns;
+    let fits = |at: &usize| at + MIN_TEXT_WIDTH <= columns;
     let mut column = 0;
     let mut begins = Vec::new();
     for Unbroken { gap, text } in pieces {
@@ -190,16 +191,17 @@ fn indent(stem: &str, pieces: &[Unbroken<'_>], columns: usize) -> String {
         }
         column += plain(text).width();
     }
-    let own = stem.width();
-    let far = begins.into_iter().rev().chain([own + INDENT, own]).find(fits).unwrap_or(INDENT).max(INDENT);
-    let beside = stem.chars().map(|c| match c {
+    let start = stem.width();
+    let width =
+        begins.into_iter().rev().chain([start + INDENT, start]).find(fits).unwrap_or(INDENT).max(INDENT);
+    let branches = stem.chars().map(|c| match c {
         '│' | '├' => '│',
         _ => ' ',
     });
-    beside.chain(std::iter::repeat(' ')).take(far).collect()
+    branches.chain(std::iter::repeat(' ')).take(width).collect()
 }
 
-/// Returns the text without escape sequences for colours and the cursor, which take no room.
+/// Returns the text without escape sequences for colours and the cursor, which take no columns.
 fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{1b}') {
         return Cow::Borrowed(text);
@@ -345,7 +347,7 @@ mod tests {
                 let mut line = stem;
                 for (word, gap) in before.iter().zip(gaps) {
                     line.push_str(word);
-                    // Most are one space.
+                    // Most gaps are one space.
                     line.push_str(if gap > 2 { "  " } else { " " });
                 }
                 line.push_str(command.unwrap_or_default());
@@ -376,7 +378,7 @@ mod tests {
             for (number, shown) in text.lines().enumerate() {
                 let begins = if number == 0 { hang.max(stem(&plain(shown)).width()) } else { hang };
                 prop_assert_eq!(shown.trim_end(), shown, "nothing stands at the end of a line");
-                // Only what no line would hold is longer than one.
+                // A line is too wide only if its last piece fits in no line.
                 let last = pieces(shown).last().map_or(0, |it| plain(it.text).width());
                 prop_assert!(plain(shown).width() <= columns || begins + last > columns, "{}", text);
             }

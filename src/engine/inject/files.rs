@@ -1,5 +1,5 @@
-//! The files that a member gets: scripts and an option file, in a volume of the pod's own annotations, so that no
-//! ConfigMap has to exist in the namespace; and a volume for the status file that the server writes.
+//! The files that a member gets: scripts and an option file, in a volume that shows the pod's own annotations, so
+//! that no ConfigMap has to exist in the namespace; and a volume for the status file that the server writes.
 
 use std::sync::LazyLock;
 
@@ -13,11 +13,11 @@ use facts::marks;
 use facts::view::{Cluster, View};
 use objects::{Container, Mount, PodSpec, Volume};
 
-/// The folder of the server's status file. The server renames it into place, so the folder must not be sticky.
+/// The folder of the server's status file. The server renames that file into place, so the folder must not be sticky.
 const RUN: &str = "/run/gatera";
 /// The annotation by which the cluster autoscaler knows volumes that may be lost with a node.
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
-/// The path of the script, as a command.
+/// The path of the script that probes and hooks run.
 pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
 /// The text of the script that probes and hooks run.
 pub static SCRIPT_TEXT: LazyLock<String> =
@@ -29,8 +29,8 @@ pub static START_SCRIPT_TEXT: LazyLock<String> =
 pub static BITNAMI_SCRIPT_TEXT: LazyLock<String> =
     LazyLock::new(|| without_comments("bitnami.bash", include_str!("bitnami.bash")));
 
-/// Returns a script without its lines of comments, more than a quarter of it: each pod carries the script, and so does every answer,
-/// watch event and list with that pod.
+/// Returns a script without its comment lines, which are more than a quarter of it: each pod carries the script, and so does
+/// every answer, watch event and list with that pod.
 fn without_comments(name: &str, text: &str) -> String {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let first = if first.starts_with("#!") { format!("{first}\n") } else { String::new() };
@@ -39,7 +39,7 @@ fn without_comments(name: &str, text: &str) -> String {
     format!("{first}# {name} of gatera {VERSION}, without its comments\n{kept}")
 }
 
-/// The files of the first volume, and the marks that hold their texts.
+/// The files of the volume [`VOLUME`]: path, the mark that holds the text, and permissions.
 const FILES: [(&str, &str, u32); 5] = [
     ("wait-for-sync.sh", marks::SCRIPT, 0o755),
     ("start-member.sh", marks::START_SCRIPT, 0o755),
@@ -52,14 +52,14 @@ fn field(mark: &str) -> String {
     format!("metadata.annotations['{}{mark}']", marks::PREFIX)
 }
 
-/// Returns a volume or mount of the user's with a name or path that injection needs: one of the two would be hidden or
-/// overwritten. `claims` are the volumes that a StatefulSet creates from its own templates.
+/// Returns the conflict with a volume or mount of the user that has a name or path which injection needs: one of the two would
+/// be hidden or overwritten. `claims` are the volumes that a StatefulSet creates from its own templates.
 pub(super) fn conflict<'a>(
     server: &Container,
     spec: &PodSpec,
     claims: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let taken = |name: &str| format!("volume {name} is not gatera's own");
+    let conflict = |name: &str| format!("volume {name} is not gatera's own");
     let claimed = claims.into_iter().find(|name| matches!(*name, VOLUME | RUN_VOLUME));
     let foreign = |volume: &&Volume| match &*volume.name {
         VOLUME => !shows_marks(volume),
@@ -67,7 +67,7 @@ pub(super) fn conflict<'a>(
         _ => false,
     };
     let volume = claimed.or_else(|| spec.volumes.iter().find(foreign).map(|volume| &*volume.name));
-    volume.map(taken).or_else(|| covered(server))
+    volume.map(conflict).or_else(|| covered(server))
 }
 
 /// Returns whether a volume is the guard's, possibly of another version: it holds only the guard's marks.
@@ -78,32 +78,34 @@ fn shows_marks(volume: &Volume) -> bool {
 }
 
 fn mounts(server: &Container, volume: &str, path: &str) -> bool {
-    let ours = |mount: &Mount| mount.name == volume && mount.mount_path == path && mount.sub_path.is_empty();
-    server.volume_mounts.iter().any(ours)
+    let is_wanted =
+        |mount: &Mount| mount.name == volume && mount.mount_path == path && mount.sub_path.is_empty();
+    server.volume_mounts.iter().any(is_wanted)
 }
 
 /// Returns whether both volumes are as this guard injects them, and the server container mounts them at their paths.
 pub(super) fn are_there(server: &Container, spec: &PodSpec) -> bool {
-    let named = |name: &str| spec.volumes.iter().find(|volume| volume.name == name);
-    let files = named(VOLUME).and_then(|volume| volume.downward_api.as_ref()).map_or(&[][..], |it| &it.items);
-    let shown = |(path, mark, _): &(&str, &str, u32)| {
+    let volume_named = |name: &str| spec.volumes.iter().find(|volume| volume.name == name);
+    let files =
+        volume_named(VOLUME).and_then(|volume| volume.downward_api.as_ref()).map_or(&[][..], |it| &it.items);
+    let is_shown = |(path, mark, _): &(&str, &str, u32)| {
         files.iter().any(|file| file.path == *path && file.field_ref.field_path == field(mark))
     };
     files.len() == FILES.len()
-        && FILES.iter().all(shown)
-        && named(RUN_VOLUME).is_some_and(|volume| volume.empty_dir.is_some())
+        && FILES.iter().all(is_shown)
+        && volume_named(RUN_VOLUME).is_some_and(|volume| volume.empty_dir.is_some())
         && mounts(server, VOLUME, FOLDER)
         && mounts(server, RUN_VOLUME, RUN)
 }
 
-/// Returns a mount of the user's at, above or below one of gatera's, which would hide one of the two.
+/// Returns the conflict with a mount of the user at, above or below one of gatera's: one of the two would be hidden.
 fn covered(server: &Container) -> Option<String> {
-    let ours = |mount: &Mount| {
+    let is_ours = |mount: &Mount| {
         (mount.name == VOLUME && mount.mount_path == FOLDER)
             || (mount.name == RUN_VOLUME && mount.mount_path == RUN)
     };
-    let others = server.volume_mounts.iter().filter(|mount| !ours(mount));
-    others.into_iter().find_map(|mount| {
+    let mut user_mounts = server.volume_mounts.iter().filter(|mount| !is_ours(mount));
+    user_mounts.find_map(|mount| {
         let path = mount.mount_path.trim_end_matches('/');
         let ours = [FOLDER, RUN].into_iter().find(|ours| within(ours, path) || within(path, ours))?;
         Some(format!("volume {} is mounted at {}, where gatera needs {ours}", mount.name, mount.mount_path))
@@ -127,13 +129,14 @@ pub(super) fn add_volumes(pod: &mut Value, target: &InjectTarget<'_>, identity: 
     if target.read.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {
         edit::put_named(pod, &["spec", "volumes"], json!({ "name": RUN_VOLUME, "emptyDir": {} }));
     }
-    // The volume holds nothing for which a node should be kept. An autoscaler keeps the node for each volume that is not listed.
-    let place = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]);
-    if let Some(place) = place.filter(|it| it.is_null() || it.is_string()) {
-        let listed = place.as_str().unwrap_or_default();
+    // An autoscaler keeps a node for each local volume that is not listed; this volume holds nothing that is worth it.
+    let annotation = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]);
+    if let Some(annotation) = annotation.filter(|value| value.is_null() || value.is_string()) {
+        let listed = annotation.as_str().unwrap_or_default();
         if listed.split(',').all(|name| name.trim() != RUN_VOLUME) {
             let both = [listed.trim(), RUN_VOLUME];
-            *place = both.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(",").into();
+            *annotation =
+                both.into_iter().filter(|list| !list.is_empty()).collect::<Vec<_>>().join(",").into();
         }
     }
 }
@@ -164,24 +167,25 @@ fn bare_option_file() -> String {
 /// Returns whether the text is an option file of this guard, for any members: the view may have changed since it was written.
 pub(super) fn is_option_file(text: &str) -> bool {
     let bare = bare_option_file();
-    let address = text.lines().last().and_then(|line| line.strip_prefix(KEY)?.strip_prefix(" = gcomm://"));
+    let address =
+        text.lines().last().and_then(|line| line.strip_prefix(ADDRESS_OPTION)?.strip_prefix(" = gcomm://"));
     match address {
         Some(hosts) => !hosts.is_empty() && text == with_address(&bare, &format!("gcomm://{hosts}")),
         None => text == bare,
     }
 }
 
-const KEY: &str = "wsrep_cluster_address";
+const ADDRESS_OPTION: &str = "wsrep_cluster_address";
 
-/// Returns the address that a member starts with. None for the bootstrap node itself, which creates the cluster, none with
-/// `gatera.dev/address: keep`, and none where an operator writes it.
+/// Returns the address that a member starts with. `None` for the bootstrap node itself, which creates the cluster, with
+/// `gatera.dev/address: keep`, and where an operator writes the address.
 fn address(target: &InjectTarget<'_>) -> Option<String> {
     let InjectTarget { read, view, namespace, .. } = target;
     let kept = target.mark(marks::ADDRESS) == Some("keep") || target.is_driven();
     let cluster = target.cluster.filter(|_| target.member && !kept)?;
     // During a bootstrap by hand from this member, the list would prevent it.
-    let founds = view.founds_new_cluster(namespace, &read.metadata, &read.spec).is_some();
-    if founds { None } else { members(cluster, view) }
+    let bootstraps_by_hand = view.founds_new_cluster(namespace, &read.metadata, &read.spec).is_some();
+    if bootstraps_by_hand { None } else { members(cluster, view) }
 }
 
 /// Returns the address with the stable names of the members, and with the bootstrap node's Service while it is needed.
@@ -189,8 +193,8 @@ pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let service = &cluster.workload.spec.service_name;
     let bootstrap = view.bootstrap_service(cluster);
     if service.is_empty() || bootstrap.is_none() && !cluster.has_data() {
-        // In a first install members join the bootstrap node by the user's own address. Its Service is not known yet, and a list
-        // without it would win, but lead to no server.
+        // In a first installation members join the bootstrap node through the user's own address. The Service of that node is not
+        // known yet, and a list without it would override the user's address, but lead to no server.
         return None;
     }
     let members = cluster.members.iter().map(|member| format!("{}.{service}", member.name));
@@ -201,18 +205,21 @@ pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 
 /// Returns the provider options in the user's own address: `?gmcast.segment=1`.
 fn options(cluster: &Cluster, view: &View<'_>) -> String {
-    let own = view.cluster_address(&cluster.id.namespace, &cluster.workload);
-    let (_, options) = own.as_ref().and_then(|it| it.text.trim().split_once('?')).unwrap_or_default();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._=:-".contains(c);
-    // Only options of the connection are passed on; the others belong in files.
-    let about = |it: &&str| ["gmcast.", "evs.", "socket."].iter().any(|of| it.starts_with(of));
-    let kept: Vec<_> = options.split('&').filter(about).filter(|it| it.chars().all(plain)).collect();
+    let user_address = view.cluster_address(&cluster.id.namespace, &cluster.workload);
+    let (_, options) =
+        user_address.as_ref().and_then(|address| address.text.trim().split_once('?')).unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._=:-".contains(c);
+    // Only options of the connection are passed on; the others belong in option files.
+    let is_of_connection =
+        |option: &&str| ["gmcast.", "evs.", "socket."].iter().any(|prefix| option.starts_with(prefix));
+    let kept: Vec<_> =
+        options.split('&').filter(is_of_connection).filter(|option| option.chars().all(is_plain)).collect();
     if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) }
 }
 
 /// Returns the option file with this address, and otherwise unchanged.
 pub(super) fn with_address(text: &str, address: &str) -> String {
-    let others = text.lines().filter(|line| !line.starts_with(KEY));
-    let line = format!("{KEY} = {address}");
+    let others = text.lines().filter(|line| !line.starts_with(ADDRESS_OPTION));
+    let line = format!("{ADDRESS_OPTION} = {address}");
     others.chain([&*line]).fold(String::new(), |text, line| text + line + "\n")
 }

@@ -5,8 +5,8 @@
 //!
 //! Entries of one configuration never overlap for one request, because the API server would send it twice and show only one of
 //! the denials. An entry that selects by labels has a row for each selector, and each row leaves out what the rows before it
-//! select. Objects with labels are selected by them; requests without labels (`/scale`) are always sent from labelled namespaces,
-//! and from all others while the guard answers quickly.
+//! select. Objects with labels are selected by them. Requests without labels (`/scale`) are always sent; outside labelled
+//! namespaces they are allowed if the guard does not answer in time.
 
 use std::collections::BTreeSet;
 
@@ -75,8 +75,8 @@ pub enum Only {
     BreakGlass,
     /// Requests about workloads, except updates that change nothing that a rule reads.
     Changed,
-    /// Requests that the guard may have to amend, or to refuse before the API server does; most StatefulSet updates are sent once
-    /// only.
+    /// Requests that the guard may have to amend, or to refuse before the API server does. Most StatefulSet updates are neither,
+    /// and are sent only once.
     ToAmend,
 }
 
@@ -107,16 +107,16 @@ impl Entry {
 
     /// Returns whether the API server offers every pack's kind in this entry. Galera's kinds always exist.
     pub(super) fn is_served(&self, served: &BTreeSet<Kind>, kinds: &Kinds) -> bool {
-        let asked = self.asks.iter().map(|(group, plural, _)| kinds.of_plural(group, plural));
-        asked.filter(|kind| kind.is_optional()).all(|kind| served.contains(&kind))
+        let requested = self.asks.iter().map(|(group, plural, _)| kinds.of_plural(group, plural));
+        requested.filter(|kind| kind.is_optional()).all(|kind| served.contains(&kind))
     }
 }
 
 const WRITES: &[&str] = &["CREATE", "UPDATE"];
 const ALL: &[&str] = &["CREATE", "UPDATE", "DELETE"];
 
-/// Writes of claims and accounts, most of which change nothing that is judged.
-const CLAIMS: &[(&str, &str, &[&str])] = &[
+/// Writes of claims and service accounts, most of which change nothing that is judged.
+const CLAIMS_AND_ACCOUNTS: &[(&str, &str, &[&str])] = &[
     ("", "persistentvolumeclaims", WRITES),
     ("", "persistentvolumeclaims/status", &["UPDATE"]),
     ("", "serviceaccounts", WRITES),
@@ -149,7 +149,7 @@ pub const ENTRIES: &[Entry] = &[
         only: Only::Changed,
         ..Entry::VALIDATING
     },
-    // The last protection against a second, empty cluster: the pod itself, from any creator; and pods that claim to be injected.
+    // The last protection against a second, empty cluster: the pod itself, from any creator; and pods with marks of an injection.
     Entry {
         name: "new-pods",
         asks: &[("", "pods", &["CREATE"])],
@@ -173,10 +173,10 @@ pub const ENTRIES: &[Entry] = &[
         only: Only::Marks,
         ..Entry::VALIDATING
     },
-    // With an owner that does not exist a claim is deleted, and without its finalizer it is deleted while a server uses it.
+    // A claim whose owner does not exist is deleted, and one without its finalizer is deleted while a server uses it.
     Entry {
         name: "claims",
-        asks: CLAIMS,
+        asks: CLAIMS_AND_ACCOUNTS,
         selects: Selects::LabelsElsewhere,
         only: Only::OwnedOrMarked,
         ..Entry::VALIDATING
@@ -184,7 +184,7 @@ pub const ENTRIES: &[Entry] = &[
     // The same for claims without labels, in fully guarded namespaces.
     Entry {
         name: "claims-in-namespace",
-        asks: CLAIMS,
+        asks: CLAIMS_AND_ACCOUNTS,
         selects: Selects::LabelledNamespaces,
         only: Only::OwnedOrMarked,
         ..Entry::VALIDATING

@@ -34,7 +34,7 @@ impl Password {
         one_line.then(|| Self::of(text))
     }
 
-    /// Reads a new password. It may have only characters that every option file, URL and shell takes as they are.
+    /// Reads a new password. It may have only characters that every option file, URL and shell takes literally.
     pub fn new(text: &str) -> Result<Self, &'static str> {
         match text {
             "" => Err("it is empty"),
@@ -115,15 +115,15 @@ impl Account {
 
     /// Returns whether it accepts this password.
     pub fn accepts(&self, password: &Password) -> bool {
-        self.methods.iter().any(|it| it.is(password))
+        self.methods.iter().any(|it| it.accepts(password))
     }
 
-    /// Returns a description of a method of the account that is a password or may be one, but none of these.
+    /// Returns a description of a method by which the account accepts, or may accept, a password other than these.
     pub fn accepts_besides(&self, known: [&Password; 2]) -> Option<String> {
         self.methods.iter().find_map(|it| match &*it.plugin {
             plugin if WITHOUT_PASSWORD.contains(&plugin) => None,
             NATIVE if it.authentication_string == INVALID => None,
-            NATIVE if known.iter().any(|password| it.is(password)) => None,
+            NATIVE if known.iter().any(|password| it.accepts(password)) => None,
             NATIVE if it.authentication_string.is_empty() => Some("no password at all".to_owned()),
             NATIVE => Some("another password".to_owned()),
             "" => Some("a method that gatera does not know".to_owned()),
@@ -134,13 +134,15 @@ impl Account {
     /// Returns the `ALTER USER` clause with which the account accepts these passwords, no other of `known`, and every other
     /// method that it already has.
     pub fn accepting(&self, user: &str, passwords: &[&Password], known: [&Password; 2]) -> String {
-        let native =
+        let native_method =
             |it: &&Password| Method { plugin: NATIVE.to_owned(), authentication_string: it.hash.clone() };
-        let kept = self.methods.iter().filter(|it| !known.iter().any(|password| it.is(password))).cloned();
-        let methods = passwords.iter().map(native).chain(kept).map(|it| match &*it.authentication_string {
-            "" => it.plugin,
-            with => format!("{} USING {}", it.plugin, literal(with)),
-        });
+        let kept =
+            self.methods.iter().filter(|it| !known.iter().any(|password| it.accepts(password))).cloned();
+        let methods =
+            passwords.iter().map(native_method).chain(kept).map(|it| match &*it.authentication_string {
+                "" => it.plugin,
+                hash => format!("{} USING {}", it.plugin, literal(hash)),
+            });
         let methods: Vec<_> = methods.collect();
         format!("{}@{} IDENTIFIED VIA {}", literal(user), literal(&self.host), methods.join(" OR "))
     }
@@ -148,7 +150,7 @@ impl Account {
 
 /// The text that [`change`] prints if it has changed the account.
 pub const CHANGED: &str = "changed";
-/// A row of `mysql.global_priv`, in characters that no client and no mode of the server writes otherwise.
+/// A row of `mysql.global_priv`, in characters that every client and every mode of the server prints unchanged.
 const ROW: &str = "CONCAT(HEX(Host), ':', HEX(Priv))";
 
 /// Returns the query for the host and the privileges of this account's rows, in hexadecimal digits.
@@ -157,12 +159,12 @@ pub fn query(user: &str) -> String {
 }
 
 /// Returns the statements, with `//` between them, that change this account by these clauses if its rows are still as they were
-/// read. A statement may be executed minutes after it was sent, when other runs have gone on: then it changes nothing. The lock
-/// prevents a second statement from running between the comparison and the change.
+/// read. A statement may be executed minutes after it was sent, when another run has already changed the account: then it changes
+/// nothing. The lock prevents a second statement from running between the comparison and the change.
 pub fn change(user: &str, read: &[Account], clauses: &[String]) -> String {
-    let known: Vec<_> = read.iter().map(|it| literal(&it.row)).collect();
-    let (rows, known, clauses) = (rows(user), known.join(", "), clauses.join(", "));
-    // TOI, because no member may change its copy alone; and `sql_mode` decides how the rest is parsed.
+    let known_rows: Vec<_> = read.iter().map(|it| literal(&it.row)).collect();
+    let (rows, known, clauses) = (rows(user), known_rows.join(", "), clauses.join(", "));
+    // TOI, because no member may change its copy alone; an empty `sql_mode`, because it decides how the rest is parsed.
     format!(
         "SET SESSION sql_mode = '', SESSION wsrep_OSU_method = 'TOI'// \
          BEGIN NOT ATOMIC \
@@ -187,7 +189,7 @@ fn unhexed(digits: &str) -> Option<String> {
 }
 
 impl Method {
-    fn is(&self, password: &Password) -> bool {
+    fn accepts(&self, password: &Password) -> bool {
         self.plugin == NATIVE && self.authentication_string.eq_ignore_ascii_case(&password.hash)
     }
 }

@@ -43,7 +43,7 @@ impl<'a> Image<'a> {
     /// Splits a reference. Nothing is an error here: the kubelet will report one.
     pub fn read(text: &'a str) -> Self {
         let (rest, digest) =
-            text.trim().split_once('@').map_or((text.trim(), None), |(rest, it)| (rest, Some(it)));
+            text.trim().split_once('@').map_or((text.trim(), None), |(rest, digest)| (rest, Some(digest)));
         // A colon before a slash belongs to the registry's port.
         let tagged = rest.rsplit_once(':').filter(|(_, tag)| !tag.contains('/'));
         let (repository, tag) = tagged.map_or((rest, None), |(repository, tag)| (repository, Some(tag)));
@@ -57,9 +57,9 @@ impl<'a> Image<'a> {
 
     /// Returns whether it is an official image, or a copy of it in a mirror: no other name precedes its own.
     pub fn is_of_the_library(&self) -> bool {
-        let registry = |part: &str| part == "localhost" || part.contains(['.', ':']);
+        let is_registry = |part: &str| part == "localhost" || part.contains(['.', ':']);
         let path = match self.repository.split_once('/') {
-            Some((first, rest)) if registry(first) => rest,
+            Some((first, rest)) if is_registry(first) => rest,
             _ => self.repository,
         };
         !path.contains('/') || path.ends_with(&format!("library/{}", self.name()))
@@ -81,14 +81,14 @@ impl<'a> Image<'a> {
     pub fn floats(&self) -> bool {
         const MOVING: [&str; 9] =
             ["latest", "lts", "stable", "rolling", "edge", "nightly", "main", "master", "dev"];
-        let first = |tag: &'a str| tag.split(['-', '_']).next().unwrap_or_default();
-        self.digest.is_none() && self.tag.is_none_or(|tag| MOVING.contains(&first(tag)))
+        let first_part = |tag: &'a str| tag.split(['-', '_']).next().unwrap_or_default();
+        self.digest.is_none() && self.tag.is_none_or(|tag| MOVING.contains(&first_part(tag)))
     }
 
     /// Returns whether the tag is only a major version, which moves from series to series.
     pub fn major_only(&self) -> bool {
-        let digits = |tag: &str| tag.chars().all(|c| c.is_ascii_digit());
-        self.digest.is_none() && self.vendor().is_some() && self.tag.is_some_and(digits)
+        let is_number = |tag: &str| tag.chars().all(|c| c.is_ascii_digit());
+        self.digest.is_none() && self.vendor().is_some() && self.tag.is_some_and(is_number)
     }
 
     /// Returns the series, if a known vendor's tag begins with a plausible one.
@@ -103,29 +103,30 @@ impl<'a> Image<'a> {
         plausible.then_some(series)
     }
 
-    /// Returns the third number, and the highest that this series may have reached: four releases a year, and unplanned
-    /// ones. `None`: the tag has none, or the series is unknown.
+    /// Returns the third number of the version, and the highest that the series can have reached by this year: eight
+    /// releases a year, four of them planned. `None`: the tag has no third number, or the series is unknown.
     pub fn release(&self, year: i16) -> Option<(u32, u32)> {
         let series = self.series().filter(|_| self.vendor() == Some(Vendor::MariaDb))?;
-        let (_, since) = MARIADB_SINCE.iter().find(|(known, _)| *known == series)?;
-        let years = u32::try_from(year.saturating_sub(*since)).unwrap_or(0);
-        Some((self.third()?, years.saturating_add(1).saturating_mul(8)))
+        let (_, first_year) = MARIADB_SINCE.iter().find(|(known, _)| *known == series)?;
+        let years = u32::try_from(year.saturating_sub(*first_year)).unwrap_or(0);
+        Some((self.third_number()?, years.saturating_add(1).saturating_mul(8)))
     }
 
     /// Returns the third number, such as `32` of `8.0.32-debian`.
-    fn third(&self) -> Option<u32> {
+    fn third_number(&self) -> Option<u32> {
         let third = self.tag?.splitn(3, '.').nth(2)?;
         third.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     }
 
-    /// Returns whether it is an earlier release of the same series. `None`: one of them names no release.
+    /// Returns whether it is an earlier release of the same series. `None`: within one series, one of them
+    /// names no release.
     pub fn is_earlier_than(&self, other: &Self) -> Option<bool> {
-        let same =
+        let same_series =
             self.vendor() == other.vendor() && self.series().is_some() && self.series() == other.series();
-        Some(same && self.third()? < other.third()?)
+        Some(same_series && self.third_number()? < other.third_number()?)
     }
 
-    /// Returns whether it is the official image or a copy, which from 11.0 on has no programs called `mysql…`.
+    /// Returns whether it is the official image or a copy of it, of 11.0 or later: it has no programs called `mysql…`.
     pub fn dropped_old_names(&self) -> bool {
         self.name() == "mariadb"
             && !self.repository.contains("bitnami")
@@ -133,7 +134,7 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Series with long support, oldest first; all early ones had it.
+/// The series with long support, oldest first; all early ones had it.
 const MARIADB_LONG: [Series; 12] = [
     Series(5, 5),
     Series(10, 0),
@@ -148,7 +149,7 @@ const MARIADB_LONG: [Series; 12] = [
     Series(11, 8),
     Series(12, 3),
 ];
-/// The year in which a series began.
+/// The year of the first stable release of a series.
 const MARIADB_SINCE: [(Series, i16); 5] = [
     (Series(10, 5), 2020),
     (Series(10, 6), 2021),
@@ -165,12 +166,12 @@ const MYSQL_LAST: [Series; 1] = [Series(8, 4)];
 impl Vendor {
     /// Returns how far the change from one series to another goes.
     pub fn step(self, from: Series, to: Series) -> VersionChange {
-        let (long, last): (&[Series], &[Series]) = match self {
+        let (long_support, last_of_major): (&[Series], &[Series]) = match self {
             Self::MariaDb => (&MARIADB_LONG, &MARIADB_LAST),
             Self::MySql | Self::Percona => (&MYSQL_LONG, &MYSQL_LAST),
         };
-        let next_long = long.iter().copied().find(|series| *series > from);
-        let next = if last.contains(&from) && from != Series(5, 5) {
+        let next_long = long_support.iter().copied().find(|series| *series > from);
+        let next = if last_of_major.contains(&from) && from != Series(5, 5) {
             Series(from.0.saturating_add(1), 0)
         } else {
             Series(from.0, from.1.saturating_add(1))
@@ -179,7 +180,7 @@ impl Vendor {
             () if to == from => VersionChange::Same,
             () if to < from => VersionChange::Down,
             // Series between two with long support are innovation releases, and MySQL may skip those.
-            () if self != Self::MariaDb && next_long.is_some_and(|it| to <= it) => VersionChange::Up,
+            () if self != Self::MariaDb && next_long.is_some_and(|long| to <= long) => VersionChange::Up,
             () if to == next || Some(to) == next_long => VersionChange::Up,
             () => VersionChange::Skips(next_long.unwrap_or(next)),
         }

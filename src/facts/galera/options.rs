@@ -1,10 +1,10 @@
-//! Option files as MariaDB reads them (its mysys/my_default.c): groups, quotes, escapes, comments, the last value
-//! counts.
+//! Option files as MariaDB reads them (its mysys/my_default.c): groups, quotes, escapes and comments. The last value of
+//! an option counts.
 //!
 //! Owns: the meaning of a text, line by line, and the values that a server uses. Must not know: which values are good
-//! (that is `keys`), ConfigMaps, rules. Data: text in; lines that borrow from it out, each with its number and the
-//! place of its value. Values are hidden from `Debug`: an option file is where `wsrep_sst_auth` and client passwords
-//! are.
+//! (that is `keys`), ConfigMaps, rules. The input is a text; the output is lines that borrow from it, each with its
+//! number and the place of its value. `Debug` hides values, because an option file may hold `wsrep_sst_auth` and
+//! passwords of clients.
 
 mod command_line;
 mod effective;
@@ -73,12 +73,12 @@ pub fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
     lines.filter_map(|line| Include::read(line.trim_start_matches(is_space)))
 }
 
-/// An option that is not parsed yet: most lines of a large text are not needed.
+/// An option that is not parsed yet, because most lines of a large text are not needed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Unread<'a> {
     /// The `[group]` of the line.
     pub group: &'a str,
-    /// Which programs read the group.
+    /// The programs that read the group.
     pub readers: Readers,
     /// Its line, counted from 1.
     pub line: usize,
@@ -97,7 +97,7 @@ impl fmt::Debug for Unread<'_> {
 pub struct Setting<'a> {
     /// The `[group]` of the line.
     pub group: &'a str,
-    /// Which programs read the group.
+    /// The programs that read the group.
     pub readers: Readers,
     /// The key in its canonical spelling: lower case, `_`, without `loose_`, `skip_` and the like.
     pub key: Cow<'a, str>,
@@ -120,12 +120,12 @@ impl Setting<'_> {
 /// Reads all lines of a text, in order. No text is an error here: a rule reports what a server cannot read.
 pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let mut group = None;
-    written(text).filter_map(move |(line, start, text)| one_line(text, start, line, &mut group))
+    content_lines(text).filter_map(move |(line, start, text)| one_line(text, start, line, &mut group))
 }
 
 /// Returns the lines that are not empty, without leading space, each with its number and its place in the text. Many rules go
 /// through every line of a large text, so this works on bytes.
-fn written(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
+fn content_lines(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
     let (mut at, mut number) = (0, 1);
     iter::from_fn(move || {
         let rest = text.as_bytes().get(at..)?;
@@ -136,8 +136,8 @@ fn written(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
         let line = &line[..line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len())];
         at = start + line.len();
         // A C string ends at its first NUL.
-        let said = line.iter().position(|byte| *byte == 0).unwrap_or(line.len());
-        (!line.is_empty()).then(|| (number, start, &text[start..start + said]))
+        let length = line.iter().position(|byte| *byte == 0).unwrap_or(line.len());
+        (!line.is_empty()).then(|| (number, start, &text[start..start + length]))
     })
 }
 
@@ -146,7 +146,7 @@ pub fn read(text: &str) -> impl Iterator<Item = Setting<'_>> {
     settings(text).map(Unread::read)
 }
 
-/// Returns all options except those whose keys contain none of these words, which must be in lower case.
+/// Returns at least the options whose keys contain one of these words, which must be in lower case.
 pub fn read_with<'a>(text: &'a str, words: &[&str]) -> impl Iterator<Item = Setting<'a>> {
     settings(text).filter(|it| words.iter().any(|word| it.may_hold(word))).map(Unread::read)
 }
@@ -191,13 +191,13 @@ pub fn is_file(name: &str, text: &str) -> bool {
 
 /// Returns whether the text sets a Galera option for a server. Switching Galera off does not count.
 pub fn configures_galera(text: &str) -> bool {
-    let wsrep = |it: Unread<'_>| {
+    let is_galera = |it: Unread<'_>| {
         let setting = it.may_hold("wsrep").then(|| it.read());
         setting.is_some_and(|it| {
             it.key.starts_with("wsrep_") && !(it.key == "wsrep_on" && switch(it.look()) == Some(false))
         })
     };
-    text.contains("wsrep") && of_server(text).any(wsrep)
+    text.contains("wsrep") && of_server(text).any(is_galera)
 }
 
 /// The name by which a field refers to the line that includes other files.
@@ -205,7 +205,8 @@ pub const INCLUDES: &str = "!include";
 /// The name by which a field refers to the line at which servers stop reading.
 pub const STOPS: &str = "!stop";
 
-/// Returns the line of an option that a server reads, or of `key` in a group of that name, or the first in that group.
+/// Returns the line of the option `name` that a server reads; or else of `key` in the group `name`; or else of the first
+/// option in that group.
 pub fn line_of(text: &str, name: &str, key: Option<&str>) -> Option<usize> {
     if name.starts_with('!') {
         return lines(text).find_map(|line| match line {
@@ -214,10 +215,10 @@ pub fn line_of(text: &str, name: &str, key: Option<&str>) -> Option<usize> {
             _ => None,
         });
     }
-    let counts = read(text).filter(|it| it.key == name && it.readers == Readers::Server).last();
-    let inside = || read(text).filter(|it| it.group == name && Some(&*it.key) == key).last();
-    let first = || read(text).find(|it| it.group == name);
-    counts.or_else(inside).or_else(first).map(|it| it.line)
+    let read_by_server = read(text).filter(|it| it.key == name && it.readers == Readers::Server).last();
+    let in_group = || read(text).filter(|it| it.group == name && Some(&*it.key) == key).last();
+    let first_in_group = || read(text).find(|it| it.group == name);
+    read_by_server.or_else(in_group).or_else(first_in_group).map(|it| it.line)
 }
 
 fn one_line<'a>(
@@ -240,8 +241,8 @@ fn one_line<'a>(
         _ => {}
     }
     let Some(group) = *group else {
-        let mark = text.starts_with('\u{feff}');
-        let what = if mark { "a byte order mark" } else { "an option before any [group]" };
+        let has_mark = text.starts_with('\u{feff}');
+        let what = if has_mark { "a byte order mark" } else { "an option before any [group]" };
         return Some(Line::Broken { line, what });
     };
     let (group, readers) = group;
@@ -254,7 +255,7 @@ impl<'a> Unread<'a> {
         self.text.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("loose"))
     }
 
-    /// Returns whether the key may be one that `known` accepts, without reading it: a key of several words may be spelled in
+    /// Returns whether the key may be one that `known` accepts, without parsing it: a key of several words may be spelled in
     /// several ways.
     fn may_be(&self, known: impl Fn(&str) -> bool) -> bool {
         let key = self.text.split_once('=').map_or(self.text, |(key, _)| key);
@@ -265,7 +266,7 @@ impl<'a> Unread<'a> {
             || key.bytes().any(|byte| byte.is_ascii_uppercase())
     }
 
-    /// Returns whether this word, in lower case, may be in the key, in any case.
+    /// Returns whether the key, in any case, may contain this word, which must be in lower case.
     fn may_hold(&self, word: &str) -> bool {
         if self.text.len() < word.len() {
             return false;
@@ -292,8 +293,8 @@ impl<'a> Unread<'a> {
         match negated {
             // `--skip-option=0` is a double negation.
             Some(on) => {
-                let twice = value.as_ref().is_some_and(|value| value.look() == "0");
-                let value = Some(Value::from(if on == twice { "0" } else { "1" }));
+                let reversed = value.as_ref().is_some_and(|value| value.look() == "0");
+                let value = Some(Value::from(if on == reversed { "0" } else { "1" }));
                 Setting { group, readers, key, loose, value, line, at: at.start..at.start }
             }
             None => Setting { group, readers, key, loose, value, line, at },
@@ -354,7 +355,7 @@ fn one_spelling_and_switch(key: &str) -> (Cow<'_, str>, Option<bool>) {
         other => Cow::Owned(other.to_ascii_lowercase().replace('-', "_")),
     };
     let mut switch = None;
-    for (prefix, says) in
+    for (prefix, meaning) in
         [("loose_", None), ("skip_", Some(false)), ("disable_", Some(false)), ("enable_", Some(true))]
     {
         match key.strip_prefix(prefix) {
@@ -364,7 +365,7 @@ fn one_spelling_and_switch(key: &str) -> (Cow<'_, str>, Option<bool>) {
                     Cow::Borrowed(text) => Cow::Borrowed(&text[length..]),
                     Cow::Owned(mut text) => Cow::Owned(text.split_off(length)),
                 };
-                switch = says.or(switch);
+                switch = meaning.or(switch);
             }
             _ => {}
         }

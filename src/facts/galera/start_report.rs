@@ -1,7 +1,7 @@
 //! A member's report of its start: the line of `start-member.sh`, as it comes back in a termination message or in the
 //! output of a startup probe.
 //!
-//! Every program in the container may have written it, and it is the position of a *start*: where the member began, not
+//! Any program in the container can write such a line, and its position is that of a *start*: where the member began, not
 //! what it has by now. So nothing is decided by this report alone.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 pub enum StartReport {
     /// The server started, and had not joined when it reported.
     Started(Start),
-    /// The step did not start the server.
+    /// The step script did not start the server.
     Refused(String),
 }
 
@@ -116,11 +116,11 @@ impl Position {
     /// Reads a text that is exactly `ID:SEQNO`.
     pub fn read(text: &str) -> Option<Self> {
         let (id, seqno) = text.split_once(':')?;
-        let grouped = id.len() == 36 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+        let is_uuid = id.len() == 36 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
         // `parse` accepts a sign, too.
-        let digits = seqno.bytes().all(|byte| byte.is_ascii_digit());
-        let seqno = seqno.parse().ok().filter(|_| digits)?;
-        grouped.then(|| Self { id: id.to_owned(), seqno })
+        let is_unsigned = seqno.bytes().all(|byte| byte.is_ascii_digit());
+        let seqno = seqno.parse().ok().filter(|_| is_unsigned)?;
+        is_uuid.then(|| Self { id: id.to_owned(), seqno })
     }
 }
 
@@ -135,15 +135,15 @@ pub const REFUSED: &str = "gatera did not start the server: ";
 /// The text that precedes the reason of the server's end.
 const ENDED: &str = "; the server ended: ";
 /// The largest length of a report, in bytes: the script writes short lines, so a longer one is not its own.
-const LONGEST_NOTE: usize = 1000;
+const LONGEST_REPORT: usize = 1000;
 
 impl StartReport {
-    /// Reads a text that may hold such a line.
+    /// Reads the report from a text that may hold one.
     pub fn read(text: &str) -> Option<Self> {
-        let line = |begins: &str| {
-            let (_, rest) = text.split_once(begins)?;
+        let line = |prefix: &str| {
+            let (_, rest) = text.split_once(prefix)?;
             let line = rest.lines().next()?;
-            (line.len() <= LONGEST_NOTE && !line.contains(char::is_control)).then_some(line)
+            (line.len() <= LONGEST_REPORT && !line.contains(char::is_control)).then_some(line)
         };
         if let Some(why) = text.starts_with(REFUSED).then(|| line(REFUSED)).flatten() {
             return Some(Self::Refused(why.to_owned()));
@@ -151,7 +151,7 @@ impl StartReport {
         let (at, rest) = line("start of ")?.split_once(": ")?;
         let (words, safe) = rest.rsplit_once(", safe_to_bootstrap ")?;
         let (safe, ended) =
-            safe.split_once(ENDED).map_or((safe, None), |(safe, it)| (safe, Some(it.to_owned())));
+            safe.split_once(ENDED).map_or((safe, None), |(safe, reason)| (safe, Some(reason.to_owned())));
         let safe_to_bootstrap = match safe {
             "0" => Some(false),
             "1" => Some(true),
@@ -192,7 +192,7 @@ impl StartReport {
         }
     }
 
-    /// Returns whether its data is of a cluster that was formed without an identity.
+    /// Returns whether its data comes from a cluster that was formed without an identity.
     pub fn has_no_identity(&self) -> bool {
         matches!(self, Self::Started(Start { from: StartPosition::Words(words), .. }) if words.contains("formed without an identity"))
     }
@@ -208,15 +208,15 @@ impl StartReport {
 
 /// Reads the step's report of a member's position after an orderly stop.
 pub fn end(text: &str) -> Option<Position> {
-    let line = text.strip_prefix("stop of ").filter(|rest| rest.len() <= LONGEST_NOTE)?;
+    let line = text.strip_prefix("stop of ").filter(|rest| rest.len() <= LONGEST_REPORT)?;
     let (_, words) = line.split_once(": position ")?;
     Position::read(words.split_once(", safe_to_bootstrap ")?.0)
 }
 
 fn position(words: &str) -> Option<StartPosition> {
-    let (place, how) = words.strip_prefix("position ")?.split_once(", ")?;
+    let (text, how) = words.strip_prefix("position ")?.split_once(", ")?;
     // With wsrep_gtid_mode MariaDB's own position follows.
-    let position = Position::read(place.split(',').next()?)?;
+    let position = Position::read(text.split(',').next()?)?;
     Some(StartPosition::Position(position, how.to_owned()))
 }
 

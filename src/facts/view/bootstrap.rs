@@ -1,6 +1,6 @@
 //! The bootstrap node's objects, and the record on a StatefulSet of their removal.
 //!
-//! Must not know: when they are removed (`plan/bootstrap.rs` does). The record outlives the leader that wrote it: once
+//! Must not know: when they are removed (`plan/bootstrap.rs` decides that). The record outlives the leader that wrote it: once
 //! the Deployment is gone, nothing else shows which Service and ConfigMap belonged to it.
 
 use super::index::By;
@@ -27,15 +27,23 @@ impl RemovalTarget {
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (kind, name, uid) = (parts.next()?, parts.next()?.to_owned(), parts.next()?.to_owned());
-        let kind =
-            [Kind::Deployment, Kind::Service, Kind::ConfigMap].into_iter().find(|it| it.name() == kind)?;
-        let plain = |text: &str, most: usize| {
-            let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-            let known = |c: char| word(c) || c == '-' || c == '.';
-            // Only names that Kubernetes allows, so never a step up in a path.
-            text.len() <= most && text.starts_with(word) && text.ends_with(word) && text.chars().all(known)
+        let kind = [Kind::Deployment, Kind::Service, Kind::ConfigMap]
+            .into_iter()
+            .find(|known| known.name() == kind)?;
+        let is_plain = |text: &str, limit: usize| {
+            let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+            let is_allowed = |c: char| is_alphanumeric(c) || c == '-' || c == '.';
+            // Only names that Kubernetes allows: none of them leads elsewhere as a part of a path.
+            text.len() <= limit
+                && text.starts_with(is_alphanumeric)
+                && text.ends_with(is_alphanumeric)
+                && text.chars().all(is_allowed)
         };
-        (plain(&name, 253) && plain(&uid, 63) && parts.next().is_none()).then_some(Self { kind, name, uid })
+        (is_plain(&name, 253) && is_plain(&uid, 63) && parts.next().is_none()).then_some(Self {
+            kind,
+            name,
+            uid,
+        })
     }
 
     /// Returns whether it is exactly this object, not a successor of the same name.
@@ -99,14 +107,16 @@ impl<'a> View<'a> {
     pub fn bootstrap_service(&self, cluster: &'a Cluster) -> Option<&'a str> {
         let instance = cluster.instance()?;
         // A record on a cluster without data is not the guard's, and must not cut joiners off.
-        let goes =
+        let is_removed =
             cluster.has_data() && matches!(Removal::of(&cluster.workload.metadata), Some(Removal::Going(_)));
-        if goes || cluster.bootstrap.pods.is_empty() && cluster.has_data() {
+        if is_removed || cluster.bootstrap.pods.is_empty() && cluster.has_data() {
             return None;
         }
         let namespace = &cluster.id.namespace;
         let mut services = self.services_of(namespace, instance);
-        services.find(|it| leads(&it.spec.selector, instance)).map(|it| &*it.metadata.name)
+        services
+            .find(|service| leads(&service.spec.selector, instance))
+            .map(|service| &*service.metadata.name)
     }
 
     /// Returns the Deployments of this cluster's bootstrap node.
@@ -118,15 +128,15 @@ impl<'a> View<'a> {
     /// Returns bootstrap nodes that run, or are about to, and whose StatefulSet does not exist.
     pub fn lone_founders(&self) -> impl Iterator<Item = &'a Workload> {
         let view = *self;
-        let is_alone = move |it: &&Workload| {
-            let (ns, labels) = (&it.metadata.namespace, &it.spec.template.metadata.labels);
-            it.replicas() > 0 && view.is_founder(it) && view.cluster_of(ns, labels).is_none()
+        let is_alone = move |deployment: &&Workload| {
+            let (ns, labels) = (&deployment.metadata.namespace, &deployment.spec.template.metadata.labels);
+            deployment.replicas() > 0 && view.is_founder(deployment) && view.cluster_of(ns, labels).is_none()
         };
         self.world.facts.deployments.values().map(AsRef::as_ref).filter(is_alone)
     }
 
-    fn is_founder(&self, it: &Workload) -> bool {
-        let (ns, template) = (&it.metadata.namespace, &it.spec.template);
+    fn is_founder(&self, deployment: &Workload) -> bool {
+        let (ns, template) = (&deployment.metadata.namespace, &deployment.spec.template);
         adopt::is_bootstrap(&template.metadata.labels)
             && self.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
     }
@@ -136,14 +146,14 @@ impl<'a> View<'a> {
     pub fn goes_with(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<RemovalTarget> {
         let ns = &*cluster.id.namespace;
         let services = cluster.instance().into_iter().flat_map(|instance| self.services_of(ns, instance));
-        let services =
-            services.filter(|it| !it.metadata.going() && self.service_stays(cluster, it).is_none());
+        let services = services
+            .filter(|service| !service.metadata.going() && self.service_stays(cluster, service).is_none());
         let mut names: Vec<_> = founders.iter().flat_map(|it| it.spec.template.spec.config_maps()).collect();
         names.sort_unstable();
         names.dedup();
         let maps = names.into_iter().filter_map(|name| self.config_map(ns, name));
-        let maps =
-            maps.filter(|it| !it.metadata.going() && self.config_map_stays(cluster, it, founders).is_none());
+        let maps = maps
+            .filter(|map| !map.metadata.going() && self.config_map_stays(cluster, map, founders).is_none());
         let founders = founders.iter().map(|it| RemovalTarget::of(Kind::Deployment, &it.metadata));
         founders
             .chain(services.map(|it| RemovalTarget::of(Kind::Service, &it.metadata)))
@@ -164,12 +174,12 @@ impl<'a> View<'a> {
         if let Some(governed) = self.governed_by(ns, name).first() {
             return Some(format!("it governs StatefulSet {}", governed.id.name));
         }
-        let other = self.world.clusters().find(|it| it.id != cluster.id && self.names(it, ns, name))?;
-        Some(format!("the address of StatefulSet {} names it", other.id))
+        let referrer = self.world.clusters().find(|it| it.id != cluster.id && self.names(it, ns, name))?;
+        Some(format!("the address of StatefulSet {} names it", referrer.id))
     }
 
-    /// Returns why a ConfigMap stays when these Deployments are removed, as far as our workloads show; `None`: nothing
-    /// else needs it.
+    /// Returns why a ConfigMap stays when these Deployments are removed, as far as the workloads in the view show; `None`:
+    /// nothing else needs it.
     pub fn config_map_stays(
         &self,
         cluster: &Cluster,
@@ -183,7 +193,7 @@ impl<'a> View<'a> {
         }
         let others = self
             .deployments_in(ns)
-            .filter(|it| founders.iter().all(|own| own.metadata.name != it.metadata.name));
+            .filter(|it| founders.iter().all(|founder| founder.metadata.name != it.metadata.name));
         if let Some(reader) = others.into_iter().find(reads) {
             return Some(format!("Deployment {} reads it", reader.metadata.name));
         }
@@ -198,18 +208,18 @@ impl<'a> View<'a> {
 
     /// Returns whether the address of this cluster's members names this Service.
     fn names(&self, cluster: &Cluster, ns: &str, service: &str) -> bool {
-        let placed = self.cluster_address(&cluster.id.namespace, &cluster.workload);
-        let Some(Address::Peers(hosts)) = placed.and_then(|it| Address::read(&it.text)) else {
+        let address = self.cluster_address(&cluster.id.namespace, &cluster.workload);
+        let Some(Address::Peers(hosts)) = address.and_then(|address| Address::read(&address.text)) else {
             return false;
         };
-        let own = cluster.id.namespace == ns;
+        let is_same_namespace = cluster.id.namespace == ns;
         hosts.iter().any(|host| {
             let Host::Name(first, rest) = Host::read(host) else { return false };
             let labels: Vec<_> = std::iter::once(first).chain(rest.split('.')).take(3).collect();
             match labels.iter().position(|label| *label == service) {
                 // The form is SERVICE or POD.SERVICE, followed by the namespace unless it is the same.
                 Some(at @ (0 | 1)) => match labels.get(at + 1) {
-                    None | Some(&"") => own,
+                    None | Some(&"") => is_same_namespace,
                     Some(label) => *label == ns,
                 },
                 _ => false,
@@ -233,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_read_as_it_was_written() {
+    fn a_record_is_read_as_it_was_written() {
         let target = |kind, name: &str| RemovalTarget { kind, name: name.into(), uid: format!("uid-{name}") };
         let targets =
             vec![target(Kind::Deployment, "a"), target(Kind::Service, "b"), target(Kind::ConfigMap, "c")];

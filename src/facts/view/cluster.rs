@@ -47,7 +47,7 @@ impl Member {
     fn lost(&self) -> bool {
         self.pod
             .as_ref()
-            .is_some_and(|pod| !pod.ready && pod.seen.is_some_and(|it| it != JoinPhase::Receives))
+            .is_some_and(|pod| !pod.ready && pod.seen.is_some_and(|phase| phase != JoinPhase::Receives))
     }
 
     /// Returns whether the member reported that it receives a state transfer.
@@ -75,7 +75,7 @@ pub struct Cluster {
     pub id: Id,
     /// The StatefulSet; if it is gone, as its pods show it.
     pub workload: Arc<Workload>,
-    /// The StatefulSet was deleted and its members still run: nothing replaces them.
+    /// Whether the StatefulSet was deleted while its members still run: nothing replaces them.
     pub left: bool,
     /// The members that should exist, by ordinal.
     pub members: Vec<Member>,
@@ -86,7 +86,7 @@ pub struct Cluster {
     /// All claims made from its templates.
     pub claims: Vec<ClaimOf>,
     pub bootstrap: Bootstrap,
-    /// The votes of arbitrators that are Ready: they have no data.
+    /// The votes of Ready arbitrators, which hold no data.
     pub arbitrators: i64,
     /// The revision that a server would read from its ConfigMaps if it started now.
     pub live: Result<Revision, Unknown>,
@@ -110,7 +110,7 @@ impl Cluster {
     /// Returns whether its claims outlive its StatefulSet.
     pub fn keeps_claims(&self) -> bool {
         let policy = &self.workload.spec.persistent_volume_claim_retention_policy;
-        // Owners that the policy set on claims stay when the policy changes while no pod exists.
+        // An owner that the policy set on a claim stays if the policy changes while no pod exists.
         policy.when_deleted != "Delete" && !self.claims.iter().any(|claim| claim.owned)
     }
 
@@ -122,29 +122,29 @@ impl Cluster {
     pub(super) fn gather(id: Id, workload: Arc<Workload>, facts: &Facts) -> Self {
         // If the template itself carries the mark, its pods carry it whether or not they were injected, and it proves
         // nothing.
-        let doubted = workload.spec.template.metadata.mark(marks::INJECTED).is_some();
-        let believed = |pod: &Arc<PodFact>| {
-            if doubted && pod.verified {
+        let mark_proves_nothing = workload.spec.template.metadata.mark(marks::INJECTED).is_some();
+        let without_false_proof = |pod: &Arc<PodFact>| {
+            if mark_proves_nothing && pod.verified {
                 Arc::new(PodFact { verified: false, ..PodFact::clone(pod) })
             } else {
                 Arc::clone(pod)
             }
         };
-        let mut own: BTreeMap<&str, Arc<PodFact>> =
-            facts.pods_of(&id).map(|pod| (&*pod.name, believed(pod))).collect();
+        let mut pods: BTreeMap<&str, Arc<PodFact>> =
+            facts.pods_of(&id).map(|pod| (&*pod.name, without_false_proof(pod))).collect();
         let claims = claim::of(&id, &workload, facts);
         let readers: Vec<_> = facts.readers_of(&id).map(Arc::clone).collect();
-        // A mistyped billion must not cost a billion entries: nothing is decided by name beyond this number.
+        // A mistyped number of replicas must not cost a billion entries: members beyond this bound are not tracked.
         let members = workload.ordinals().take(MOST_MEMBERS).map(|ordinal| {
             let name = format!("{}-{ordinal}", id.name);
-            let pod = own.remove(&*name);
+            let pod = pods.remove(&*name);
             let reader = pod.as_deref().and_then(|pod| reader(pod, &readers, &claims, ordinal));
             Member { ordinal, name, pod, reader }
         });
         let members = members.collect();
         // A pod that only has a member's name is not a member.
         let gone = !facts.stateful_sets.contains_key(&id);
-        let leaving = own.into_values().filter(|pod| gone || pod.left.is_none()).collect();
+        let leaving = pods.into_values().filter(|pod| gone || pod.left.is_none()).collect();
         let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);
@@ -176,13 +176,14 @@ impl Cluster {
     /// Bound. Members of a deleted StatefulSet have no mark: a pod without a claim that has run has its data in itself.
     pub fn has_data(&self) -> bool {
         let without_claims = self.left && self.workload.spec.volume_claim_templates.is_empty();
-        let held_in = |it: &Member| without_claims && it.pod.as_ref().is_some_and(|pod| pod.has_run);
+        let holds_data =
+            |member: &Member| without_claims && member.pod.as_ref().is_some_and(|pod| pod.has_run);
         match self.workload.metadata.mark(marks::DATA) {
             Some("none") => self.ready() > 0,
             Some(_) => true,
             None => {
                 let claimed = self.claims.iter().any(|claim| claim.bound);
-                self.ready() > 0 || claimed || self.members.iter().any(held_in)
+                self.ready() > 0 || claimed || self.members.iter().any(holds_data)
             }
         }
     }
@@ -227,8 +228,8 @@ impl Cluster {
 
     /// Returns members that are not Ready, with the start that each reported.
     pub fn starts(&self) -> impl Iterator<Item = (&str, &StartReport)> {
-        let waits = self.members.iter().filter(|member| !member.ready());
-        waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_report.as_deref()?)))
+        let unready = self.members.iter().filter(|member| !member.ready());
+        unready.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_report.as_deref()?)))
     }
 
     /// Returns the number of Ready members.
@@ -245,14 +246,14 @@ impl Cluster {
     /// unknown. The status of the StatefulSet is not enough: of a rollout that was undone half-way, and of pods that it
     /// adopted from an earlier StatefulSet, it counts only one template.
     pub fn rolls(&self) -> bool {
-        self.workload.rolls() || self.members.iter().any(|it| self.is_to_be_replaced(it))
+        self.workload.rolls() || self.members.iter().any(|member| self.is_to_be_replaced(member))
     }
 
-    /// Returns what [`Self::rolls`] will be after this member was re-created: its controller does not have to replace
-    /// it then.
+    /// Returns what [`Self::rolls`] will return once this member has been re-created: its controller then does not have to
+    /// replace it.
     pub fn rolls_without(&self, member: &Member) -> bool {
-        let is_to_be_replaced = |it: &Member| it.ordinal != member.ordinal && self.is_to_be_replaced(it);
-        self.workload.rolls() || self.members.iter().any(is_to_be_replaced)
+        let is_another = |it: &Member| it.ordinal != member.ordinal && self.is_to_be_replaced(it);
+        self.workload.rolls() || self.members.iter().any(is_another)
     }
 
     fn is_to_be_replaced(&self, member: &Member) -> bool {
@@ -260,17 +261,17 @@ impl Cluster {
         reached && member.pod.as_ref().is_some_and(|pod| !pod.going && self.is_earlier(pod))
     }
 
-    /// Returns whether this pod was created from another template than the newest.
+    /// Returns whether this pod was created from a template other than the newest.
     pub fn is_earlier(&self, pod: &PodFact) -> bool {
         let newest = &*self.workload.status.update_revision;
         ![&*pod.template, newest].contains(&"") && pod.template != newest
     }
 
-    /// Returns whether the pod of `other` is created only when `member`, which is not Ready and comes before it, has
+    /// Returns whether the pod of `later` is created only when `member`, which is not Ready and comes before it, has
     /// become Ready.
-    pub fn waits_for(&self, other: &Member, member: &Member) -> bool {
-        let behind = other.pod.is_none() && other.ordinal > member.ordinal;
-        behind && !member.ready() && !self.workload.parallel() && !self.left
+    pub fn waits_for(&self, later: &Member, member: &Member) -> bool {
+        let comes_later = later.pod.is_none() && later.ordinal > member.ordinal;
+        comes_later && !member.ready() && !self.workload.parallel() && !self.left
     }
 
     /// Returns whether this member is Ready or becomes so by waiting: its pod starts, or is created when the one before
@@ -279,27 +280,28 @@ impl Cluster {
         member.ready() || member.starting() || member.pod.is_none() && self.comes_in_turn(member)
     }
 
-    /// Returns whether the pod of this member is created in turn: a member before it starts, and none before it is in
-    /// the way.
+    /// Returns whether the pod of this member is created in turn: a member before it starts, and each one before it
+    /// is Ready, starting or not created yet.
     pub(super) fn comes_in_turn(&self, member: &Member) -> bool {
-        let mut before = self.members.iter().take_while(|it| it.ordinal < member.ordinal);
+        let mut before = self.members.iter().take_while(|earlier| earlier.ordinal < member.ordinal);
         !self.workload.parallel()
             && before.clone().any(Member::starting)
-            && before.all(|it| it.ready() || it.starting() || it.pod.is_none())
+            && before.all(|earlier| earlier.ready() || earlier.starting() || earlier.pod.is_none())
     }
 
-    /// Returns the state, if the facts are current.
+    /// Returns the state, which is true only if the facts are current.
     pub fn state(&self) -> State {
-        let stays = self.leaving.is_empty();
-        let is_complete = stays && !self.members.is_empty() && self.members.iter().all(Member::ready);
-        let joins = || stays && self.members.iter().all(|it| self.comes(it) && !it.lost());
+        let none_leaves = self.leaving.is_empty();
+        let is_complete = none_leaves && !self.members.is_empty() && self.members.iter().all(Member::ready);
+        let all_come =
+            || none_leaves && self.members.iter().all(|member| self.comes(member) && !member.lost());
         match (self.has_data(), self.ready()) {
             _ if is_complete && (self.has_no_identity() || self.left) => State::Degraded,
             _ if is_complete => State::Healthy,
             (false, _) => State::Forming,
             (true, 0) if self.is_stopped() => State::Stopped,
             (true, 0) => State::Down,
-            _ if !joins() => State::Degraded,
+            _ if !all_come() => State::Degraded,
             _ if self.members.iter().any(Member::receives) => State::Transfer,
             _ => State::Joining,
         }
@@ -310,7 +312,7 @@ impl Cluster {
     pub fn count(&self) -> String {
         let records = self.claims.iter().filter_map(|claim| claim.stopped.as_ref());
         if let (true, Some(members), Some(last)) =
-            (self.is_stopped(), self.stopped_members(), records.max_by_key(|it| it.since))
+            (self.is_stopped(), self.stopped_members(), records.max_by_key(|record| record.since))
         {
             let by = if last.by.is_empty() { String::new() } else { format!(" by {}", last.by) };
             return format!("its {members} members were stopped in order at {}{by}", last.since);
@@ -340,25 +342,29 @@ impl Cluster {
 /// The largest number of members that are tracked: more than any Galera cluster has.
 const MOST_MEMBERS: usize = 1000;
 
-/// Returns the recovery that a person requested and the guard repeated, word for word: neither alone counts.
+/// Returns the recovery that a person requested and the guard confirmed with the same text: neither annotation counts alone.
 fn recovery(workload: &Workload) -> Option<Recovery> {
-    let (asked, granted) =
+    let (requested, confirmed) =
         (workload.metadata.mark(marks::RECOVER)?, workload.metadata.mark(marks::RECOVERY)?);
-    Recovery::of(granted).ok().filter(|_| asked == granted)
+    Recovery::of(confirmed).ok().filter(|_| requested == confirmed)
 }
 
 /// Returns the reader of exactly this pod, which has not run: otherwise the data may have changed since. The reader
 /// must have a claim of this member, and none of another.
 fn reader(pod: &PodFact, readers: &[Arc<PodFact>], claims: &[ClaimOf], ordinal: i64) -> Option<Arc<PodFact>> {
-    let own: Vec<_> = claims.iter().filter(|it| it.ordinal == ordinal).map(|it| &it.name).collect();
-    let others = |name: &String| claims.iter().any(|it| it.ordinal != ordinal && it.name == *name);
-    let of_it = |it: &&Arc<PodFact>| {
-        it.reads.as_ref().is_some_and(|reads| {
-            let same = reads.member == pod.name && reads.uid == pod.uid;
-            same && own.iter().any(|claim| reads.claims.contains(claim)) && !reads.claims.iter().any(others)
+    let own_claims: Vec<_> =
+        claims.iter().filter(|claim| claim.ordinal == ordinal).map(|claim| &claim.name).collect();
+    let is_of_another =
+        |name: &String| claims.iter().any(|claim| claim.ordinal != ordinal && claim.name == *name);
+    let is_reader = |candidate: &&Arc<PodFact>| {
+        candidate.reads.as_ref().is_some_and(|reads| {
+            let reads_this_pod = reads.member == pod.name && reads.uid == pod.uid;
+            reads_this_pod
+                && own_claims.iter().any(|claim| reads.claims.contains(claim))
+                && !reads.claims.iter().any(is_of_another)
         })
     };
-    readers.iter().find(of_it).filter(|_| !pod.has_run).map(Arc::clone)
+    readers.iter().find(is_reader).filter(|_| !pod.has_run).map(Arc::clone)
 }
 
 /// Returns the revision that its servers would read now.

@@ -1,4 +1,4 @@
-//! The clusters that a change concerns: those that an object belongs to, or that use it.
+//! The clusters that a change concerns: those that its object belongs to, or that use the object.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ impl<'a> View<'a> {
             Kind::Deployment => self.bootstrapped_by(ns, name).into_iter().collect(),
             Kind::Claim => self.clusters_of_claim(ns, name).collect(),
             Kind::ConfigMap => {
-                let copies = Digest::of_snapshot(name).is_some().then(|| self.clusters_in(ns));
-                let start = copies.into_iter().flatten().filter(|it| it.starts_with(name));
-                self.readers_of(ns, name).chain(start).collect()
+                let candidates = Digest::of_snapshot(name).is_some().then(|| self.clusters_in(ns));
+                let users = candidates.into_iter().flatten().filter(|it| it.starts_with_snapshot(name));
+                self.readers_of(ns, name).chain(users).collect()
             }
             Kind::Secret => self.world.clusters_by(By::SetOfSecret, ns, name).collect(),
             Kind::ServiceAccount => self.clusters_in(ns).filter(|it| it.runs_as(name)).collect(),
-            Kind::Service => self.led_to_by(ns, name, review),
+            Kind::Service => self.clusters_behind(ns, name, review),
             Kind::Budget => {
                 let budget = review.objects().last().and_then(Object::get);
                 budget.into_iter().flat_map(|it| self.protected(ns, it)).collect()
@@ -43,18 +43,18 @@ impl<'a> View<'a> {
         claim: &'b str,
     ) -> impl Iterator<Item = &'a Cluster> + use<'a, 'b> {
         let world = self.world;
-        let named = claim::sets_named_by(claim).filter_map(move |set| world.cluster(namespace, set));
-        named.filter(move |it| it.claims.iter().any(|it| it.name == claim))
+        let candidates = claim::sets_named_by(claim).filter_map(move |set| world.cluster(namespace, set));
+        candidates.filter(move |cluster| cluster.claims.iter().any(|it| it.name == claim))
     }
 
     /// Returns the cluster whose bootstrap Deployment this is.
     pub fn bootstrapped_by(&self, namespace: &str, deployment: &str) -> Option<&'a Cluster> {
-        let mut named = self.clusters_named_by(Kind::Deployment, namespace, deployment);
-        named.find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
+        let mut candidates = self.clusters_named_by(Kind::Deployment, namespace, deployment);
+        candidates.find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
     }
 
-    /// Returns the clusters whose instance is named by this pod, by this Deployment, by the selector of this Service, or by a
-    /// Deployment that reads this ConfigMap: its bootstrap node can belong to no other one.
+    /// Returns the clusters whose instance this pod or Deployment names, or the selector of this Service, or a Deployment
+    /// that reads this ConfigMap. A bootstrap node that names an instance can only belong to one of these clusters.
     pub fn clusters_named_by(
         &self,
         kind: Kind,
@@ -74,16 +74,16 @@ impl<'a> View<'a> {
             }
             _ => BTreeSet::new(),
         };
-        let sets = |instance| facts.index.names(By::SetOfInstance, namespace, instance);
-        let sets: BTreeSet<_> = instances.into_iter().flat_map(sets).collect();
+        let sets_of = |instance| facts.index.names(By::SetOfInstance, namespace, instance);
+        let sets: BTreeSet<_> = instances.into_iter().flat_map(sets_of).collect();
         sets.into_iter().filter_map(|name| self.cluster(namespace, name))
     }
 
     /// Returns whether the bootstrap node of this cluster reads this ConfigMap.
     pub fn bootstrap_reads(&self, cluster: &Cluster, config_map: &str) -> bool {
-        let own = |name: &String| self.world.facts.deployments.get(&Id::new(&cluster.id.namespace, name));
-        let mut read = cluster.bootstrap.deployments.iter().filter_map(own);
-        read.any(|it| it.spec.template.spec.config_maps().any(|name| name == config_map))
+        let find = |name: &String| self.world.facts.deployments.get(&Id::new(&cluster.id.namespace, name));
+        let mut deployments = cluster.bootstrap.deployments.iter().filter_map(find);
+        deployments.any(|it| it.spec.template.spec.config_maps().any(|name| name == config_map))
     }
 
     /// Returns the adopted Deployments of the cluster that these labels name, whether or not its StatefulSet exists.
@@ -93,41 +93,42 @@ impl<'a> View<'a> {
         labels: &'a Labels,
     ) -> impl Iterator<Item = &'a Workload> {
         let facts = &self.world.facts;
-        let of = |instance| facts.found(&facts.deployments, By::DeploymentOfInstance, namespace, instance);
-        adopt::instance(labels).into_iter().flat_map(of).map(AsRef::as_ref)
+        let deployments =
+            |instance| facts.found(&facts.deployments, By::DeploymentOfInstance, namespace, instance);
+        adopt::instance(labels).into_iter().flat_map(deployments).map(AsRef::as_ref)
     }
 
     /// Returns the ConfigMap of this name, as far as it is known.
     pub fn config_map(&self, namespace: &str, name: &str) -> Option<&'a ConfigMap> {
         let known = self.world.facts.config_maps.get(&Id::new(namespace, name)).map(AsRef::as_ref);
-        let is = |map: &&ConfigMap| (&*map.metadata.namespace, &*map.metadata.name) == (namespace, name);
-        self.coming.filter(is).or(known).or_else(|| self.fetched.iter().find(is))
+        let is_it = |map: &&ConfigMap| (&*map.metadata.namespace, &*map.metadata.name) == (namespace, name);
+        self.coming.filter(is_it).or(known).or_else(|| self.fetched.iter().find(is_it))
     }
 
     /// Returns the ConfigMaps that a new template reads, as files or as variables, and of which it is unknown whether
-    /// they exist or what they contain. A ConfigMap that the old template also read, and that found no room, stays
-    /// unread: it was judged when it was written. A ConfigMap that does not exist may have been created with a new
-    /// template, a moment before.
+    /// they exist or what they contain. A ConfigMap that the old template also read, and for which there is no room, is
+    /// left out: it was judged when it was written. If the template is new, a ConfigMap that the view does not show is
+    /// included, because it may have been created a moment before.
     pub fn unread_config_maps(&self, review: &Review) -> Vec<String> {
         let Change { old, new: Some(new) } = review.change::<Workload>() else { return Vec::new() };
         if !self.adoption().adopts(&new.spec.template.metadata.labels) {
             return Vec::new();
         }
-        let old = old.map(|old| &old.spec);
-        // A request that changes nothing makes nothing worse. If its ConfigMaps were read, repeated requests would use
-        // up the turns of those that need them.
-        if old == Some(&new.spec) {
+        let old_spec = old.map(|old| &old.spec);
+        // A request that changes nothing makes nothing worse. If its ConfigMaps were read, repeated requests would leave
+        // no reads for the requests that need them.
+        if old_spec == Some(&new.spec) {
             return Vec::new();
         }
-        let old = old.map(|spec| &spec.template);
+        let old_template = old_spec.map(|spec| &spec.template);
         let names: BTreeSet<_> = new.spec.template.spec.config_maps().collect();
-        let before: BTreeSet<_> = old.into_iter().flat_map(|it| it.spec.config_maps()).collect();
-        let may_be_new = self.freshness != Freshness::Current || old != Some(&new.spec.template);
+        let old_names: BTreeSet<_> = old_template.into_iter().flat_map(|it| it.spec.config_maps()).collect();
+        let may_be_new = self.freshness != Freshness::Current || old_template != Some(&new.spec.template);
         let facts = &self.world.facts;
         let unknown = |name: &&str| {
             let id = Id::new(&review.namespace, name);
             !facts.answers_for(&id, may_be_new)
-                || !before.contains(*name) && facts.without_room(&id).is_some()
+                || !old_names.contains(*name) && facts.without_room(&id).is_some()
         };
         names.into_iter().filter(unknown).map(str::to_owned).collect()
     }
@@ -166,8 +167,8 @@ impl<'a> View<'a> {
 
     /// Returns the names of the objects whose selectors ask for one of these labels, or for no instance, sorted.
     fn selecting(&self, by: By, namespace: &str, labels: &Labels) -> BTreeSet<&'a str> {
-        let words = instance_labels(labels).chain([String::new()]);
-        words.flat_map(|word| self.world.facts.index.names(by, namespace, &word)).collect()
+        let index_keys = instance_labels(labels).chain([String::new()]);
+        index_keys.flat_map(|key| self.world.facts.index.names(by, namespace, &key)).collect()
     }
 
     /// Returns the adopted Deployments of a namespace.
@@ -188,7 +189,7 @@ impl<'a> View<'a> {
         ids.into_iter().filter_map(|id| Some(&facts.deployments.get(&id)?.spec.template.metadata.labels))
     }
 
-    /// Returns whether no other Service than this one leads clients to the members.
+    /// Returns whether no Service but this one leads clients to the members. The governing Service does not count.
     pub fn is_last_way_in(&self, cluster: &'a Cluster, service: &str) -> bool {
         let governing = &cluster.workload.spec.service_name;
         let mut others = self
@@ -197,17 +198,18 @@ impl<'a> View<'a> {
         !others.any(|it| it.metadata.name != *governing && it.selects(cluster.member_labels()))
     }
 
-    fn led_to_by(&self, ns: &str, name: &str, review: &Review) -> Vec<&'a Cluster> {
+    /// Returns the clusters that this Service leads to, or whose members get their names from it.
+    fn clusters_behind(&self, ns: &str, name: &str, review: &Review) -> Vec<&'a Cluster> {
         let Some(service) = review.objects().last().and_then(Object::get::<Service>) else {
             return Vec::new();
         };
-        let mut found = self.governed_by(ns, name);
-        found.extend(
+        let mut clusters = self.governed_by(ns, name);
+        clusters.extend(
             self.clusters_for(ns, &service.spec.selector).filter(|it| service.selects(it.member_labels())),
         );
-        found.sort_by_key(|it| &it.id);
-        found.dedup_by_key(|it| &it.id);
-        found
+        clusters.sort_by_key(|it| &it.id);
+        clusters.dedup_by_key(|it| &it.id);
+        clusters
     }
 
     /// Returns the clusters whose members get their names from this Service.
@@ -215,16 +217,17 @@ impl<'a> View<'a> {
         self.world.clusters_by(By::SetOfService, namespace, service).collect()
     }
 
-    /// Returns the clusters that a selector can be about: those of the instance that it names, or all of the namespace.
+    /// Returns the clusters whose members a selector may select: those of the instance that it names, or all of the
+    /// namespace.
     pub fn clusters_for(
         &self,
         namespace: &str,
         selector: &Labels,
     ) -> impl Iterator<Item = &'a Cluster> + use<'a> {
         let (world, ns) = (self.world, namespace.to_owned());
-        let asked = label_asked(selector);
-        let all = asked.is_empty().then(|| self.clusters_in(namespace));
-        let names = self.world.facts.index.names(By::SetOfLabel, namespace, &asked);
+        let label = label_asked(selector);
+        let all = label.is_empty().then(|| self.clusters_in(namespace));
+        let names = self.world.facts.index.names(By::SetOfLabel, namespace, &label);
         let of_instance = names.filter_map(move |name| world.cluster(&ns, name));
         of_instance.chain(all.into_iter().flatten())
     }
@@ -235,9 +238,9 @@ impl<'a> View<'a> {
         namespace: &str,
         budget: &'b Budget,
     ) -> impl Iterator<Item = &'a Cluster> + use<'a, 'b> {
-        let all = Labels::default();
-        let asked = budget.spec.selector.as_ref().map_or(&all, |it| &it.match_labels);
-        self.clusters_for(namespace, asked).filter(|it| budget.protects(it.member_labels()))
+        let no_labels = Labels::default();
+        let selector = budget.spec.selector.as_ref().map_or(&no_labels, |it| &it.match_labels);
+        self.clusters_for(namespace, selector).filter(|it| budget.protects(it.member_labels()))
     }
 }
 
@@ -248,10 +251,10 @@ impl Cluster {
     }
 
     /// Returns whether its members start with this snapshot of a ConfigMap.
-    fn starts_with(&self, copy: &str) -> bool {
+    fn starts_with_snapshot(&self, snapshot: &str) -> bool {
         let recorded = self.rollout.iter().flat_map(RolloutRecord::revisions);
-        let run = self.pods().filter_map(|pod| pod.revision.as_ref());
-        recorded.chain(run).any(|it| it.snapshots().any(|name| name == copy))
+        let running = self.pods().filter_map(|pod| pod.revision.as_ref());
+        recorded.chain(running).any(|it| it.snapshots().any(|name| name == snapshot))
     }
 
     /// Returns whether its members run as this ServiceAccount.
@@ -262,6 +265,6 @@ impl Cluster {
 
     /// Returns whether the members read this Secret.
     pub fn reads_secret(&self, name: &str) -> bool {
-        self.workload.spec.template.spec.secrets().any(|other| other == name)
+        self.workload.spec.template.spec.secrets().any(|secret| secret == name)
     }
 }

@@ -1,7 +1,7 @@
-//! The conditions of a cluster that is not whole: what is wrong, each with its name and its way out.
+//! The conditions of clusters and members: what is wrong, each with its name and its way out.
 //!
 //! Must not know: formats, requests. The reports of members' probes come from Events (`watch/member_events.rs`); the
-//! conditions found here are for people, and make no verdict milder.
+//! conditions found here are for people, and never make a verdict milder.
 
 mod ways;
 
@@ -20,7 +20,7 @@ pub enum Condition {
     TwoHistories,
     /// The member's node does not answer.
     NodeAway,
-    /// The member should exist, and does not.
+    /// The member should exist, but does not.
     Missing,
     /// No node takes the member's pod.
     Unscheduled,
@@ -33,30 +33,30 @@ pub enum Condition {
     DiskFull,
     /// The member fails again and again.
     Fails,
-    /// The member served, and too few of its cluster are left.
+    /// The member served, but it now reaches too few members for a majority.
     CutOff,
-    /// The member served, and is in no cluster now.
+    /// The member served, but is in no cluster now.
     Left,
-    /// The member joins, and receives nothing.
+    /// The member joins, but receives nothing.
     Stalled,
     /// The member is Synced in another cluster than the recorded one.
     Elsewhere,
-    /// Clients can connect to the member, and it does not answer.
+    /// Clients can connect to the member, but it does not answer.
     Frozen,
-    /// The member waits for all members of its last view.
+    /// The member waits for all members of its last Galera view.
     Waits,
     /// The member reaches no member that serves.
     Looks,
     /// The member receives a state transfer.
     Transfer,
-    /// The member starts, and has reported nothing.
+    /// The member starts, and has reported nothing yet.
     Starts,
     /// The member would not know its position after a crash.
     Blind,
 }
 
 /// A member that can reach a peer does so within this time.
-const ENOUGH: SignedDuration = SignedDuration::from_secs(60);
+const PEER_FOUND_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// The name of each condition, and the words for a member that has it.
 const WORDS: [(Condition, &str, &str); 20] = [
@@ -105,13 +105,13 @@ impl Condition {
     /// Returns the condition of a member that is not Ready.
     pub fn of(member: &Member, view: &View<'_>) -> Option<Self> {
         let Some(pod) = &member.pod else { return Some(Self::Missing) };
-        let away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.answers());
-        // What a probe saw after the server had joined tells more than the report of its start.
+        let node_away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.answers());
+        // A probe's report after the server has joined says more than the report of its start.
         let has_joined = pod.seen.is_some();
         let is_refused = || matches!(pod.start_report.as_deref(), Some(StartReport::Refused(_)));
         Some(match pod.doing() {
             _ if pod.ready => return None,
-            _ if away => Self::NodeAway,
+            _ if node_away => Self::NodeAway,
             _ if pod.going => Self::Leaving,
             _ if !pod.has_run && pod.held_up_by.is_some() && pod.node.is_empty() => Self::Unscheduled,
             _ if !pod.has_run && pod.held_up_by.is_some() => Self::HeldUp,
@@ -168,7 +168,7 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
         return vec![Diagnosis { condition, members: Vec::new(), instead }];
     }
     let by_condition = Condition::all().filter_map(|condition| {
-        let members = scene.which(condition);
+        let members = scene.members_with(condition);
         let instead = scene.way_out(condition, members.first()?)?;
         let members = members.iter().map(|it| it.name.clone()).collect();
         Some(Diagnosis { condition, members, instead })
@@ -176,11 +176,11 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
     transfer::matter(cluster, view.now).into_iter().chain(by_condition).collect()
 }
 
-/// Returns the way out for a member that is not Ready; `None` if it only starts, or if the whole cluster has a condition.
+/// Returns the way out for a member that is not Ready; `None` if it is only starting, or if the whole cluster has a condition.
 pub fn way_out_of(member: &Member, cluster: &Cluster, view: &View<'_>) -> Option<WayOut> {
     let all = matters(cluster, view);
-    let own = all.iter().find(|it| it.members.contains(&member.name));
-    own.filter(|it| it.condition != Condition::Starts).map(Diagnosis::way_out)
+    let diagnosis = all.iter().find(|it| it.members.contains(&member.name));
+    diagnosis.filter(|it| it.condition != Condition::Starts).map(Diagnosis::way_out)
 }
 
 /// A cluster, and the condition of each member.
@@ -193,15 +193,16 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    fn which(&self, condition: Condition) -> Vec<&'a Member> {
+    /// Returns the members with this condition.
+    fn members_with(&self, condition: Condition) -> Vec<&'a Member> {
         if condition == Condition::Blind {
-            let blind =
+            let is_blind =
                 |it: &&Member| it.pod.as_ref().is_some_and(|pod| pod.server && !pod.recovers && !pod.going);
-            return self.cluster.members.iter().filter(blind).collect();
+            return self.cluster.members.iter().filter(is_blind).collect();
         }
-        let is = |it: &&(&'a Member, Condition)| it.1 == condition;
-        let members = self.each.iter().filter(is).map(|(member, _)| *member);
-        // A pod that is created when the one before it is Ready is not missing.
+        let has_condition = |it: &&(&'a Member, Condition)| it.1 == condition;
+        let members = self.each.iter().filter(has_condition).map(|(member, _)| *member);
+        // A pod that is created only when the one before it is Ready is not missing yet.
         members.filter(|it| it.pod.is_some() || !self.cluster.comes_in_turn(it)).collect()
     }
 
@@ -212,7 +213,7 @@ impl<'a> Scene<'a> {
 
     /// Names servers that may run and serve, although their nodes do not answer.
     fn unreachable_servers(&self) -> String {
-        let away: Vec<_> = self.which(Condition::NodeAway).iter().map(|it| &*it.name).collect();
+        let away: Vec<_> = self.members_with(Condition::NodeAway).iter().map(|it| &*it.name).collect();
         if away.is_empty() {
             String::new()
         } else {
@@ -223,19 +224,20 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Returns whether it has run for so long that it would have found a peer.
+    /// Returns whether this member has run long enough to have found a peer.
     fn has_looked(&self, member: &Member) -> bool {
         let report = member.pod.as_ref().and_then(|pod| pod.start_report.as_deref());
-        matches!(report, Some(StartReport::Started(start)) if self.now.duration_since(start.at) > ENOUGH)
+        let Some(StartReport::Started(start)) = report else { return false };
+        self.now.duration_since(start.at) > PEER_FOUND_WITHIN
     }
 
     /// Returns the condition of the whole cluster.
     fn whole(&self) -> Option<(Condition, WayOut)> {
         let reports: Vec<_> = self.cluster.starts().map(|(_, report)| report).collect();
-        // Members that join a re-founded cluster report the same about the data that they bring.
+        // Members that join a cluster which was created anew also report no identity, for the data that they bring.
         let unrecorded = self.cluster.identity().is_none();
-        let reported = unrecorded && reports.iter().any(|report| report.has_no_identity());
-        if reported && self.serves() {
+        let no_identity_reported = unrecorded && reports.iter().any(|report| report.has_no_identity());
+        if no_identity_reported && self.serves() {
             let instead = say("a member comes with data of a cluster without an identity: if the members that serve show zeros, too (SHOW STATUS LIKE \
                                'wsrep_cluster_state_uuid'), restart no other member, and follow ")
                 .page("G04")
@@ -243,7 +245,7 @@ impl<'a> Scene<'a> {
                 .then("if they show a UUID, do nothing: the member only copies all data");
             return Some((Condition::NoIdentity, instead));
         }
-        if self.cluster.has_no_identity() || reported {
+        if self.cluster.has_no_identity() || no_identity_reported {
             let instead = say("a member that leaves or restarts never joins again, so restart none")
                 .then("compare the members' tables, then create the cluster anew from the member that is right, as ")
                 .page("G04")
@@ -251,8 +253,8 @@ impl<'a> Scene<'a> {
             return Some((Condition::NoIdentity, instead));
         }
         let mut ids = reports.iter().filter_map(|report| report.position()).map(|it| &it.id);
-        let first = ids.next()?;
-        let differ = !self.serves() && ids.any(|id| id != first);
+        let first_id = ids.next()?;
+        let differ = !self.serves() && ids.any(|id| id != first_id);
         differ.then(|| {
             let instead = say("two clusters were created: change nothing, and compare their tables first (");
             (Condition::TwoHistories, instead.page("G04").say(")"))
@@ -263,7 +265,7 @@ impl<'a> Scene<'a> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn words_stand_at_their_place() {
+    fn words_are_in_the_order_of_the_conditions() {
         for (index, (condition, ..)) in super::WORDS.into_iter().enumerate() {
             assert_eq!(condition as usize, index, "{}", condition.name());
         }

@@ -2,8 +2,8 @@
 //! each pod.
 //!
 //! Owns: the [`RolloutRecord`], as it is written, and [`View::revision_for`]. Must not know: when the next step is due
-//! (`plan/rollout.rs`). The record is a reminder: a revision counts only while the ConfigMap exists that keeps it, with
-//! the content that its name says.
+//! (`plan/rollout.rs`). The record only names revisions: a revision counts only while its snapshots exist, with the
+//! content that their names say.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Starts a rollout to all members.
+    /// Returns a candidate without a canary: all members start with it.
     pub fn of(revision: &Revision) -> Self {
         Self { revision: revision.clone(), canary: None, healed: None }
     }
@@ -52,20 +52,20 @@ pub struct Stopped {
     pub revision: Revision,
     /// The member that did not run with it, and what is new in it.
     pub why: String,
-    /// The request to retry it that was already tried.
+    /// The last request to retry it that was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried: Option<String>,
 }
 
 impl RolloutRecord {
-    /// Returns the record when all members run this revision.
+    /// Returns the record of a cluster whose members all run this revision.
     pub fn settled(good: Revision) -> Self {
         Self { good, next: None, stopped: None }
     }
 
     /// Returns the record as it is written.
     pub fn text(&self) -> String {
-        // Strings and a number can always be written.
+        // Serializing strings and numbers never fails.
         serde_json::to_string(self).unwrap_or_default()
     }
 
@@ -84,8 +84,10 @@ impl RolloutRecord {
 
     /// Returns whether this revision failed, and no retry was requested since.
     pub fn has_given_up(&self, revision: &Revision, meta: &Meta) -> bool {
-        let again = RolloutRequest::of(meta).and_then(RolloutRequest::retry);
-        let given_up = |it: &Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
+        let retry = RolloutRequest::of(meta).and_then(RolloutRequest::retry);
+        let given_up = |stopped: &Stopped| {
+            stopped.revision == *revision && (retry.is_none() || stopped.retried == retry)
+        };
         self.stopped.as_ref().is_some_and(given_up)
     }
 
@@ -117,7 +119,7 @@ pub(super) fn snapshots_named(meta: &Meta) -> impl Iterator<Item = String> {
     };
     let record = meta.mark(marks::CONFIGURATION).and_then(RolloutRecord::read);
     let recorded = record.into_iter().flat_map(|record| record.revisions().cloned().collect::<Vec<_>>());
-    recorded.chain(kept).flat_map(|it| it.snapshots().collect::<Vec<_>>())
+    recorded.chain(kept).flat_map(|revision| revision.snapshots().collect::<Vec<_>>())
 }
 
 impl<'a> View<'a> {
@@ -130,10 +132,10 @@ impl<'a> View<'a> {
     /// says.
     pub fn snapshot_of(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
         let name = digest.snapshot_name(source);
-        let kept = self.contents(namespace, &name)?.is(digest);
-        let ours =
+        let is_intact = self.contents(namespace, &name)?.is(digest);
+        let is_ours =
             |map: &&ConfigMap| map.metadata.mark(marks::KEEPS) == Some(source) && !map.metadata.going();
-        self.config_map(namespace, &name).filter(|map| kept && ours(map))
+        self.config_map(namespace, &name).filter(|map| is_intact && is_ours(map))
     }
 
     /// Returns whether all snapshots of this revision exist.
@@ -141,15 +143,15 @@ impl<'a> View<'a> {
         revision.iter().all(|(source, digest)| self.snapshot_of(namespace, source, digest).is_some())
     }
 
-    /// Returns whether a snapshot of this revision does not exist. One whose text found no room, or did not arrive, exists.
+    /// Returns whether a snapshot of this revision does not exist. One whose text has no room, or has not arrived, does exist.
     pub fn lacks_snapshot(&self, namespace: &str, revision: &Revision) -> bool {
         let exists = |source: &str, digest: &Digest| {
             self.world.facts.without_room(&Id::new(namespace, &digest.snapshot_name(source))).is_some()
         };
-        let missing = |(source, digest): (&str, &Digest)| {
+        let is_missing = |(source, digest): (&str, &Digest)| {
             self.snapshot_of(namespace, source, digest).is_none() && !exists(source, digest)
         };
-        revision.iter().any(missing)
+        revision.iter().any(is_missing)
     }
 
     /// Returns the revision that a pod of this cluster starts with. A pod of a new template takes the current content
@@ -179,8 +181,8 @@ impl<'a> View<'a> {
         let text = |revision: &Revision, source: &str| self.text_of(cluster, revision, source);
         let read = cluster.server().map(|(spec, server)| revision::sources(spec, server)).unwrap_or_default();
         let sources: BTreeSet<_> = one.iter().chain(other.iter()).map(|(source, _)| source).collect();
-        let differ = |source: &&str| one.get(source) != other.get(source);
-        let all = sources.into_iter().filter(differ).flat_map(|source| {
+        let differs = |source: &&str| one.get(source) != other.get(source);
+        let differences = sources.into_iter().filter(differs).flat_map(|source| {
             match (text(one, source), text(other, source)) {
                 (Some(one), Some(other)) => {
                     revision::differences(one, other, read.get(source).unwrap_or(&Keys::ALL))
@@ -188,7 +190,7 @@ impl<'a> View<'a> {
                 _ => vec![format!("ConfigMap {source}")],
             }
         });
-        all.collect()
+        differences.collect()
     }
 }
 
@@ -198,16 +200,16 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
     let current = &*workload.status.current_revision;
     let template = meta.labels.get(TEMPLATE).map_or("", String::as_str);
     let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
-    // If the guard restarts no members, a user who restarts one intends it.
-    let by_hand = workload.spec.update_strategy.on_delete() || workload.replicas() == 1;
+    // In these cases the guard restarts no members, so a user who restarts one wants the current content.
+    let restarted_by_user = workload.spec.update_strategy.on_delete() || workload.replicas() == 1;
     let requested = match RolloutRequest::of(&workload.metadata) {
         Some(RolloutRequest::Paused) => true,
         Some(RolloutRequest::Keep { instead_of, .. }) => live.is_some_and(|live| *live == instead_of),
         Some(RolloutRequest::Odd | RolloutRequest::Retry(_)) | None => false,
     };
-    if (of_a_new_template || by_hand) && !requested || !cluster.has_data() {
-        let may = |live: &&Revision| !record.has_given_up(live, &workload.metadata);
-        return live.filter(may).or(Some(&record.good));
+    if (of_a_new_template || restarted_by_user) && !requested || !cluster.has_data() {
+        let is_allowed = |live: &&Revision| !record.has_given_up(live, &workload.metadata);
+        return live.filter(is_allowed).or(Some(&record.good));
     }
     let ordinal = ordinal(&meta.name, &cluster.id.name)?;
     Some(record.revision_of(ordinal))
@@ -221,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_read_as_it_was_written() {
+    fn a_record_is_read_as_it_was_written() {
         let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
         let next = Candidate { canary: Some(2), ..Candidate::of(&revision("b")) };
         let stopped =

@@ -1,7 +1,7 @@
 //! The facts from the watches: one map per kind, trimmed to what the rules need, with an index.
 //!
-//! Owns: which clusters a change touches. A clone shares all facts and costs almost nothing: that is how a World keeps the facts
-//! of its moment while the next ones arrive. Must not know: watches, rules.
+//! Owns: which clusters a change touches. A clone shares all facts and costs almost nothing, so a World keeps the facts of
+//! its moment while newer ones arrive. Must not know: watches, rules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct Facts {
     pub claims: Map<Claim>,
     pub services: Map<Service>,
     pub config_maps: Map<ConfigMap>,
-    /// The contents of those ConfigMaps.
+    /// The contents of the ConfigMaps in `config_maps`.
     pub(super) contents: Map<Contents>,
     pub(super) nodes: OrdMap<String, Arc<Node>>,
     pub(super) namespaces: OrdMap<String, Arc<Meta>>,
@@ -53,7 +53,7 @@ pub struct Facts {
     pub(super) awaited: OrdSet<Id>,
     /// Custom resources, as their packs read them.
     pub kept: Kept,
-    /// The reason why pods of a StatefulSet could not be created the last time.
+    /// The last failed attempt to create a pod of each StatefulSet.
     pub(super) not_created: OrdMap<Id, NotCreated>,
     /// Objects whose current version could not be read; the version that was read before stays in its map.
     pub unreadable: OrdMap<(Kind, Id), Unreadable>,
@@ -96,17 +96,17 @@ impl Facts {
     pub fn put(&mut self, object: Object) -> bool {
         let (kind, id) = (object.kind(), Id::of(object.meta()));
         match object {
-            Object::Pod(it)
-                if self.adoption.adopts(&it.metadata.labels)
-                    || it.metadata.labels.contains_key(adopt::READER) =>
+            Object::Pod(pod)
+                if self.adoption.adopts(&pod.metadata.labels)
+                    || pod.metadata.labels.contains_key(adopt::READER) =>
             {
-                self.put_pod(&id, PodFact::of(&it));
+                self.put_pod(&id, PodFact::of(&pod));
             }
             Object::Pod(_) => self.remove(kind, &id),
-            other => {
-                let weight = self.will_weigh(&other);
+            object => {
+                let weight = self.will_weigh(&object);
                 if self.has_room(kind, &id, weight) {
-                    return self.change(kind, &id, |facts| facts.keep(other));
+                    return self.change(kind, &id, |facts| facts.insert(object));
                 }
             }
         }
@@ -125,7 +125,7 @@ impl Facts {
         }
     }
 
-    /// Checks, after a change of a pod, whether its StatefulSet was deleted and left it running.
+    /// Checks, after a change of a pod, whether its StatefulSet was deleted and the pod runs without it.
     fn update_orphaned(&mut self, pod: &Id) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
         let set = Id::new(&pod.namespace, name);
@@ -138,7 +138,7 @@ impl Facts {
         }
     }
 
-    /// Returns a StatefulSet; one that is gone as its pods show it.
+    /// Returns a StatefulSet; a deleted one is returned as its pods show it.
     pub(super) fn stateful_set(&self, id: &Id) -> Option<&Arc<Workload>> {
         self.stateful_sets.get(id).or_else(|| self.left.get(id))
     }
@@ -174,11 +174,11 @@ impl Facts {
         }
     }
 
-    /// Puts an object other than a pod into its map.
-    fn keep(&mut self, object: Object) -> bool {
+    /// Puts an object other than a pod into its map. Returns false for kinds that the view does not hold.
+    fn insert(&mut self, object: Object) -> bool {
         let id = Id::of(object.meta());
         let adoption = Arc::clone(&self.adoption);
-        let adopted = |it: &Workload| adoption.adopts(it.spec.template.as_ref());
+        let adopted = |workload: &Workload| adoption.adopts(workload.spec.template.as_ref());
         match object {
             Object::StatefulSet(it) if adopted(&it) => {
                 self.no_longer_adopted.remove(&id);
@@ -215,7 +215,7 @@ impl Facts {
             Object::Autoscaler(it) => drop(self.autoscalers.insert(id, Arc::new(it))),
             Object::Node(it) => drop(self.nodes.insert(id.name, Arc::new(it))),
             Object::Namespace(it) => drop(self.namespaces.insert(id.name, Arc::new(it.metadata))),
-            other if self.kept.keeps(&other) => self.put_kept(id, other),
+            object if self.kept.keeps(&object) => self.put_kept(id, object),
             _ => return false,
         }
         true
@@ -229,9 +229,9 @@ impl Facts {
         }
     }
 
-    /// Notes that the object exists and that its current version is unknown. The version that was read before stays,
-    /// and the audit says that it is old; custom resources, and texts that found no room, are never judged by an older
-    /// version.
+    /// Records that the object exists and that its current version is unknown. The version that was read before stays,
+    /// and the audit says that it is old; custom resources, and texts for which there is no room, are never judged by an
+    /// older version.
     pub fn cannot_read(&mut self, kind: Kind, id: Id, problem: Unreadable) {
         if kind.is_optional() {
             self.kept.remove(kind, &id);
@@ -242,11 +242,11 @@ impl Facts {
         self.unreadable.insert((kind, id), problem);
     }
 
-    /// Changes one object, keeps the index correct, and notes which clusters that touches.
-    fn change<T>(&mut self, kind: Kind, id: &Id, act: impl FnOnce(&mut Self) -> T) -> T {
+    /// Changes one object, keeps the index correct, and records which clusters that touches.
+    fn change<T>(&mut self, kind: Kind, id: &Id, apply: impl FnOnce(&mut Self) -> T) -> T {
         let (before, weight) = (self.words(kind, id), self.weighs(kind, id));
         self.touch(kind, id, &before);
-        let result = act(self);
+        let result = apply(self);
         self.room.change(&id.namespace, weight, self.weighs(kind, id));
         let after = self.words(kind, id);
         if before != after {
@@ -257,26 +257,26 @@ impl Facts {
         result
     }
 
-    /// Notes the clusters that use this object.
+    /// Adds the clusters that use this object to the touched ones.
     fn touch(&mut self, kind: Kind, id: &Id, words: &[(By, String)]) {
         let sets = self.sets_using(kind, id, words);
         self.touched.extend(sets);
     }
 
-    /// Returns the StatefulSets whose clusters use this object. Objects of other owners are used by none; a StatefulSet that
-    /// appears or disappears uses itself.
+    /// Returns the StatefulSets whose clusters use this object. Objects of other owners are used by no cluster; a
+    /// StatefulSet that appears or disappears uses itself.
     pub(super) fn sets_using(&self, kind: Kind, id: &Id, words: &[(By, String)]) -> Vec<Id> {
-        let found = |by, word: &str| self.index.names(by, &id.namespace, word);
+        let sets_of = |by, word: &str| self.index.names(by, &id.namespace, word);
         let mut names: Vec<String> = match kind {
             Kind::StatefulSet => vec![id.name.clone()],
             Kind::Claim => claim::sets_named_by(&id.name).map(str::to_owned).collect(),
             Kind::ConfigMap => {
-                // The ConfigMap shows what a Deployment beside a cluster is.
+                // The ConfigMap may show that a Deployment beside a cluster is its bootstrap node.
                 let beside = self
                     .found(&self.deployments, By::DeploymentThatReads, &id.namespace, &id.name)
-                    .filter_map(|it| adopt::instance(&it.spec.template.metadata.labels))
-                    .flat_map(|instance| found(By::SetOfInstance, instance));
-                found(By::SetThatReads, &id.name).chain(beside).map(str::to_owned).collect()
+                    .filter_map(|workload| adopt::instance(&workload.spec.template.metadata.labels))
+                    .flat_map(|instance| sets_of(By::SetOfInstance, instance));
+                sets_of(By::SetThatReads, &id.name).chain(beside).map(str::to_owned).collect()
             }
             _ => Vec::new(),
         };
@@ -284,13 +284,13 @@ impl Facts {
             match by {
                 By::PodOfSet | By::ReaderOfSet if !word.is_empty() => names.push(word.clone()),
                 By::PodOfInstance | By::DeploymentOfInstance => {
-                    names.extend(found(By::SetOfInstance, word).map(str::to_owned));
+                    names.extend(sets_of(By::SetOfInstance, word).map(str::to_owned));
                 }
                 _ => {}
             }
         }
         let sets = names.iter().map(|name| Id::new(&id.namespace, name));
-        sets.filter(|it| kind == Kind::StatefulSet || self.stateful_set(it).is_some()).collect()
+        sets.filter(|set| kind == Kind::StatefulSet || self.stateful_set(set).is_some()).collect()
     }
 
     /// Marks all clusters as changed.
@@ -313,8 +313,8 @@ impl Facts {
 
     /// Returns the kind of this group and name, if the view holds it.
     pub fn kind_named(&self, group: &str, name: &str) -> Kind {
-        let is_it = |kind: &Kind| kind.group() == group && kind.name() == name;
-        KINDS.iter().copied().chain(self.kept.kinds()).find(is_it).unwrap_or(Kind::Other)
+        let is_named = |kind: &Kind| kind.group() == group && kind.name() == name;
+        KINDS.iter().copied().chain(self.kept.kinds()).find(is_named).unwrap_or(Kind::Other)
     }
 
     /// Returns the uid of an object in the view.
@@ -347,11 +347,11 @@ impl Facts {
             None if message.starts_with("Readiness probe ") => fact.seen(JoinPhase::read(message), at),
             None => {}
         }
-        let news = fact.words() != known.words();
-        if news {
+        let is_new = fact.words() != known.words();
+        if is_new {
             self.change(Kind::Pod, pod, |facts| facts.pods.insert(pod.clone(), Arc::new(fact)));
         }
-        news
+        is_new
     }
 
     /// Stores why a pod of this StatefulSet could not be created. Returns false if it was known.
@@ -360,18 +360,18 @@ impl Facts {
             return false;
         }
         let plain = message.chars().map(|c| if c.is_control() { ' ' } else { c });
-        let said = NotCreated { at, why: plain.take(LONGEST_WORDS).collect() };
-        self.not_created.insert(set, said.clone()).as_ref() != Some(&said)
+        let failure = NotCreated { at, why: plain.take(LONGEST_WORDS).collect() };
+        self.not_created.insert(set, failure.clone()).as_ref() != Some(&failure)
     }
 
     /// Returns whether a StatefulSet has fewer pods than it asks for.
     pub fn lacks_a_pod(&self) -> bool {
-        let has = |id: &Id| i64::try_from(self.pods_of(id).count()).unwrap_or(i64::MAX);
-        self.stateful_sets.iter().any(|(id, it)| has(id) < it.replicas())
+        let pod_count = |id: &Id| i64::try_from(self.pods_of(id).count()).unwrap_or(i64::MAX);
+        self.stateful_sets.iter().any(|(id, set)| pod_count(id) < set.replicas())
     }
 }
 
-/// Returns the last two words of a name.
+/// Returns the last two parts of a name that hyphens separate; a name with fewer hyphens is returned whole.
 pub(super) fn tail(name: &str) -> &str {
     name.rmatch_indices('-').nth(1).map_or(name, |(at, _)| &name[at + 1..])
 }

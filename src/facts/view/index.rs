@@ -1,6 +1,6 @@
 //! Secondary indexes, so that a cluster's objects are looked up and not scanned for.
 //!
-//! Must not know: what the words mean. The order of entries decides nothing: names are sorted.
+//! Must not know: what the words mean. Names are returned sorted, so no result depends on the order in which objects came.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -46,13 +46,13 @@ pub(super) enum By {
     ServiceForLabel,
     /// A disruption budget, by the instance label of its selector: `key=value`, or empty.
     BudgetForLabel,
-    /// A claim without such labels, by the last two words of its name, which end a pod's name.
+    /// A claim without the labels of a cluster, by the last two parts of its name, with which its pod's name ends.
     ClaimOfTail,
 }
 
 /// The index. A clone shares what is not changed.
 ///
-/// An entry is one text, because there are many: the kind of entry, namespace, word and name. The first two include
+/// An entry is one text, because there are many: the kind of entry, namespace, word and name. Namespace and word follow
 /// their lengths, so that one entry cannot be read in two ways.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index(OrdSet<Box<str>>);
@@ -77,9 +77,9 @@ impl Index {
         namespace: &str,
         word: &str,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
-        let begin = entry(by, &Id::new(namespace, ""), word);
-        let from = (Bound::Included(&*begin), Bound::Unbounded);
-        self.0.range::<_, str>(from).map_while(move |entry| entry.strip_prefix(&*begin))
+        let prefix = entry(by, &Id::new(namespace, ""), word);
+        let from = (Bound::Included(&*prefix), Bound::Unbounded);
+        self.0.range::<_, str>(from).map_while(move |entry| entry.strip_prefix(&*prefix))
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn instance_labels(labels: &Labels) -> impl Iterator<Item = String> {
     adopt::INSTANCE_LABELS.iter().filter_map(|key| Some(format!("{key}={}", labels.get(key)?)))
 }
 
-/// Returns the first such label that a selector asks for; empty: what it selects may be of any instance.
+/// Returns the first such label that a selector asks for; empty: its objects may be of any instance.
 pub(super) fn label_asked(selector: &Labels) -> String {
     instance_labels(selector).next().unwrap_or_default()
 }
@@ -133,15 +133,15 @@ impl Facts {
         let mut words = Words::default();
         match kind {
             Kind::StatefulSet => {
-                let it = self.stateful_set(id)?;
-                let Template { metadata, spec, .. } = &*it.spec.template;
+                let stateful_set = self.stateful_set(id)?;
+                let Template { metadata, spec, .. } = &*stateful_set.spec.template;
                 words.add(By::SetOfInstance, adopt::instance(&metadata.labels));
                 words.add(By::SetThatReads, spec.config_maps());
-                words.add(By::SetWithRollout, configuration::snapshots_named(&it.metadata));
+                words.add(By::SetWithRollout, configuration::snapshots_named(&stateful_set.metadata));
                 words.add(By::SetOfLabel, instance_labels(&metadata.labels));
                 words.add(By::SetOfSecret, spec.secrets());
-                words.add(By::SetOfSecret, spec.image_pull_secrets.iter().map(|it| &*it.name));
-                words.add(By::SetOfService, [&*it.spec.service_name]);
+                words.add(By::SetOfSecret, spec.image_pull_secrets.iter().map(|secret| &*secret.name));
+                words.add(By::SetOfService, [&*stateful_set.spec.service_name]);
             }
             Kind::Deployment => {
                 let Template { metadata, spec, .. } = &*self.deployments.get(id)?.spec.template;
@@ -149,19 +149,19 @@ impl Facts {
                 words.add(By::DeploymentThatReads, spec.config_maps());
             }
             Kind::Pod => {
-                let it = self.pods.get(id)?;
-                if let Some(Reads { member, .. }) = &it.reads {
+                let pod = self.pods.get(id)?;
+                if let Some(Reads { member, .. }) = &pod.reads {
                     words.add(By::ReaderOfSet, member.rsplit_once('-').map(|(set, _)| set));
                     return Some(words);
                 }
-                words.add(By::PodOfInstance, it.instance.as_deref());
-                match &it.owner {
+                words.add(By::PodOfInstance, pod.instance.as_deref());
+                match &pod.owner {
                     None => words.add(By::PodOfSet, [""]),
                     Some((kind, name)) => words.add(By::PodOfSet, (kind == "StatefulSet").then_some(name)),
                 }
-                words.add(By::PodThatReads, it.revision.iter().flat_map(Revision::snapshots));
-                let shown = it.left.iter().flat_map(|it| it.spec.template.spec.config_maps());
-                words.add(By::PodThatReads, shown);
+                words.add(By::PodThatReads, pod.revision.iter().flat_map(Revision::snapshots));
+                let template_maps = pod.left.iter().flat_map(|left| left.spec.template.spec.config_maps());
+                words.add(By::PodThatReads, template_maps);
             }
             Kind::Claim => {
                 let labels = &self.claims.get(id)?.metadata.labels;
@@ -175,8 +175,8 @@ impl Facts {
             }
             Kind::Budget => {
                 let selector = self.budgets.get(id)?.spec.selector.as_ref();
-                let asked = selector.map(|it| label_asked(&it.match_labels)).unwrap_or_default();
-                words.add(By::BudgetForLabel, [asked]);
+                let label = selector.map(|selector| label_asked(&selector.match_labels)).unwrap_or_default();
+                words.add(By::BudgetForLabel, [label]);
             }
             _ => {}
         }
@@ -228,16 +228,16 @@ mod tests {
         let keys = ["gatera.dev/cluster", "instance", "app.kubernetes.io/instance", "app"];
         proptest::collection::vec(proptest::option::of(proptest::sample::select(vec!["galera", "x"])), 4)
             .prop_map(move |values| {
-                let there = keys
+                let entries = keys
                     .iter()
                     .zip(values)
                     .filter_map(|(key, value)| Some(format!(r#""{key}":"{}""#, value?)));
-                format!("{{{}}}", there.collect::<Vec<_>>().join(","))
+                format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
             })
     }
 
     proptest! {
-        /// What a selector selects is found by its instance, from both sides.
+        /// Objects that a selector selects are found by their instance, from both sides.
         #[test]
         fn nothing_that_is_selected_is_overlooked(selector in labels(), labels in labels()) {
             let containers = r#"[{"name":"mariadb","image":"mariadb:10.11"}]"#;

@@ -1,7 +1,7 @@
-//! The facts that are kept of a pod: once it runs, a thousandth of its object matters.
+//! The facts that are kept of a pod: of the object of a running pod, only a small part matters.
 //!
-//! Must not know: which cluster it belongs to. Besides facts from its object, it keeps what its server reported through
-//! a probe or its termination message.
+//! Must not know: which cluster the pod belongs to. Besides facts from the pod's object, a [`PodFact`] keeps what its
+//! server reported through a probe or its termination message.
 
 use std::sync::Arc;
 
@@ -34,10 +34,10 @@ pub struct PodFact {
     pub node: String,
     /// The pod is Ready and not being deleted.
     pub ready: bool,
-    /// The pod will not become Ready by waiting.
+    /// Waiting does not make the pod Ready.
     pub stuck: bool,
     /// The image of its server, or of a container before it, cannot be pulled: the server's configuration is not the
-    /// cause.
+    /// cause of the failure.
     pub lacks_an_image: bool,
     pub going: bool,
     /// The pod carries a valid mark of injection: only then does Ready mean Synced.
@@ -68,13 +68,13 @@ pub struct PodFact {
     pub reports_identity: bool,
     /// The pod's server starts by the step script.
     pub step: bool,
-    /// The pod's server has its position after a crash, because the step script or the image recovers it.
+    /// The pod's server knows its position after a crash, because the step script or the image recovers it.
     pub recovers: bool,
     /// The number of restarts of the server's container.
     pub restarts: i64,
     /// The time since which the pod is not Ready, or no node takes it.
     pub unready: Option<Timestamp>,
-    /// Kubernetes' reason why nothing runs in it.
+    /// The reason that Kubernetes gives why nothing runs in it.
     pub held_up_by: Option<Box<str>>,
     /// The time since which the server's container runs.
     pub since: Option<Timestamp>,
@@ -104,13 +104,13 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Reads the mark of a reader pod: no controller re-creates it, it is for that pod, and it has a server that starts by
-    /// the step.
-    fn of(pod: &Pod, by_step: Option<&Container>) -> Option<Self> {
+    /// Reads which member a reader pod reads. Such a pod has no controller that re-creates it, is owned by the member's
+    /// pod, and has a server that starts by the step script.
+    fn of(pod: &Pod, step_server: Option<&Container>) -> Option<Self> {
         let member = pod.metadata.labels.get(READER).filter(|_| pod.metadata.controller().is_none())?;
         let owner =
             pod.metadata.owner_references.iter().find(|it| it.kind == "Pod" && *it.name == **member)?;
-        let server = by_step?;
+        let server = step_server?;
         let mounts = |volume: &&Volume| server.volume_mounts.iter().any(|it| it.name == volume.name);
         let claims =
             pod.spec.volumes.iter().filter(mounts).filter_map(|it| it.persistent_volume_claim.as_ref());
@@ -121,8 +121,8 @@ impl Reads {
 
 /// The number of characters that are kept of a Kubernetes message.
 pub(super) const LONGEST_WORDS: usize = 300;
-/// The number of seconds from the first failed probe until the pod is not Ready any more.
-const A_FEW_PROBES: i64 = 30;
+/// The largest number of seconds from the first failed probe until the pod is not Ready any more.
+const PROBES_FAIL_WITHIN: i64 = 30;
 /// The time after which a member that is not Ready, and shows no sign of progress, counts as hanging.
 pub const HANGS: SignedDuration = SignedDuration::from_mins(10);
 
@@ -153,8 +153,8 @@ impl PodFact {
     pub fn is_late(&self, now: Timestamp) -> bool {
         // A container that was restarted counts from its restart.
         let since = self.unready.map(|unready| self.since.map_or(unready, |since| unready.max(since)));
-        let lasts = since.is_some_and(|since| now.duration_since(since) >= HANGS);
-        !self.ready && !self.going && lasts && self.doing() != Some(JoinPhase::Receives)
+        let is_long = since.is_some_and(|since| now.duration_since(since) >= HANGS);
+        !self.ready && !self.going && is_long && self.doing() != Some(JoinPhase::Receives)
     }
 
     /// Returns whether the pod is late, and waiting does not make it Ready: no node takes it, or its own probe reported
@@ -165,19 +165,19 @@ impl PodFact {
 
     /// Stores a report of its server that did not come with the pod. A report counts only in the run in which it was
     /// made: an older one is out of date. Once that run has ended, only the termination message counts, which is
-    /// emptied when the server joins. Of one start the last report counts: reports arrive in order.
+    /// emptied when the server joins. Of several reports of one start the last counts: reports arrive in order.
     pub fn take_report(&mut self, report: StartReport) {
         let (StartReport::Started(start), Some(began), true) = (&report, self.began, self.running) else {
             return;
         };
-        let newer = |known: &StartReport| match known {
+        let supersedes = |known: &StartReport| match known {
             StartReport::Started(known) => known.at <= start.at,
             // The server refused in an earlier run, and runs again now.
             StartReport::Refused(_) => true,
         };
-        // Kubelets write whole seconds.
+        // Kubelets write times in whole seconds.
         let of_this_run = start.at.as_second() >= began.as_second();
-        if !self.ready && of_this_run && self.start_report.as_deref().is_none_or(newer) {
+        if !self.ready && of_this_run && self.start_report.as_deref().is_none_or(supersedes) {
             self.start_report = Some(Box::new(report));
         }
     }
@@ -186,9 +186,10 @@ impl PodFact {
     /// order, and one of an earlier run of the server, or of the time before it was last Ready, is out of date.
     pub fn seen(&mut self, doing: Option<JoinPhase>, at: Timestamp) {
         let of_this_run = self.since.is_some_and(|since| since.as_second() <= at.as_second());
-        // A pod is not Ready only after several failed probes.
-        let lasts = self.unready.is_none_or(|since| since.as_second() <= at.as_second() + A_FEW_PROBES);
-        if self.running && !self.ready && self.began.is_none() && of_this_run && lasts {
+        // Kubernetes reports a pod as not Ready only after several failed probes.
+        let of_this_outage =
+            self.unready.is_none_or(|since| since.as_second() <= at.as_second() + PROBES_FAIL_WITHIN);
+        if self.running && !self.ready && self.began.is_none() && of_this_run && of_this_outage {
             self.seen = doing;
         }
     }
@@ -198,11 +199,12 @@ impl PodFact {
         let Self { name, uid, owner, instance, node, image, my_cnf, identity, template, .. } = self;
         let owner = owner.as_ref().map_or(0, |(kind, name)| kind.len() + name.len());
         let marks = [instance, my_cnf, identity].into_iter().flatten().map(String::len).sum::<usize>();
-        let copies = self.revision.iter().flat_map(Revision::snapshots).map(|name| name.len()).sum::<usize>();
+        let snapshots =
+            self.revision.iter().flat_map(Revision::snapshots).map(|name| name.len()).sum::<usize>();
         let claims = self.reads.iter().flat_map(|it| &it.claims).map(String::len).sum::<usize>();
         let texts = [name, uid, node, image, template].map(String::len).into_iter().sum::<usize>();
-        let shown = self.left.as_ref().map_or(0, room::weight);
-        size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + copies + claims + shown
+        let left = self.left.as_ref().map_or(0, room::weight);
+        size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + snapshots + claims + left
     }
 
     /// Returns what the server reported: its phase, and its start.
@@ -212,8 +214,8 @@ impl PodFact {
 
     /// Keeps the reports of the pod's earlier version that are still true.
     pub(super) fn remembering(self, before: &Self) -> Self {
-        let same = self.uid == before.uid && self.since == before.since && self.began == before.began;
-        if self.ready || !same {
+        let same_run = self.uid == before.uid && self.since == before.since && self.began == before.began;
+        if self.ready || !same_run {
             return self;
         }
         Self {
@@ -280,22 +282,22 @@ impl PodFact {
     }
 }
 
-/// Hashes a label with its value: keys contain no `=`.
+/// Hashes a label with its value. An `=` separates them, because keys contain none.
 fn fingerprint(key: &str, value: &str) -> Fingerprint {
     Fingerprint::of(&format!("{key}={value}"))
 }
 
-/// Returns the termination message of the server's container. Only our probes empty it after a join; elsewhere it may
-/// be old, except where no server joins.
+/// Returns the termination message of the server's container. Only our probes empty it after a join; without them it may
+/// be out of date, unless the server does not join at all.
 fn start_report(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport> {
     let status = pod.container_status(&server.name)?;
     let words = status.last_words()?;
     // If a server writes no termination message, Kubernetes fills in the end of its log, where the step script may have
     // reported this start, too: by now that report is old.
-    let ours =
-        ["start of ", "Startup probe failed: ", START_REFUSED].iter().any(|begins| words.starts_with(begins));
-    let mut report = StartReport::read(words).filter(|_| ours && words.trim_end().lines().count() == 1)?;
-    // What it did in its last run is out of date when it runs again.
+    let is_ours =
+        ["start of ", "Startup probe failed: ", START_REFUSED].iter().any(|start| words.starts_with(start));
+    let mut report = StartReport::read(words).filter(|_| is_ours && words.trim_end().lines().count() == 1)?;
+    // What the server did in its last run is out of date when it runs again.
     if status.runs() {
         report = report.without_doing();
     }
@@ -303,6 +305,7 @@ fn start_report(pod: &Pod, server: &Container, reads: bool) -> Option<StartRepor
 }
 
 fn has_our_probe(server: &Container) -> bool {
-    let ours = |probe: &Handler| probe.exec.command.iter().any(|it| it.look().ends_with("/wait-for-sync.sh"));
-    [&server.startup_probe, &server.readiness_probe].into_iter().flatten().any(ours)
+    let is_ours =
+        |probe: &Handler| probe.exec.command.iter().any(|it| it.look().ends_with("/wait-for-sync.sh"));
+    [&server.startup_probe, &server.readiness_probe].into_iter().flatten().any(is_ours)
 }

@@ -22,9 +22,9 @@ use objects::{
 /// that only has a member's name has neither.
 fn left_by(pod: &Pod) -> Option<&str> {
     let meta = &pod.metadata;
-    let is_a_members =
-        |set: &str| ordinal(&meta.name, set).is_some_and(|it| (0..ORDINAL_LIMIT).contains(&it));
-    let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| is_a_members(set))?;
+    let is_member_of =
+        |set: &str| ordinal(&meta.name, set).is_some_and(|number| (0..ORDINAL_LIMIT).contains(&number));
+    let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| is_member_of(set))?;
     let has_own_claim = || pod.spec.volumes.iter().any(|volume| is_from_a_template(volume, &meta.name));
     let is_labelled = meta.labels.get(POD_NAME) == Some(&meta.name);
     let is_member =
@@ -50,32 +50,32 @@ fn is_from_a_template(volume: &Volume, pod: &str) -> bool {
 /// the StatefulSet controller, the API server and injection.
 pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
     let (set, meta) = (left_by(pod)?, &pod.metadata);
-    let mut all = Workload::default();
-    (all.metadata.name, all.metadata.namespace) = (set.to_owned(), meta.namespace.clone());
-    all.spec.service_name.clone_from(&pod.spec.subdomain);
-    let template = &mut *all.spec.template;
+    let mut shown = Workload::default();
+    (shown.metadata.name, shown.metadata.namespace) = (set.to_owned(), meta.namespace.clone());
+    shown.spec.service_name.clone_from(&pod.spec.subdomain);
+    let template = &mut *shown.spec.template;
     template.spec = pod.spec.clone();
     let from_a_template = |volume: &mut Volume| is_from_a_template(volume, &meta.name);
     for volume in template.spec.volumes.extract_if(.., from_a_template) {
         let mut claim = ClaimTemplate::default();
         claim.metadata.name = volume.name;
-        all.spec.volume_claim_templates.push(claim);
+        shown.spec.volume_claim_templates.push(claim);
     }
     let injected = server::in_pod(meta, &pod.spec).filter(|_| meta.mark(marks::INJECTED).is_some());
     if let Some(server) = injected {
-        take_back_injection(&mut template.spec, &server.name);
+        remove_injection(&mut template.spec, &server.name);
     }
     if let Some(revision) = meta.mark(marks::REVISION).and_then(Revision::read) {
         point_at_sources(&mut template.spec, &revision);
     }
-    without_additions(&mut template.spec);
+    remove_additions(&mut template.spec);
     let entries = |of: &Labels, keep: &dyn Fn(&str) -> bool| {
         of.iter().filter(|(key, _)| keep(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
     };
     template.metadata.labels = entries(&meta.labels, &|key| !ADDED_LABELS.contains(&key));
     template.metadata.marks = entries(&meta.marks, &|key| !marks::is_guards(key));
-    all.spec.selector.match_labels = template.metadata.labels.clone();
-    Some(all)
+    shown.spec.selector.match_labels = template.metadata.labels.clone();
+    Some(shown)
 }
 
 /// Returns the StatefulSet as its lowest Ready pod shows it, or its lowest pod if none is Ready; `None` if every pod is
@@ -84,7 +84,7 @@ pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
     let all: Vec<_> = shown_of(set, facts).collect();
     let ordinals = all.iter().map(|(_, ordinal, _)| *ordinal);
     let (first, last) = (ordinals.clone().min()?, ordinals.max()?);
-    let (_, _, shown) = all.into_iter().min_by_key(|(waits, ordinal, _)| (*waits, *ordinal))?;
+    let (_, _, shown) = all.into_iter().min_by_key(|(is_unready, ordinal, _)| (*is_unready, *ordinal))?;
     let mut left = Workload::clone(shown);
     left.spec.ask_for(first..last + 1);
     Some(left)
@@ -93,11 +93,11 @@ pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
 /// Returns for each pod that is not being deleted whether it is not Ready, its ordinal, and the StatefulSet that it
 /// shows.
 fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, &'f Arc<Workload>)> {
-    let (set, begins) = (set.clone(), format!("{}-", set.name));
-    let from = facts.pods.range(Id::new(&set.namespace, &begins)..);
+    let (set, prefix) = (set.clone(), format!("{}-", set.name));
+    let following = facts.pods.range(Id::new(&set.namespace, &prefix)..);
     let (namespace, name) = (set.namespace, set.name);
-    let here = from.take_while(move |(id, _)| id.namespace == namespace && id.name.starts_with(&begins));
-    here.filter(|(_, pod)| !pod.going)
+    let pods = following.take_while(move |(id, _)| id.namespace == namespace && id.name.starts_with(&prefix));
+    pods.filter(|(_, pod)| !pod.going)
         .filter_map(move |(id, pod)| Some((!pod.ready, ordinal(&id.name, &name)?, pod.left.as_ref()?)))
 }
 
@@ -110,14 +110,14 @@ const ADDED_LABELS: [&str; 5] = [
     "topology.kubernetes.io/region",
 ];
 /// The beginning of the name of the volume that the API server adds for the token of the ServiceAccount.
-const TOKEN: &str = "kube-api-access-";
+const TOKEN_PREFIX: &str = "kube-api-access-";
 /// The tolerations that the API server adds, with which pods stay for some minutes on a node that does not answer.
 const ADDED_TOLERATIONS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-fn without_additions(spec: &mut PodSpec) {
-    spec.volumes.retain(|volume| !volume.name.starts_with(TOKEN));
+fn remove_additions(spec: &mut PodSpec) {
+    spec.volumes.retain(|volume| !volume.name.starts_with(TOKEN_PREFIX));
     for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
-        container.volume_mounts.retain(|mount| !mount.name.starts_with(TOKEN));
+        container.volume_mounts.retain(|mount| !mount.name.starts_with(TOKEN_PREFIX));
     }
     spec.tolerations.retain(|it| !ADDED_TOLERATIONS.contains(&&*it.key));
     if spec.service_account_name == "default" {
@@ -129,28 +129,28 @@ fn without_additions(spec: &mut PodSpec) {
 }
 
 /// Removes what injection sets: the template may have had the same, another value, or none.
-fn take_back_injection(spec: &mut PodSpec, server: &str) {
+fn remove_injection(spec: &mut PodSpec, server: &str) {
     spec.volumes.retain(|volume| !added::VOLUMES.contains(&&*volume.name));
     spec.termination_grace_period_seconds = None;
-    for server in spec.containers.iter_mut().filter(|it| it.name == server) {
-        server.volume_mounts.retain(|mount| !added::VOLUMES.contains(&&*mount.name));
-        added::take_off(server);
-        (server.liveness_probe, server.readiness_probe, server.startup_probe) = (None, None, None);
-        server.lifecycle.pre_stop = None;
+    for container in spec.containers.iter_mut().filter(|container| container.name == server) {
+        container.volume_mounts.retain(|mount| !added::VOLUMES.contains(&&*mount.name));
+        added::take_off(container);
+        (container.liveness_probe, container.readiness_probe, container.startup_probe) = (None, None, None);
+        container.lifecycle.pre_stop = None;
     }
 }
 
 /// Points references to snapshots back at their ConfigMaps.
 fn point_at_sources(spec: &mut PodSpec, revision: &Revision) {
-    let source = |copy: &str| {
-        let digest = Digest::of_snapshot(copy)?;
-        revision.iter().find(|(source, it)| **it == digest && it.snapshot_name(source) == copy)
+    let source_of = |snapshot: &str| {
+        let digest = Digest::of_snapshot(snapshot)?;
+        revision.iter().find(|(source, known)| **known == digest && known.snapshot_name(source) == snapshot)
     };
     for volume in &mut spec.volumes {
         let projected = volume.projected.iter_mut().flat_map(|it| &mut it.sources);
         let maps = projected.filter_map(|it| it.config_map.as_mut()).chain(&mut volume.config_map);
         for map in maps {
-            if let Some((name, _)) = source(&map.name) {
+            if let Some((name, _)) = source_of(&map.name) {
                 name.clone_into(&mut map.name);
             }
         }
@@ -167,8 +167,8 @@ impl View<'_> {
     /// Returns a request that creates a StatefulSet whose members already run, or a ConfigMap in place of one that they
     /// read, as an update of what they run with.
     pub fn taken_over(&self, review: &Review) -> Option<Review> {
-        let created = review.operation == Operation::Create && review.subresource.is_empty();
-        let old = match review.new.as_ref().filter(|_| created)? {
+        let is_creation = review.operation == Operation::Create && review.subresource.is_empty();
+        let old = match review.new.as_ref().filter(|_| is_creation)? {
             Object::StatefulSet(new) => Object::StatefulSet(Box::new(self.template_before(review, new)?)),
             Object::ConfigMap(new) => Object::ConfigMap(self.config_map_before(review, new)?),
             _ => return None,
@@ -178,13 +178,18 @@ impl View<'_> {
 
     fn template_before(&self, review: &Review, new: &Workload) -> Option<Workload> {
         // An operator that re-creates its own StatefulSet is not delayed.
-        let operators = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
-        let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left && !operators)?;
+        let is_operators = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
+        let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left && !is_operators)?;
         // If members differ, compare with the one that already runs the new template.
         let shown = shown_of(&cluster.id, &self.world.facts).map(|(.., shown)| &**shown);
-        let same = |was: &Workload| was.spec.template.fingerprint == new.spec.template.fingerprint;
-        let mut all = shown.map(|shown| as_it_was(shown, &cluster.workload, new));
-        Some(all.find(same).unwrap_or_else(|| as_it_was(&cluster.workload, &cluster.workload, new)))
+        let runs_new_template =
+            |was: &Workload| was.spec.template.fingerprint == new.spec.template.fingerprint;
+        let mut versions = shown.map(|shown| as_it_was(shown, &cluster.workload, new));
+        Some(
+            versions
+                .find(runs_new_template)
+                .unwrap_or_else(|| as_it_was(&cluster.workload, &cluster.workload, new)),
+        )
     }
 
     /// Returns the earlier content for a ConfigMap that is created after the template that names it: what members read
@@ -203,11 +208,11 @@ impl View<'_> {
         }
         let sources = ran.iter().map(|(source, _)| source);
         let is_gone = |source: &&str| !named.contains_key(*source) || self.config_map(ns, source).is_none();
-        let mut gone = sources.filter(is_gone).map(|source| self.text_of(cluster, ran, source));
-        let mut was = gone.next()??.clone();
-        for other in gone {
-            let all = was.data.iter().chain(other?.data.iter());
-            was.data = all.map(|(key, text)| (key.clone(), text.clone())).collect();
+        let mut earlier_maps = sources.filter(is_gone).map(|source| self.text_of(cluster, ran, source));
+        let mut was = earlier_maps.next()??.clone();
+        for earlier in earlier_maps {
+            let entries = was.data.iter().chain(earlier?.data.iter());
+            was.data = entries.map(|(key, text)| (key.clone(), text.clone())).collect();
         }
         was.metadata = Meta { name: new.metadata.name.clone(), namespace: ns.to_owned(), ..Meta::default() };
         Some(was)
@@ -219,7 +224,7 @@ impl View<'_> {
 /// several members at once.
 fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     let mut was = new.clone();
-    let (shown, asked) = (&shown.spec, &new.spec);
+    let (shown, new_spec) = (&shown.spec, &new.spec);
     (was.metadata.owner_references, was.metadata.marks) = (Vec::new(), Labels::default());
     was.spec.persistent_volume_claim_retention_policy = Retention::default();
     if let Some(details) = &mut was.spec.update_strategy.rolling_update {
@@ -227,20 +232,20 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     }
     was.spec.ask_for(left.ordinals());
     was.spec.service_name.clone_from(&shown.service_name);
-    if !asked.selector.selects(&shown.template.metadata.labels) {
+    if !new_spec.selector.selects(&shown.template.metadata.labels) {
         was.spec.selector = shown.selector.clone();
     }
     // A pod has its volumes in any order.
     let names = |of: &[ClaimTemplate]| of.iter().map(|it| it.metadata.name.clone()).collect::<BTreeSet<_>>();
-    if names(&shown.volume_claim_templates) != names(&asked.volume_claim_templates) {
+    if names(&shown.volume_claim_templates) != names(&new_spec.volume_claim_templates) {
         was.spec.volume_claim_templates.clone_from(&shown.volume_claim_templates);
     }
     let template = &mut was.spec.template;
     (template.metadata.labels, template.metadata.marks) =
         (shown.template.metadata.labels.clone(), shown.template.metadata.marks.clone());
-    template.spec = completed(&shown.template, &asked.template);
-    take_off_added_terms(&mut template.spec.affinity.pod_anti_affinity, asked);
-    if !says_all_of(template, &asked.template) {
+    template.spec = completed(&shown.template, &new_spec.template);
+    take_off_added_terms(&mut template.spec.affinity.pod_anti_affinity, new_spec);
+    if !is_equal_but_for_additions(template, &new_spec.template) {
         template.fingerprint = Fingerprint::default();
     }
     was
@@ -248,68 +253,67 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
 
 /// Returns whether the templates are equal, apart from what other webhooks add to pods: containers, volumes and labels that the
 /// new template does not name, and resources.
-fn says_all_of(was: &Template, asked: &Template) -> bool {
+fn is_equal_but_for_additions(was: &Template, new: &Template) -> bool {
     let mut was = was.clone();
-    let (spec, of) = (&mut was.spec, &asked.spec);
-    spec.volumes.retain(|volume| of.volumes.iter().any(|it| it.name == volume.name));
-    spec.tolerations.retain(|it| of.tolerations.contains(it));
-    for (all, asked) in
-        [(&mut spec.containers, &of.containers), (&mut spec.init_containers, &of.init_containers)]
+    let (spec, new_spec) = (&mut was.spec, &new.spec);
+    spec.volumes.retain(|volume| new_spec.volumes.iter().any(|it| it.name == volume.name));
+    spec.tolerations.retain(|it| new_spec.tolerations.contains(it));
+    for (containers, new_containers) in
+        [(&mut spec.containers, &new_spec.containers), (&mut spec.init_containers, &new_spec.init_containers)]
     {
-        all.retain(|container| asked.iter().any(|it| it.name == container.name));
-        for (container, asked) in all.iter_mut().zip(asked) {
-            container.resources = asked.resources.clone();
+        containers.retain(|container| new_containers.iter().any(|it| it.name == container.name));
+        for (container, new_container) in containers.iter_mut().zip(new_containers) {
+            container.resources = new_container.resources.clone();
         }
     }
-    let labels = was.metadata.labels.iter().filter(|(key, _)| asked.metadata.labels.contains_key(key));
+    let labels = was.metadata.labels.iter().filter(|(key, _)| new.metadata.labels.contains_key(key));
     let labels: Labels = labels.map(|(key, value)| (key.clone(), value.clone())).collect();
-    was.spec == asked.spec && labels == asked.metadata.labels && was.metadata.marks == asked.metadata.marks
+    was.spec == new.spec && labels == new.metadata.labels && was.metadata.marks == new.metadata.marks
 }
 
 /// Removes the terms by which injection keeps members apart: they use the selector of their StatefulSet.
-fn take_off_added_terms(shown: &mut AntiAffinity, asked: &WorkloadSpec) {
-    let by = asked.selector.as_expressions();
+fn take_off_added_terms(shown: &mut AntiAffinity, new: &WorkloadSpec) {
+    let expressions = new.selector.as_expressions();
     let is_added = |term: &Term| {
         let selector = term.label_selector.as_ref();
-        selector.is_some_and(|it| it.match_labels.is_empty() && it.match_expressions == by)
+        selector.is_some_and(|it| it.match_labels.is_empty() && it.match_expressions == expressions)
     };
-    let own = &asked.template.spec.affinity.pod_anti_affinity;
-    shown.required.retain(|term| own.required.contains(term) || !is_added(term));
-    shown.preferred.retain(|it| own.preferred.contains(it) || !is_added(&it.pod_affinity_term));
+    let new_terms = &new.template.spec.affinity.pod_anti_affinity;
+    shown.required.retain(|term| new_terms.required.contains(term) || !is_added(term));
+    shown.preferred.retain(|it| new_terms.preferred.contains(it) || !is_added(&it.pod_affinity_term));
 }
 
-/// Completes what a pod shows with fields of the new template.
-fn completed(shown: &Template, asked: &Template) -> PodSpec {
-    let (mut spec, asked) = (shown.spec.clone(), &asked.spec);
+/// Returns what a pod shows, completed with fields of the new template.
+fn completed(shown: &Template, new: &Template) -> PodSpec {
+    let (mut spec, new) = (shown.spec.clone(), &new.spec);
     spec.termination_grace_period_seconds =
-        spec.termination_grace_period_seconds.or(asked.termination_grace_period_seconds);
-    for (was, is) in [
-        (&mut spec.service_account_name, &asked.service_account_name),
-        (&mut spec.subdomain, &asked.subdomain),
-    ] {
+        spec.termination_grace_period_seconds.or(new.termination_grace_period_seconds);
+    for (was, is) in
+        [(&mut spec.service_account_name, &new.service_account_name), (&mut spec.subdomain, &new.subdomain)]
+    {
         if was.is_empty() {
             was.clone_from(is);
         }
     }
-    if asked.image_pull_secrets.is_empty() {
+    if new.image_pull_secrets.is_empty() {
         spec.image_pull_secrets.clear();
     }
     for container in &mut spec.containers {
-        let Some(asked) = asked.containers.iter().find(|it| it.name == container.name) else { continue };
-        complete(container, asked);
+        let Some(new) = new.containers.iter().find(|it| it.name == container.name) else { continue };
+        complete(container, new);
     }
     spec
 }
 
-fn complete(was: &mut Container, asked: &Container) {
-    if start::started(was) == start::started(asked) {
-        (was.command, was.args) = (asked.command.clone(), asked.args.clone());
+fn complete(was: &mut Container, new: &Container) {
+    if start::started(was) == start::started(new) {
+        (was.command, was.args) = (new.command.clone(), new.args.clone());
     }
     let probes = [
-        (&mut was.liveness_probe, &asked.liveness_probe),
-        (&mut was.readiness_probe, &asked.readiness_probe),
-        (&mut was.startup_probe, &asked.startup_probe),
-        (&mut was.lifecycle.pre_stop, &asked.lifecycle.pre_stop),
+        (&mut was.liveness_probe, &new.liveness_probe),
+        (&mut was.readiness_probe, &new.readiness_probe),
+        (&mut was.startup_probe, &new.startup_probe),
+        (&mut was.lifecycle.pre_stop, &new.lifecycle.pre_stop),
     ];
     for (was, is) in probes {
         if was.is_none() {

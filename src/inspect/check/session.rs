@@ -51,11 +51,11 @@ impl<'a> CheckSession<'a> {
         Self { options, sources: Vec::new(), checked, asides: BTreeMap::new() }
     }
 
-    /// Returns the texts that could not be read whole.
+    /// Returns the texts of which a part, or all, could not be read.
     pub(super) fn gaps(&self) -> Gaps<'_> {
-        let (base, new): (Vec<_>, Vec<_>) = self.sources.iter().partition(|it| it.in_base);
-        let incomplete: Vec<_> = new.iter().filter(|it| it.incomplete).map(|it| it.name()).collect();
-        Gaps::of(&incomplete, &base.iter().map(|it| it.name()).collect::<Vec<_>>(), new.len() == 1)
+        let (base, new): (Vec<_>, Vec<_>) = self.sources.iter().partition(|file| file.in_base);
+        let incomplete: Vec<_> = new.iter().filter(|file| file.incomplete).map(|file| file.name()).collect();
+        Gaps::of(&incomplete, &base.iter().map(|file| file.name()).collect::<Vec<_>>(), new.len() == 1)
     }
 
     /// Returns the names of the text that holds this object.
@@ -63,16 +63,18 @@ impl<'a> CheckSession<'a> {
         self.sources[item.source].name()
     }
 
-    /// Reads every object in the texts, and notes documents that are none. For a base only unreadable documents are
+    /// Reads every object in the texts, and notes documents that hold none. For a base only unreadable documents are
     /// noted: other problems existed before.
     pub(super) fn read(&mut self, inputs: &'a [Input], in_base: bool) -> Vec<Item> {
         let mut items = Vec::new();
-        let texts: Vec<_> = inputs.iter().map(|it| it.text.as_deref().map_err(Clone::clone)).collect();
+        let texts: Vec<_> = inputs.iter().map(|input| input.text.as_deref().map_err(Clone::clone)).collect();
         for (input, documents) in inputs.iter().zip(manifest::read_all(&texts)) {
             let source = self.add(input, in_base);
             match documents {
-                Ok(documents) => items.extend(documents.into_iter().filter_map(|it| self.item(source, it))),
-                Err(why) => self.no_text(source, why),
+                Ok(documents) => {
+                    items.extend(documents.into_iter().filter_map(|document| self.item(source, document)));
+                }
+                Err(why) => self.note_missing_text(source, why),
             }
         }
         if !in_base {
@@ -95,7 +97,7 @@ impl<'a> CheckSession<'a> {
         self.sources.len() - 1
     }
 
-    fn no_text(&mut self, source: usize, why: NoText) {
+    fn note_missing_text(&mut self, source: usize, why: NoText) {
         let what = match why {
             NoText::Unread(problem) => CheckFindingKind::Unread(problem),
             NoText::LeftOut(words) => CheckFindingKind::Unjudged(words),
@@ -107,7 +109,7 @@ impl<'a> CheckSession<'a> {
     /// Returns the object of a document, or notes why there is none.
     fn item(&mut self, source: usize, document: Result<YamlDocument, NoYaml>) -> Option<Item> {
         let in_base = self.sources[source].in_base;
-        match document.map(|it| item::of(source, it, self.options)) {
+        match document.map(|document| item::of(source, document, self.options)) {
             Ok(Ok(item)) => {
                 if item.kind() == Kind::Other {
                     self.look_for_kustomization(source, &item);
@@ -124,7 +126,7 @@ impl<'a> CheckSession<'a> {
                 self.incomplete(source, Some(place), unreadable(words, in_base));
             }
             // Only files that the user did not name are set aside: a file that is named is meant as a manifest.
-            Err(NoYaml { place, kind, .. }) if self.is_none(source, kind) => {
+            Err(NoYaml { place, kind, .. }) if self.is_no_manifest(source, kind) => {
                 let is_template = kind == NoManifest::Template;
                 let aside = if is_template { Aside::Template } else { Aside::NoYaml };
                 self.aside(source, aside, Some(place));
@@ -136,15 +138,16 @@ impl<'a> CheckSession<'a> {
         None
     }
 
-    /// Returns whether a text that is not YAML was never meant as a manifest: it was not named, and nothing in it looks like one.
-    fn is_none(&self, source: usize, kind: NoManifest) -> bool {
-        let it = &self.sources[source];
+    /// Returns whether a text that is not YAML was never meant as a manifest: the user did not name it, and nothing in it
+    /// looks like a manifest.
+    fn is_no_manifest(&self, source: usize, kind: NoManifest) -> bool {
+        let file = &self.sources[source];
         let meant = match kind {
             NoManifest::Broken => true,
             NoManifest::Template => false,
-            NoManifest::Foreign => manifest::looks_like_one(it.lines.text()),
+            NoManifest::Foreign => manifest::looks_like_one(file.lines.text()),
         };
-        !meant && !it.below.as_os_str().is_empty()
+        !meant && !file.below.as_os_str().is_empty()
     }
 
     /// Counts a document that is not a manifest.
@@ -166,51 +169,52 @@ impl<'a> CheckSession<'a> {
         let (file, kind) =
             (self.sources[source].name.clone(), item.document.text("kind").unwrap_or_default());
         if let Some(aside) = Aside::of(&file, &item.version, kind) {
-            let it = (source, Some(item.document.start()));
-            self.asides.entry(aside).or_default().push(it);
+            let occurrence = (source, Some(item.document.start()));
+            self.asides.entry(aside).or_default().push(occurrence);
         }
     }
 
     /// Sets a text aside that another program turns into manifests, or that is not a manifest. What its earlier version held does
     /// not count as removed.
     fn aside(&mut self, source: usize, aside: Aside, place: Option<Place>) {
-        let it = &mut self.sources[source];
-        it.incomplete = true;
-        if !it.in_base {
+        let file = &mut self.sources[source];
+        file.incomplete = true;
+        if !file.in_base {
             self.asides.entry(aside).or_default().push((source, place));
         }
     }
 
-    /// Notes each kind of such texts once, at the first of them.
+    /// Notes each kind of text that was set aside once, at the first of them.
     fn note_asides(&mut self) {
-        for (aside, mut found) in std::mem::take(&mut self.asides) {
-            found.dedup_by_key(|(source, _)| *source);
-            let files: Vec<_> = found.iter().map(|(source, _)| &*self.sources[*source].name).collect();
+        for (aside, mut places) in std::mem::take(&mut self.asides) {
+            places.dedup_by_key(|(source, _)| *source);
+            let files: Vec<_> = places.iter().map(|(source, _)| &*self.sources[*source].name).collect();
             let words = aside.note(&files);
-            if let Some((source, place)) = found.first() {
+            if let Some((source, place)) = places.first() {
                 self.add_finding(*source, *place, CheckFindingKind::Unjudged(words));
             }
         }
     }
 
-    /// Notes what could not be read of a text.
+    /// Marks a text as incomplete, and notes what could not be read of it.
     fn incomplete(&mut self, source: usize, place: Option<Place>, what: CheckFindingKind) {
         self.sources[source].incomplete = true;
         self.add_finding(source, place, what);
     }
 
     fn add_finding(&mut self, source: usize, place: Option<Place>, what: CheckFindingKind) {
-        let it = &self.sources[source];
-        let spot = Location { file: it.name.clone(), place, template: None, in_base: it.in_base, source };
+        let text = &self.sources[source];
+        let spot = Location { file: text.name.clone(), place, template: None, in_base: text.in_base, source };
         self.checked.findings.push(CheckFinding::plain(spot, what));
     }
 
-    /// Notes an object that is not found again where a text is not whole, unless something unreadable decides the result already.
+    /// Notes an object of the base that is not found again while a text is incomplete, unless a text that cannot be read already
+    /// decides the result.
     pub(super) fn unseen(&mut self, item: &Item) {
-        let unread = |finding: &CheckFinding| {
+        let is_unread = |finding: &CheckFinding| {
             matches!(finding.what, CheckFindingKind::Unread(_)) && !finding.spot.in_base
         };
-        if item.kind() == Kind::Other || self.checked.findings.iter().any(unread) {
+        if item.kind() == Kind::Other || self.checked.findings.iter().any(is_unread) {
             return;
         }
         let words = format!(
@@ -223,12 +227,12 @@ impl<'a> CheckSession<'a> {
     /// Notes objects that occur twice: patches for a kustomization, or a mistake. For other objects the last one
     /// counts, as in a cluster.
     fn look_for_twins(&mut self, items: &[Item]) {
-        let mut first = BTreeMap::new();
+        let mut latest = BTreeMap::new();
         for item in items {
             let Some((kind, id)) = item.key() else { continue };
             let place = item.document.start();
-            let Some((source, other)) = first.insert((kind, id), (item.source, place)) else { continue };
-            let (name, line, subject) = (&self.sources[source].name, other.line, item.named().subject);
+            let Some((source, earlier)) = latest.insert((kind, id), (item.source, place)) else { continue };
+            let (name, line, subject) = (&self.sources[source].name, earlier.line, item.named().subject);
             let words = format!(
                 "{subject} is also in {name} line {line}; to judge a kustomization, judge its output: kubectl kustomize DIR | gatera check -"
             );
@@ -252,7 +256,7 @@ impl<'a> CheckSession<'a> {
         }
     }
 
-    /// Asks the rules about an object; `was`: its earlier version.
+    /// Judges an object by the rules, and notes the result. `was`: its earlier version.
     pub(super) fn judge(
         &mut self,
         item: &Item,
@@ -263,11 +267,11 @@ impl<'a> CheckSession<'a> {
     ) {
         let decision = self.options.rulebook.evaluate(review, view);
         let source = &self.sources[item.source];
-        let asked = |judged: &Judged| {
+        let is_selected = |judged: &Judged| {
             let (rule, rules) = (judged.finding.rule, self.options.rules);
             rules.is_empty() || rules.contains(&rule) || rule == UNREADABLE
         };
-        let finding = |judged: Judged| {
+        let finding_of = |judged: Judged| {
             let place = item.document.find_since(&judged.finding.field, was);
             let excerpt =
                 source.lines.quoted(place, item.kind(), &judged.finding).filter(|_| !source.in_base);
@@ -275,18 +279,20 @@ impl<'a> CheckSession<'a> {
             let what = CheckFindingKind::Finding { judged: Box::new(judged), waived };
             CheckFinding { excerpt, ..source.about(item, place, what) }
         };
-        let mut found: Vec<_> = decision.judged.into_iter().filter(asked).map(finding).collect();
-        let remarks =
-            decision.remarks.into_iter().map(|it| (item.document.start(), CheckFindingKind::Remark(it)));
+        let mut findings: Vec<_> = decision.judged.into_iter().filter(is_selected).map(finding_of).collect();
+        let remarks = decision
+            .remarks
+            .into_iter()
+            .map(|words| (item.document.start(), CheckFindingKind::Remark(words)));
         let version = unjudged::version(item).map(|(place, words)| (place, CheckFindingKind::Remark(words)));
-        let odd = unjudged::of(item, review, view, self.options.rulebook.kinds())
+        let not_judged = unjudged::of(item, review, view, self.options.rulebook.kinds())
             .map(|(place, words)| (place, CheckFindingKind::Unjudged(words)));
-        let others = remarks.chain(version).chain(odd).chain(besides);
-        found.extend(others.map(|(place, what)| source.about(item, place, what)));
+        let others = remarks.chain(version).chain(not_judged).chain(besides);
+        findings.extend(others.map(|(place, what)| source.about(item, place, what)));
         // A finding that is only recorded counts as allowed.
-        let recorded = |finding: &&CheckFinding| matches!(&finding.what, CheckFindingKind::Finding { judged, .. } if judged.effect == Effect::Recorded);
-        let worst = found.iter().filter(|finding| !recorded(finding)).map(CheckFinding::level).max();
-        self.checked.findings.append(&mut found);
+        let is_recorded = |finding: &&CheckFinding| matches!(&finding.what, CheckFindingKind::Finding { judged, .. } if judged.effect == Effect::Recorded);
+        let worst = findings.iter().filter(|finding| !is_recorded(finding)).map(CheckFinding::level).max();
+        self.checked.findings.append(&mut findings);
         self.note(item, worst, false);
     }
 
@@ -309,7 +315,9 @@ impl<'a> CheckSession<'a> {
     pub(super) fn cleared(mut self) -> Checked {
         self.note_asides();
         let compared = self.sources.iter().any(|source| source.in_base);
-        for source in (0..self.sources.len()).filter(|it| !self.sources[*it].in_base).collect::<Vec<_>>() {
+        for source in
+            (0..self.sources.len()).filter(|source| !self.sources[*source].in_base).collect::<Vec<_>>()
+        {
             for (line, words) in self.sources[source].waivers.left(self.options.rules, compared) {
                 self.add_finding(source, Some(Place { line, column: 1 }), CheckFindingKind::Comment(words));
             }
@@ -320,7 +328,7 @@ impl<'a> CheckSession<'a> {
             let new = sources.iter().filter(|source| !source.in_base);
             let stand_ins = StandIns::of(new.map(|source| (source.name.clone(), source.lines.count())));
             for finding in checked.findings.iter_mut().filter(|finding| finding.spot.in_base) {
-                let line = finding.spot.place.map_or(1, |it| it.line);
+                let line = finding.spot.place.map_or(1, |place| place.line);
                 finding.shown_at = stand_ins.of_removed(&finding.spot.file, line);
             }
         }
@@ -343,7 +351,7 @@ impl SourceFile<'_> {
         TextName { name: &self.name, below: &self.below }
     }
 
-    /// Returns what was found at a place of this object.
+    /// Returns the finding for a place in this object.
     fn about(&self, item: &Item, place: Place, what: CheckFindingKind) -> CheckFinding {
         CheckFinding { object: Some(item.named()), ..CheckFinding::plain(self.spot(item, place), what) }
     }

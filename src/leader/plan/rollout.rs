@@ -1,6 +1,6 @@
-//! When members restart with a changed configuration: one, then the others one at a time.
+//! When members restart with a changed configuration: first one, then the others, one at a time.
 //!
-//! Owns: [`stage`], how far a cluster is (`rollout/turn.rs`: which member is next; `rollout/back.rs`: when a rollout is
+//! Owns: [`stage`], how far a rollout is (`rollout/turn.rs`: which member is next; `rollout/back.rs`: when a rollout is
 //! given up, and the way back; `snapshot.rs`: what a snapshot is). Must not know: clients; how a pod gets its revision
 //! (`inject/configuration.rs`). The first member to start with a revision is the canary: the others follow only when it
 //! is healthy; if it is not, all members go back to the revision that was good. The record on the StatefulSet names
@@ -19,17 +19,17 @@ use facts::view::{Candidate, Cluster, Member, RolloutRecord, RolloutRequest, Sta
 
 /// The time for which a new configuration must not change before a rollout begins: Helm and kubectl apply a ConfigMap
 /// before the StatefulSet that belongs to it.
-const QUIET: Duration = Duration::from_secs(10);
+const QUIET_PERIOD: Duration = Duration::from_secs(10);
 
 /// The time for which the canary is watched: a member with a new configuration may still fail once it serves.
-const PROVES: Duration = Duration::from_secs(10);
+const CANARY_PERIOD: Duration = Duration::from_secs(10);
 
-/// The number of changed options that are named; if there are more, the rest is counted.
-const MOST: usize = 4;
+/// The number of changed options that are named; the rest is counted.
+const MOST_NAMED: usize = 4;
 
 const TEMPLATE_ROLLS: &str = "a rollout of the StatefulSet is under way";
-const ROLLS: &str = "RollingOut";
-const ROLLED: &str = "RolledOut";
+const BEGAN: &str = "RollingOut";
+const DONE: &str = "RolledOut";
 /// The Event reason of a rollout that was given up.
 pub const STOPPED: &str = "RolloutStopped";
 /// The Event reason of a rollout that something holds up.
@@ -46,7 +46,7 @@ pub enum RolloutStage {
     Held(String),
     /// The rollout continues when something else ends, which is named here.
     Waits(String),
-    /// The rollout continues: what is done, and the next step unless it only waits.
+    /// The rollout continues: what is being done, and the next step unless it only waits.
     Rolls(String, Option<Box<LeaderStep>>),
     /// The rollout was given up: why, and the next step of the way back.
     Stopped(String, Option<Box<LeaderStep>>),
@@ -117,28 +117,29 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
 
 fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     let Some(record) = &cluster.rollout else { return first(cluster, view) };
-    let it = Rollout { cluster, view, record };
-    match (&record.next, it.wanted()) {
-        // A member that fails is restarted, whatever holds up the others.
-        (Some(next), Err(why)) => it.ill_of(&next.revision).unwrap_or(RolloutStage::Held(why)),
-        (None, Err(why)) => it.put_back(true).unwrap_or(RolloutStage::Held(why)),
-        (Some(next), Ok(wanted)) if next.revision == wanted => it.goes_on(next),
-        (Some(_), Ok(wanted)) => it.turns_to(&wanted),
-        (None, Ok(wanted)) if wanted == record.good => it.is_good(),
-        (None, Ok(wanted)) => it.begins(&wanted),
+    let rollout = Rollout { cluster, view, record };
+    match (&record.next, rollout.wanted()) {
+        // A member that fails is restarted even while something holds up the others.
+        (Some(next), Err(why)) => rollout.ill_of(&next.revision).unwrap_or(RolloutStage::Held(why)),
+        (None, Err(why)) => rollout.put_back(true).unwrap_or(RolloutStage::Held(why)),
+        (Some(next), Ok(wanted)) if next.revision == wanted => rollout.continues(next),
+        (Some(_), Ok(wanted)) => rollout.turns_to(&wanted),
+        (None, Ok(wanted)) if wanted == record.good => rollout.is_good(),
+        (None, Ok(wanted)) => rollout.begins(&wanted),
     }
 }
 
-/// Writes the first record: the revision that members run counts as good, or else the one that they would start with.
+/// Returns the stage that writes the first record: the revision that most members run counts as good, or else the one that
+/// they would start with.
 fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     // Only members that serve count: one that fails may fail because of what it runs.
-    let serves =
+    let serving =
         cluster.members.iter().filter_map(|it| it.pod.as_ref().filter(|pod| pod.ready && pod.verified));
-    let runs = || serves.clone().filter_map(|pod| pod.revision.as_ref());
-    let count = |revision: &Revision| runs().filter(|it| *it == revision).count();
-    let most = runs().filter(|it| view.is_kept(&cluster.id.namespace, it)).max_by_key(|it| count(it));
-    let good = match (most, &cluster.live) {
-        (Some(most), _) => most,
+    let revisions = || serving.clone().filter_map(|pod| pod.revision.as_ref());
+    let count = |revision: &Revision| revisions().filter(|it| *it == revision).count();
+    let kept = revisions().filter(|it| view.is_kept(&cluster.id.namespace, it));
+    let good = match (kept.max_by_key(|it| count(it)), &cluster.live) {
+        (Some(most_run), _) => most_run,
         (None, Ok(live)) if live.is_empty() => return RolloutStage::Absent,
         (None, Ok(live)) => live,
         (None, Err(unknown)) => return RolloutStage::Held(unknown.to_string()),
@@ -235,26 +236,26 @@ impl Rollout<'_, '_> {
     }
 
     /// Returns the stage that records this revision as the good one.
-    fn settles(&self, says: &str, on: &Revision) -> RolloutStage {
-        self.write(says, RolloutRecord::settled(on.clone()), None, Duration::ZERO)
+    fn settles(&self, says: &str, good: &Revision) -> RolloutStage {
+        self.write(says, RolloutRecord::settled(good.clone()), None, Duration::ZERO)
     }
 
     fn names(&self, revision: &Revision) -> String {
         let all = self.view.differences(self.cluster, &self.record.good, revision);
         match all.len() {
             0 => "the changed files".to_owned(),
-            1..=MOST => all.join(", "),
-            more => format!("{} and {} more", all[..MOST].join(", "), more - MOST),
+            1..=MOST_NAMED => all.join(", "),
+            more => format!("{} and {} more", all[..MOST_NAMED].join(", "), more - MOST_NAMED),
         }
     }
 
-    /// Returns the stage where the wanted revision is the good one already.
+    /// Returns the stage of a rollout whose wanted revision is already the good one.
     fn is_good(&self) -> RolloutStage {
         if let Some(back) = self.put_back(false) {
             return back;
         }
         let live = self.cluster.live.as_ref().ok().filter(|live| **live == self.record.good);
-        // Equal revisions may be spelled in two ways, and snapshots are named by the one in the record.
+        // Equal revisions may be spelled in two ways; snapshots are named by the spelling in the record.
         let lacks_snapshot = || self.view.lacks_snapshot(&self.cluster.id.namespace, &self.record.good);
         match live.filter(|_| lacks_snapshot()) {
             // The revision that failed is not wanted any more.
@@ -301,25 +302,25 @@ impl Rollout<'_, '_> {
         );
         let next = Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) };
         let record = RolloutRecord { next: Some(next), stopped: None, ..self.record.clone() };
-        self.write(format!("{names}: {name} is the first"), record, Some((ROLLS, event)), QUIET)
+        self.write(format!("{names}: {name} is the first"), record, Some((BEGAN, event)), QUIET_PERIOD)
     }
 
     /// Redirects a rollout that is under way, because another revision is wanted now.
     fn turns_to(&self, wanted: &Revision) -> RolloutStage {
-        let took = self.cluster.members.iter().any(|it| self.is_astray(it));
-        let first = self.next_for(wanted).filter(|_| took && *wanted != self.record.good);
+        let any_astray = self.cluster.members.iter().any(|it| self.is_astray(it));
+        let first = self.next_for(wanted).filter(|_| any_astray && *wanted != self.record.good);
         let next = first.map(|first| Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) });
         let record = RolloutRecord { next, ..self.record.clone() };
-        self.write("the configuration changed again", record, None, QUIET)
+        self.write("the configuration changed again", record, None, QUIET_PERIOD)
     }
 
     /// Continues a rollout that is under way.
-    fn goes_on(&self, next: &Candidate) -> RolloutStage {
+    fn continues(&self, next: &Candidate) -> RolloutStage {
         let revision = &next.revision;
-        let taken = |it: &&Member| Self::runs(it) == Some(revision);
+        let runs_it = |it: &&Member| Self::runs(it) == Some(revision);
         let canary =
             next.canary.and_then(|canary| self.cluster.members.iter().find(|it| it.ordinal == canary));
-        match (self.ill_of(revision), canary.filter(|it| !taken(it) && turn::fails(it))) {
+        match (self.ill_of(revision), canary.filter(|it| !runs_it(it) && turn::fails(it))) {
             // A member that is only starting does not hold up one that fails for another reason.
             (Some(RolloutStage::Rolls(_, None)), Some(fails)) => return self.restarts(fails, revision),
             (Some(ill), _) => return ill,
@@ -327,7 +328,7 @@ impl Rollout<'_, '_> {
         }
         match canary {
             // The canary is healthy: other members that restart now may take the revision, too.
-            Some(member) if taken(&member) => {
+            Some(member) if runs_it(&member) => {
                 let next = Candidate { canary: None, ..next.clone() };
                 let record = RolloutRecord { next: Some(next), ..self.record.clone() };
                 let says = format!(
@@ -335,7 +336,7 @@ impl Rollout<'_, '_> {
                     member.name,
                     self.names(revision)
                 );
-                return self.write(says, record, None, PROVES.max(self.between_two()));
+                return self.write(says, record, None, CANARY_PERIOD.max(self.between_two()));
             }
             Some(member) => return self.restarts(member, revision),
             None if next.canary.is_some() => return self.turns_to(revision),
@@ -362,10 +363,10 @@ impl Rollout<'_, '_> {
             };
         }
         let name = &member.name;
-        let without = member.pod.as_ref().filter(|pod| pod.revision.is_none());
-        match (without, self.record.next.as_ref().and_then(|next| next.healed.as_ref())) {
-            // The pod was created without the guard. It is created again once; if that does not help, another restart
-            // does not either.
+        let unrevised = member.pod.as_ref().filter(|pod| pod.revision.is_none());
+        match (unrevised, self.record.next.as_ref().and_then(|next| next.healed.as_ref())) {
+            // The pod was created without the guard. It is re-created once; if that does not help, another restart
+            // would not help either.
             (Some(pod), Some((healed, uid))) if healed == name && *uid != pod.uid => {
                 let why = format!("{name} starts without a snapshot of its configuration");
                 self.gives_up(revision, why.clone(), why, Duration::ZERO)
@@ -390,6 +391,6 @@ impl Rollout<'_, '_> {
         let event =
             format!("all {} members run {} ({revision})", self.cluster.members.len(), self.names(revision));
         let record = RolloutRecord::settled(revision.clone());
-        self.write("every member runs the new configuration", record, Some((ROLLED, event)), Duration::ZERO)
+        self.write("every member runs the new configuration", record, Some((DONE, event)), Duration::ZERO)
     }
 }

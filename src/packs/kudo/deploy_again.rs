@@ -50,10 +50,10 @@ const WHY: &str = "plan deploy creates the bootstrap node again, which creates a
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((Some(old), new)) = written(review, view) else { return Findings::new() };
     let changed: Vec<_> = new.spec.changed(&old.spec).collect();
-    let moves = old.spec.operator_version != new.spec.operator_version;
+    let changes_version = old.spec.operator_version != new.spec.operator_version;
     let by_hand = new.spec.plan_execution.plan_name.look() == DEPLOY
         && old.spec.plan_execution != new.spec.plan_execution;
-    if changed.is_empty() && !moves && !by_hand {
+    if changed.is_empty() && !changes_version && !by_hand {
         return Findings::new();
     }
     let over = match view.cluster_called(&review.namespace, &new.metadata.name) {
@@ -69,28 +69,28 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         }
     };
     let Some(version) = new.spec.version(&review.namespace, view) else {
-        return unknown(new, &over);
+        return unknown_version(new, &over);
     };
-    let again: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();
-    let found = |field: String, says: String, instead: WayOut| vec![RULE.deny(field, says, WHY, instead)];
-    if let Some(first) = again.first() {
-        let names = again.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ");
-        let runs = if again.len() == 1 { "runs" } else { "run" };
+    let deploying: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();
+    let deny = |field: String, says: String, instead: WayOut| vec![RULE.deny(field, says, WHY, instead)];
+    if let Some(first) = deploying.first() {
+        let names = deploying.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ");
+        let runs = if deploying.len() == 1 { "runs" } else { "run" };
         let instead = say("give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), and the operator a plan update \
                            without them")
         .then(say("then ").run(Command::new("kubectl kudo upgrade")));
         let says = format!("{names} {runs} plan {DEPLOY} again {over}");
-        return found(format!("spec.parameters[{first}]"), says, instead);
+        return deny(format!("spec.parameters[{first}]"), says, instead);
     }
-    if moves && version.first_of(&["upgrade", "update", DEPLOY]) == DEPLOY {
+    if changes_version && version.first_of(&["upgrade", "update", DEPLOY]) == DEPLOY {
         let says = format!("the other version of the operator runs plan {DEPLOY} again {over}");
         let instead = "give that version a plan upgrade or update without the bootstrap steps";
-        return found("spec.operatorVersion.name".to_owned(), says, instead.into());
+        return deny("spec.operatorVersion.name".to_owned(), says, instead.into());
     }
     // KUDO's own webhook names the plan of a changed parameter in the same request.
     if by_hand {
         let says = format!("plan {DEPLOY} would run again {over}");
-        return found(
+        return deny(
             "spec.planExecution.planName".to_owned(),
             says,
             "run a plan without the bootstrap steps".into(),
@@ -99,7 +99,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     Findings::new()
 }
 
-fn unknown(new: &Instance, over: &str) -> Findings {
+fn unknown_version(new: &Instance, over: &str) -> Findings {
     let name = visible(new.spec.operator_version.name.look());
     let says = format!("OperatorVersion {name} is not known, so gatera cannot tell which plan runs {over}");
     let instead = say("install that version of the operator first; ")

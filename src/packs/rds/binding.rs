@@ -77,6 +77,7 @@ pub struct ClusterRoleBinding {
     subjects: Listed<RoleRef>,
 }
 
+/// The role of a binding, or one of its subjects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct RoleRef {
@@ -84,19 +85,19 @@ struct RoleRef {
     name: Scalar,
 }
 
+/// The groups that contain all ServiceAccounts or all users.
 const ALL_USERS: [&str; 3] = ["system:serviceaccounts", "system:authenticated", "system:unauthenticated"];
 
 fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
-    let it = review.change::<ClusterRoleBinding>().new?;
-    let role = it.role_ref.name.look();
-    let group =
-        it.subjects.all().iter().find(|it| it.kind.look() == "Group" && ALL_USERS.contains(&it.name.look()));
-    let group = group.filter(|_| role.contains("rdsoperator"))?;
-    let group = group.name.look();
+    let binding = review.change::<ClusterRoleBinding>().new?;
+    let role = binding.role_ref.name.look();
+    let mut subjects = binding.subjects.all().iter();
+    let subject = subjects.find(|it| it.kind.look() == "Group" && ALL_USERS.contains(&it.name.look()));
+    let group = subject.filter(|_| role.contains("rdsoperator"))?.name.look();
     let says =
         format!("role {} for group {group} shows every database password to every pod", super::shown(role));
     let why = "an Rds holds passwords in plain text, and pods of all namespaces are in this group";
-    let (verdict, instead) = if it.metadata.helm_release().is_some() {
+    let (verdict, instead) = if binding.metadata.helm_release().is_some() {
         // A refusal would leave the release half installed, and the chart has no value to leave this object out.
         (Verdict::Warn, page(RULE.id).say(" has the two commands that fix it after the installation"))
     } else {

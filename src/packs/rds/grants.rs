@@ -50,27 +50,27 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if !write.changes(|it| &it.users) {
         return Findings::new();
     }
-    let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
+    let old_users = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
     let users = write.new.spec.users.all().iter();
-    users.flat_map(|user| of(before.get(&user.account()).copied(), user)).take(MOST).collect()
+    users.flat_map(|user| of_user(old_users.get(&user.account()).copied(), user)).take(MOST_FAULTS).collect()
 }
 
-/// The largest number of findings in one answer.
-const MOST: usize = 20;
+/// The largest number of findings about the privileges of one Rds.
+const MOST_FAULTS: usize = 20;
 
-fn of(before: Option<&RdsUser>, user: &RdsUser) -> Findings {
+fn of_user(old: Option<&RdsUser>, user: &RdsUser) -> Findings {
     let name = user.name.look();
     let field = format!("spec.users[{name}].privileges");
-    if before.is_some_and(|was| granted(was) == granted(user)) {
+    if old.is_some_and(|old| granted(old) == granted(user)) {
         return Findings::new();
     }
-    if before.is_some() {
+    if old.is_some() {
         let says = format!("privileges of user {}, who exists already, are never changed", shown(name));
         let why = "the operator only checks whether a user of this name exists";
         return vec![RULE.deny(field, says, why, "restore them here, and GRANT or REVOKE in SQL")];
     }
     let judge = |it: &Scalar| {
-        let (verdict, says, instead) = wrong(it.look(), user)?;
+        let (verdict, says, instead) = fault(it.look(), user)?;
         let why = "the operator sends it to the database unchanged, as root";
         let says = format!("a privilege of user {} {says}", shown(name));
         Some(RULE.finding(verdict, field.clone(), says, why, instead))
@@ -85,7 +85,7 @@ fn granted(user: &RdsUser) -> BTreeSet<Result<Grant, &str>> {
 }
 
 /// The privileges that can be granted on a database.
-const OF_A_DATABASE: [&str; 20] = [
+const ON_A_DATABASE: [&str; 20] = [
     "ALL",
     "ALTER",
     "ALTER ROUTINE",
@@ -108,17 +108,17 @@ const OF_A_DATABASE: [&str; 20] = [
     "USAGE",
 ];
 /// The privileges for monitoring, which read no data.
-const OF_A_WATCHER: [&str; 4] = ["PROCESS", "REPLICATION CLIENT", "SHOW DATABASES", "USAGE"];
+const FOR_MONITORING: [&str; 4] = ["PROCESS", "REPLICATION CLIENT", "SHOW DATABASES", "USAGE"];
 
-/// Returns the verdict, fault and advice for one privilege. They do not contain its text, which may hold a password.
-fn wrong(text: &str, user: &RdsUser) -> Option<(Verdict, &'static str, &'static str)> {
-    let one = "write one GRANT … ON DATABASE.* TO this user";
-    let deny = |says| Some((Verdict::Deny, says, one));
+/// Returns the verdict about one privilege, its fault and the way out, without its text, which may hold a password.
+fn fault(text: &str, user: &RdsUser) -> Option<(Verdict, &'static str, &'static str)> {
+    let instead = "write one GRANT … ON DATABASE.* TO this user";
+    let deny = |says| Some((Verdict::Deny, says, instead));
     if text.contains(';') {
         return deny("is more than one statement");
     }
     let Some(grant) = Grant::read(text) else { return deny("is not one plain grant") };
-    let only = |known: &[&str]| grant.privileges.iter().all(|it| known.contains(&&**it));
+    let grants_only = |known: &[&str]| grant.privileges.iter().all(|it| known.contains(&&**it));
     let host = Some(user.host.look()).filter(|it| !it.is_empty()).unwrap_or("%");
     let is_of_host = grant.host.as_deref().is_none_or(|it| it.eq_ignore_ascii_case(host));
     let is_ignored = |c: char| !c.is_ascii_alphanumeric() && !" '*._%".contains(c);
@@ -127,8 +127,8 @@ fn wrong(text: &str, user: &RdsUser) -> Option<(Verdict, &'static str, &'static 
             Some((Verdict::Deny, "may be passed on", "leave the GRANT OPTION out"))
         }
         () if grant.user != user.name.look() || !is_of_host => deny("is for another account"),
-        () if grant.database == "*" && !only(&OF_A_WATCHER) => deny("is for everything"),
-        () if grant.database != "*" && !only(&OF_A_DATABASE) => {
+        () if grant.database == "*" && !grants_only(&FOR_MONITORING) => deny("is for everything"),
+        () if grant.database != "*" && !grants_only(&ON_A_DATABASE) => {
             deny("is over the whole server, not over one database")
         }
         () if grant.database.is_empty() => {

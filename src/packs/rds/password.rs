@@ -45,18 +45,18 @@ pub(super) const RULE: Rule = Rule {
 
 /// The password in the operator's README and chart.
 const SAMPLE: &str = "A12345678+";
-/// The advice. Its password always has three kinds of characters, and only those that the operator's schema accepts.
-const NOT_APPLY: &str = "choose another with `echo \"Rds-1$(openssl rand -hex 12)\"`, and use `kubectl create`, not `apply`, which keeps it in an annotation even after it is masked";
+/// The advice. Its command prints a password with at least three kinds of characters, all of which the operator's schema accepts.
+const ANOTHER_PASSWORD: &str = "choose another with `echo \"Rds-1$(openssl rand -hex 12)\"`, and use `kubectl create`, not `apply`, which keeps it in an annotation even after it is masked";
 /// The characters that the operator's schema accepts besides letters and digits.
-const SIGNS: &str = "~!@#%^*-_=+?";
+const OTHER_CHARACTERS: &str = "~!@#%^*-_=+?";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(write) = RdsWrite::of(review, view) else { return Findings::new() };
-    let root = if write.old.is_none() { of_root(review, &write) } else { None };
-    root.into_iter().chain(of_users(&write)).collect()
+    let root = if write.old.is_none() { root_password_fault(review, &write) } else { None };
+    root.into_iter().chain(readable_user_passwords(&write)).collect()
 }
 
-fn of_root(review: &Review, write: &RdsWrite<'_>) -> Option<Finding> {
+fn root_password_fault(review: &Review, write: &RdsWrite<'_>) -> Option<Finding> {
     let password = &write.new.spec.password;
     let text = password.look();
     let field = "spec.password";
@@ -70,24 +70,26 @@ fn of_root(review: &Review, write: &RdsWrite<'_>) -> Option<Finding> {
         let why = "the mask would become the root password of a new instance, or the cloud refuses it";
         let instead =
             say("write a password").or(say("to take over an instance that exists, see ").page("R12"));
-        let audit = review.origin == Origin::Audit;
-        return (!audit).then(|| RULE.warn(field, says, why, instead));
+        let is_audit = review.origin == Origin::Audit;
+        return (!is_audit).then(|| RULE.warn(field, says, why, instead));
     }
     let says = match text.chars().count() {
         _ if password.is_empty() => "spec.password is not set",
         _ if text == SAMPLE => "spec.password is the one from the operator's README",
         length if !(8..=32).contains(&length) => "spec.password does not have 8 to 32 characters",
-        _ if text.contains(|c: char| !c.is_ascii_alphanumeric() && !SIGNS.contains(c)) => {
+        _ if text.contains(|c: char| !c.is_ascii_alphanumeric() && !OTHER_CHARACTERS.contains(c)) => {
             "spec.password has another character than letters, digits and ~!@#%^*-_=+?"
         }
-        _ if classes(text) < 3 => "spec.password needs three of lower case, upper case, digits and others",
+        _ if count_classes(text) < 3 => {
+            "spec.password needs three of lower case, upper case, digits and others"
+        }
         _ => return None,
     };
     let why = "the cloud refuses it, or it is easy to guess: it is the root password of the database";
-    Some(RULE.deny(field, says, why, NOT_APPLY))
+    Some(RULE.deny(field, says, why, ANOTHER_PASSWORD))
 }
 
-fn classes(text: &str) -> usize {
+fn count_classes(text: &str) -> usize {
     let classes: [fn(char) -> bool; 4] = [
         |c| c.is_ascii_lowercase(),
         |c| c.is_ascii_uppercase(),
@@ -97,11 +99,11 @@ fn classes(text: &str) -> usize {
     classes.iter().filter(|class| text.chars().any(**class)).count()
 }
 
-fn of_users(write: &RdsWrite<'_>) -> Option<Finding> {
+fn readable_user_passwords(write: &RdsWrite<'_>) -> Option<Finding> {
     let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
     let all = write.new.spec.users.all().iter();
-    let new = all.filter(|it| it.password.given() && !before.contains_key(&it.account()));
-    let names: Vec<_> = new.map(|it| shown(it.name.look())).collect();
+    let new = all.filter(|user| user.password.given() && !before.contains_key(&user.account()));
+    let names: Vec<_> = new.map(|user| shown(user.name.look())).collect();
     let first = names.first()?;
     let others = if names.len() > 1 { format!(" and of {} more", names.len() - 1) } else { String::new() };
     let says = format!("the password of user {first}{others} is written out, and stays readable here");

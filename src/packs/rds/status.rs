@@ -46,33 +46,41 @@ pub(super) const RULE: Rule = Rule {
 
 type OperatorField = (&'static str, fn(&Status) -> &Scalar);
 
-const OPERATORS: &[OperatorField] = &[("id", |it| &it.id), ("ip", |it| &it.ip), ("status", |it| &it.phase)];
+const OPERATOR_FIELDS: &[OperatorField] =
+    &[("id", |status| &status.id), ("ip", |status| &status.ip), ("status", |status| &status.phase)];
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(write) = RdsWrite::of(review, view) else { return Findings::new() };
     let new = &write.new.status;
-    let Some(old) = write.old.map(|it| &it.status) else {
-        let given = OPERATORS.iter().any(|(_, field)| !field(new).is_empty());
-        // The finding has another field than one about a change, so that an id set at creation does not soften a finding about a
+    let Some(old) = write.old.map(|rds| &rds.status) else {
+        let has_operator_field = OPERATOR_FIELDS.iter().any(|(_, field)| !field(new).is_empty());
+        // The field is not that of a finding about a change, so that an id set at creation does not soften a finding about a
         // later change.
-        let found =
-            if new.id.is_empty() { set(review, "status") } else { takes_over(review, view, "status") };
-        return if given && review.origin != Origin::Audit { vec![found] } else { Findings::new() };
+        let finding = if new.id.is_empty() {
+            set_by_operator(review, "status")
+        } else {
+            takes_over(review, view, "status")
+        };
+        return if has_operator_field && review.origin != Origin::Audit {
+            vec![finding]
+        } else {
+            Findings::new()
+        };
     };
-    let changed = OPERATORS.iter().filter(|(_, field)| !field(old).same_text(field(new)));
+    let changed = OPERATOR_FIELDS.iter().filter(|(_, field)| !field(old).same_text(field(new)));
     let of_field = |(name, _): &OperatorField| match *name {
         "id" if new.id.is_empty() => gives_up(review, view),
         "id" if old.id.is_empty() => takes_over(review, view, "status.id"),
-        name => set(review, &format!("status.{name}")),
+        name => set_by_operator(review, &format!("status.{name}")),
     };
-    let mut found: Findings = changed.map(of_field).collect();
+    let mut findings: Findings = changed.map(of_field).collect();
     if !old.autopilot.same_text(&new.autopilot) {
-        found.push(autopilot(review, write.new));
+        findings.push(autopilot(review, write.new));
     }
-    found
+    findings
 }
 
-fn set(review: &Review, field: &str) -> Finding {
+fn set_by_operator(review: &Review, field: &str) -> Finding {
     let says = format!("{field} is set by the operator");
     let why = "with the id of another instance, deleting this Rds deletes that instance";
     let instead = say("leave status out; users may set only reboot and logs").or(for_operators(review));
@@ -89,7 +97,7 @@ fn for_operators(Review { user, .. }: &Review) -> WayOut {
     ))
 }
 
-/// Returns the advice to confirm that it is intended.
+/// Returns the advice to confirm that the change is intended.
 fn confirmed(review: &Review, view: &View<'_>) -> WayOut {
     say("if this is intended: ").and(confirmation(review, RULE.id, view)).say(", and repeat the command")
 }

@@ -57,14 +57,15 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     if review.operation != Operation::Delete {
         return None;
     }
-    let is_definition = matches!(&review.old, Some(Object::Definition(it)) if it.metadata.name == DEFINITION);
+    let is_definition =
+        matches!(&review.old, Some(Object::Definition(definition)) if definition.metadata.name == DEFINITION);
     if is_definition && let Some(unknown) = unlisted(&RULE, WORDPRESS, review, view) {
         return Some(unknown);
     }
     let says = match &review.old {
-        Some(it) if it.kind() == WORDPRESS => return of_one(review, view),
-        Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
-        Some(Object::Namespace(_)) => of_namespace(review, view),
+        Some(old) if old.kind() == WORDPRESS => return deletion_with_claims(review, view),
+        Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| claim_headline(tier).to_owned()),
+        Some(Object::Namespace(_)) => namespace_headline(review, view),
         Some(_) if is_definition && !view.has_none(WORDPRESS) => Some(format!(
             "deleting it deletes every Wordpress in every namespace ({}, {}), and the volumes that they own",
             view.how_many(WORDPRESS),
@@ -90,29 +91,30 @@ fn backup_first(review: &Review, view: &View<'_>) -> WayOut {
 }
 
 /// Returns a finding about the claims that Kubernetes deletes with a Wordpress. Claims without an owner stay.
-fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
+fn deletion_with_claims(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Review { namespace, name, .. } = review;
-    let uid = review.old.as_ref().map_or("", |it| &it.meta().uid);
-    let is_owner = |it: &Owner| {
-        it.is_of(GROUP, "Wordpress")
-            && it.name == *name
-            && (it.uid == uid || it.uid.is_empty() || uid.is_empty())
+    let uid = review.old.as_ref().map_or("", |old| &old.meta().uid);
+    let is_owner = |owner: &Owner| {
+        owner.is_of(GROUP, "Wordpress")
+            && owner.name == *name
+            && (owner.uid == uid || owner.uid.is_empty() || uid.is_empty())
     };
-    let owned = view.claims_in(namespace).filter(|it| it.metadata.owner_references.iter().any(is_owner));
-    let owned: Vec<_> = owned.map(|it| &it.metadata).collect();
+    let owned =
+        view.claims_in(namespace).filter(|claim| claim.metadata.owner_references.iter().any(is_owner));
+    let owned: Vec<_> = owned.map(|claim| &claim.metadata).collect();
     if owned.is_empty() {
         let says = format!("it is not known whether volumes would be deleted with it ({})", view.seen());
-        let blind = view.freshness != Freshness::Current && !review.options.orphans();
-        return blind
+        let may_miss_claims = view.freshness != Freshness::Current && !review.options.orphans();
+        return may_miss_claims
             .then(|| Finding { verdict: Verdict::Unknown, ..refused(says, backup_first(review, view)) });
     }
-    let names: Vec<_> = owned.iter().map(|it| &*it.name).collect();
+    let names: Vec<_> = owned.iter().map(|claim| &*claim.name).collect();
     let label = Command::new(format!("kubectl -n {namespace} label pvc {} {LABEL}={name}", names.join(" ")));
     if review.options.orphans() {
-        let bare = owned.iter().any(|it| !it.labels.contains_key(LABEL));
+        let lacks_label = owned.iter().any(|claim| !claim.labels.contains_key(LABEL));
         let says = format!("its claims stay, but are no longer guarded: {}", names.join(", "));
         let why = "without their owner only this label shows that they belong to a WordPress";
-        return bare.then(|| RULE.warn("metadata.labels", says, why, label));
+        return lacks_label.then(|| RULE.warn("metadata.labels", says, why, label));
     }
     let orphan = Command::new(format!("kubectl -n {namespace} delete wordpress {name} --cascade=orphan"));
     let keep = say("to keep them: ").run(label).say(", then ").run(orphan);
@@ -123,14 +125,14 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 /// Returns the claims in words: "the database (mysql-pv-claim) and the files (wp-pv-claim)".
 fn in_words(claims: &[&Meta]) -> String {
-    let word = |it: &&Meta| match part(it) {
-        Some(Tier::Database) => format!("the database ({})", it.name),
-        _ => format!("the files ({})", it.name),
+    let part_and_name = |claim: &&Meta| match part(claim) {
+        Some(Tier::Database) => format!("the database ({})", claim.name),
+        _ => format!("the files ({})", claim.name),
     };
-    claims.iter().map(word).collect::<Vec<_>>().join(" and ")
+    claims.iter().map(part_and_name).collect::<Vec<_>>().join(" and ")
 }
 
-fn of_claim(tier: Tier) -> &'static str {
+fn claim_headline(tier: Tier) -> &'static str {
     match tier {
         Tier::Database => "it holds the database of a WordPress",
         Tier::Backup => "it holds the backups of a WordPress",
@@ -139,8 +141,8 @@ fn of_claim(tier: Tier) -> &'static str {
 }
 
 /// Returns the headline for a namespace with a claim of a WordPress, which the chart or the operator created.
-fn of_namespace(review: &Review, view: &View<'_>) -> Option<String> {
-    let claim = view.claims_in(&review.name).find(|it| part(&it.metadata).is_some())?;
+fn namespace_headline(review: &Review, view: &View<'_>) -> Option<String> {
+    let claim = view.claims_in(&review.name).find(|claim| part(&claim.metadata).is_some())?;
     let name = &claim.metadata.name;
     Some(format!(
         "it holds claim {name} of a WordPress ({}), and deleting the namespace deletes its data",

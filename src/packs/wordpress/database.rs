@@ -53,26 +53,26 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = new.filter(|it| part(&it.metadata) == Some(Tier::Database)) else {
         return Findings::new();
     };
-    let mut found: Findings = several(new.replicas()).into_iter().collect();
-    found.extend(strategy(review, new));
-    found.extend(floats(new));
+    let mut findings: Findings = several_servers(new.replicas()).into_iter().collect();
+    findings.extend(strategy(review, new));
+    findings.extend(changing_image(new));
     match old {
-        Some(old) => found.extend(changed(old, new)),
-        None => found.extend(over_old_data(review, new, view)),
+        Some(old) => findings.extend(changed(old, new)),
+        None => findings.extend(over_old_data(review, new, view)),
     }
-    found
+    findings
 }
 
 fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
     let to = review.change::<Scale>().new?.spec.replicas;
-    // A Scale has no labels, so the name and the volume decide.
+    // A Scale has no labels, so the Deployment's name and a claim with the label of a database decide.
     let claims = view.claims_in(&review.namespace);
-    let mut ours = claims.filter(|it| part(&it.metadata) == Some(Tier::Database));
-    let named = review.name.ends_with("wordpress-mysql");
-    several(to).filter(|_| named && ours.next().is_some())
+    let mut database_claims = claims.filter(|it| part(&it.metadata) == Some(Tier::Database));
+    let has_usual_name = review.name.ends_with("wordpress-mysql");
+    several_servers(to).filter(|_| has_usual_name && database_claims.next().is_some())
 }
 
-fn several(replicas: i64) -> Option<Finding> {
+fn several_servers(replicas: i64) -> Option<Finding> {
     let says = format!("{replicas} servers would write to one volume");
     let why = "two servers that use one folder destroy the database";
     let instead =
@@ -97,17 +97,17 @@ fn strategy(review: &Review, new: &Workload) -> Option<Finding> {
     })
 }
 
-/// Returns the container of the server, which mounts the data.
-fn server(it: &Workload) -> Option<&Container> {
-    let all = &it.spec.template.spec.containers;
-    all.iter().find(|it| it.volume_mounts.iter().any(is_data)).or(all.first())
+/// Returns the container of the server: the one that mounts the data, or else the first.
+fn server(workload: &Workload) -> Option<&Container> {
+    let containers = &workload.spec.template.spec.containers;
+    containers.iter().find(|it| it.volume_mounts.iter().any(is_data)).or(containers.first())
 }
 
 fn is_data(mount: &Mount) -> bool {
     mount.mount_path.trim_end_matches('/') == DATA_DIRECTORIES[0]
 }
 
-fn floats(new: &Workload) -> Option<Finding> {
+fn changing_image(new: &Workload) -> Option<Finding> {
     let server = server(new).filter(|it| Image::read(&it.image).floats())?;
     let says = format!("image {} can change at any restart", server.image);
     let why = "the next restart may start a version that converts the data, which cannot be undone";
@@ -119,15 +119,15 @@ fn image_field(server: &Container) -> String {
 }
 
 fn changed(old: &Workload, new: &Workload) -> Findings {
-    let mut found = Findings::new();
-    let (Some(was), Some(is)) = (server(old), server(new)) else { return found };
-    let field = format!("spec.template.spec.containers[{}].volumeMounts", is.name);
+    let mut findings = Findings::new();
+    let (Some(old_server), Some(new_server)) = (server(old), server(new)) else { return findings };
+    let field = format!("spec.template.spec.containers[{}].volumeMounts", new_server.name);
     let instead = "keep the volume, its claim, its folder and datadir as they are";
     let mut moved = |verdict, says: String| {
         let why = "an empty folder becomes an empty database, and the site starts with its setup page";
-        found.push(RULE.finding(verdict, field.clone(), says, why, instead));
+        findings.push(RULE.finding(verdict, field.clone(), says, why, instead));
     };
-    match (DataFolder::of(old, was, &[]), DataFolder::of(new, is, &[])) {
+    match (DataFolder::of(old, old_server, &[]), DataFolder::of(new, new_server, &[])) {
         // Data outside a volume cannot be lost by this change.
         (Some(before), _) if matches!(before.backing, Backing::Volume(_) | Backing::Container) => {}
         (Some(before), Some(after)) if !before.is_same(&after) => {
@@ -141,24 +141,24 @@ fn changed(old: &Workload, new: &Workload) -> Findings {
         }
         _ => {}
     }
-    found.extend(another_server(was, is));
-    found
+    findings.extend(another_server(old_server, new_server));
+    findings
 }
 
-fn another_server(was: &Container, is: &Container) -> Option<Finding> {
-    let [from, to] = [was, is].map(|it| Image::read(&it.image));
-    let (vendor, other) = (from.vendor()?, to.vendor()?);
+fn another_server(old_server: &Container, new_server: &Container) -> Option<Finding> {
+    let [from, to] = [old_server, new_server].map(|it| Image::read(&it.image));
+    let (old_vendor, new_vendor) = (from.vendor()?, to.vendor()?);
     let finding = |what: String, instead: String| {
-        let says = format!("{} -> {}: {what}", was.image, is.image);
+        let says = format!("{} -> {}: {what}", old_server.image, new_server.image);
         let why = "a server does not start with data that it cannot read, or converts it and cannot go back";
-        RULE.deny(image_field(is), says, why, instead)
+        RULE.deny(image_field(new_server), says, why, instead)
     };
-    if vendor != other {
+    if old_vendor != new_vendor {
         let instead = "dump the database, and load it into a new one".to_owned();
         return Some(finding("the data was written by another vendor's server".to_owned(), instead));
     }
-    match vendor.step(from.series()?, to.series()?) {
-        VersionChange::Same => earlier(was, is),
+    match old_vendor.step(from.series()?, to.series()?) {
+        VersionChange::Same => earlier(old_server, new_server),
         VersionChange::Up => None,
         VersionChange::Skips(next) => {
             let instead = format!("take a backup, upgrade to {next}, then repeat the command");
@@ -171,16 +171,17 @@ fn another_server(was: &Container, is: &Container) -> Option<Finding> {
 }
 
 /// Returns a finding about an earlier release. MySQL 8.0 changes its dictionary between releases, and an earlier one does not
-/// start with it; for other series this is uncertain.
-fn earlier(was: &Container, is: &Container) -> Option<Finding> {
-    let [from, to] = [was, is].map(|it| Image::read(&it.image));
+/// start with that of a later one; for other series this is uncertain.
+fn earlier(old_server: &Container, new_server: &Container) -> Option<Finding> {
+    let [from, to] = [old_server, new_server].map(|it| Image::read(&it.image));
     to.is_earlier_than(&from).filter(|it| *it)?;
-    let never = from.vendor() != Some(Vendor::MariaDb) && from.series() == Some(Series(8, 0));
-    let verdict = if never { Verdict::Deny } else { Verdict::Warn };
-    let says = format!("{} -> {}: an earlier release", was.image, is.image);
+    let cannot_start = from.vendor() != Some(Vendor::MariaDb) && from.series() == Some(Series(8, 0));
+    let verdict = if cannot_start { Verdict::Deny } else { Verdict::Warn };
+    let says = format!("{} -> {}: an earlier release", old_server.image, new_server.image);
     let why = "a server may not start with data that a later release has written";
-    let instead = say(format!("keep {}", was.image)).or("to go back, load a backup into a new database");
-    Some(RULE.finding(verdict, image_field(is), says, why, instead))
+    let instead =
+        say(format!("keep {}", old_server.image)).or("to go back, load a backup into a new database");
+    Some(RULE.finding(verdict, image_field(new_server), says, why, instead))
 }
 
 fn over_old_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
@@ -189,8 +190,8 @@ fn over_old_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
         new.spec.template.spec.volumes.iter().filter_map(|it| it.persistent_volume_claim.as_ref());
     let claims = view.claims_in(&review.namespace);
     let bound: Vec<_> = claims.filter(|it| it.bound()).map(|it| &it.metadata.name).collect();
-    let asked_once = review.origin.is_final() || review.origin == Origin::Check;
-    let claim = volumes.find(|it| bound.contains(&&it.claim_name)).filter(|_| asked_once)?;
+    let warns_once = review.origin.is_final() || review.origin == Origin::Check;
+    let claim = volumes.find(|it| bound.contains(&&it.claim_name)).filter(|_| warns_once)?;
     let says = format!(
         "claim {} exists already, and image {} starts with the data on it",
         claim.claim_name, server.image

@@ -1,11 +1,11 @@
-//! A search through what a link can do to the keeper: lists that come in pages, fail midway and begin again, versions that have
-//! expired, events, breaks, answers to fetches that come late, in another order, or never; against an API server whose objects
-//! change meanwhile.
+//! A property test of the keeper behind an unreliable link: lists that come in pages, fail midway and begin again, versions that
+//! have expired, events, broken watches, and fetches that are answered late, in another order, or never. Meanwhile the objects at
+//! the API server change.
 //!
-//! Once the link is quiet, the view equals the truth. Until then it is never called current while it shows something of an object
-//! that stopped being true longer ago than the allowed age of a current view. The text of a ConfigMap may be twice that old,
-//! counted from when its version and its readers became known, and one that does not come is reported as missing. It is assumed
-//! of `follow.rs` that a watch is only called current when it has missed nothing.
+//! Once the link is quiet, the view equals the truth. Until then, a view is called current only if what it shows of each object
+//! was true within the allowed age of a current view. The text of a ConfigMap may be twice that old, counted from when its
+//! version and its readers became known, and a text that does not come is reported as missing. The test assumes of `follow.rs`
+//! that a watch is only called current when it has missed nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,8 +30,8 @@ const OBJECTS: [(Kind, &str); 5] = [
 /// The greatest age of a current view.
 const CURRENT: Duration = Duration::from_millis(15_010);
 
-/// The existing objects, each with its version and shape. The shape of a StatefulSet says which ConfigMaps it reads, that of a
-/// pod which labels it has.
+/// The existing objects, each with its version and shape. The shape is a set of bits: the ConfigMaps that a StatefulSet reads,
+/// or the labels that a pod has.
 type Truth = BTreeMap<(Kind, &'static str), (u64, u8)>;
 
 #[derive(Clone, Debug)]
@@ -43,17 +43,17 @@ enum Op {
     /// Continues every list, lets every watch send all its events, and lets some seconds pass.
     Round,
     /// Begins a list, continues it by one object, or lets a watch send all its events.
-    Go(Index),
+    Proceed(Index),
     /// Lets a watch send one event and break.
-    Some(Index),
+    SendOne(Index),
     /// Lets a list fail, or a watch break.
     Fail(Index),
     /// Lets the version expire that a watch has reached.
     Expire(Index),
     /// Lets the API server answer a fetch; the answer is on its way.
-    Serve(Index),
+    Answer(Index),
     /// Delivers the answer.
-    Come(Index),
+    Deliver(Index),
     /// Loses the answer.
     Lose(Index),
 }
@@ -61,15 +61,15 @@ enum Op {
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let index = any::<Index>;
     let op = prop_oneof![
-        4 => (index(), prop::option::weighted(0.7, 0..4_u8)).prop_map(|(it, shape)| Op::Write(it, shape)),
+        4 => (index(), prop::option::weighted(0.7, 0..4_u8)).prop_map(|(at, shape)| Op::Write(at, shape)),
         2 => (1..9_u64).prop_map(Op::Pass),
         3 => Just(Op::Round),
-        8 => index().prop_map(Op::Go),
-        1 => index().prop_map(Op::Some),
+        8 => index().prop_map(Op::Proceed),
+        1 => index().prop_map(Op::SendOne),
         1 => index().prop_map(Op::Fail),
         1 => index().prop_map(Op::Expire),
-        3 => index().prop_map(Op::Serve),
-        3 => index().prop_map(Op::Come),
+        3 => index().prop_map(Op::Answer),
+        3 => index().prop_map(Op::Deliver),
         1 => index().prop_map(Op::Lose),
     ];
     prop::collection::vec(op, 1..60)
@@ -78,9 +78,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 /// The state of a watch.
 enum Link {
     /// It lists next.
-    Nowhere,
-    /// It lists the objects of that moment, of which this many have come.
-    Lists { asked: Instant, truth: usize, come: usize },
+    Unlisted,
+    /// It lists the objects of a moment in the history, of which some have been received.
+    Lists { since: Instant, truth: usize, received: usize },
     /// It has sent every event up to that moment.
     Watches(usize),
 }
@@ -106,16 +106,16 @@ fn matches((kind, bit): (Kind, u8), of: Kind, shape: u8) -> bool {
 }
 
 fn object(kind: Kind, name: &str, (version, shape): (u64, u8)) -> Object {
-    let named = |bit: u8, text: &'static str| (shape & bit != 0).then_some(text);
+    let if_set = |bit: u8, text: &'static str| (shape & bit != 0).then_some(text);
     let meta = format!(r#""name":"{name}","namespace":"db","uid":"{version}","resourceVersion":"{version}""#);
     let rest = match kind {
         Kind::Pod => {
-            let labels = [named(1, r#""gatera.dev/cluster":"a""#), named(2, r#""gatera.dev/reads":"a-0""#)];
+            let labels = [if_set(1, r#""gatera.dev/cluster":"a""#), if_set(2, r#""gatera.dev/reads":"a-0""#)];
             let labels: Vec<_> = labels.into_iter().flatten().collect();
             return read(kind, &format!(r#"{{"metadata":{{{meta},"labels":{{{}}}}}}}"#, labels.join(",")));
         }
         Kind::StatefulSet => {
-            let maps = [named(1, "x"), named(2, "y")].into_iter().flatten();
+            let maps = [if_set(1, "x"), if_set(2, "y")].into_iter().flatten();
             let volumes = maps.map(|map| format!(r#"{{"name":"{map}","configMap":{{"name":"{map}"}}}}"#));
             let volumes = volumes.collect::<Vec<_>>().join(",");
             let labels = r#""metadata":{"labels":{"gatera.dev/cluster":"a"}}"#;
@@ -148,7 +148,7 @@ impl Model {
         let sources = SOURCES.iter().map(|(kind, _)| WatchSource::new(*kind)).collect();
         let keeper = Keeper::new(sources, want, Facts::default());
         let history = vec![(Instant::now(), Truth::new())];
-        let links = [const { Link::Nowhere }; 4];
+        let links = [const { Link::Unlisted }; 4];
         Self {
             keeper,
             freshness: WatchFreshness::of([true; SOURCES.len()]),
@@ -161,8 +161,8 @@ impl Model {
     }
 
     fn apply(&mut self, source: usize, message: Message) {
-        let of_texts = !matches!(SOURCES[source].0, Kind::Pod);
-        if of_texts
+        let about_texts = !matches!(SOURCES[source].0, Kind::Pod);
+        if about_texts
             && matches!(message, Message::Put(_) | Message::Version(..) | Message::Gone(_) | Message::Listed)
         {
             self.news = Instant::now();
@@ -181,18 +181,18 @@ impl Model {
         self.history.push((Instant::now(), truth));
     }
 
-    fn put(&mut self, source: usize, kind: Kind, name: &str, it: (u64, u8)) {
+    fn put(&mut self, source: usize, kind: Kind, name: &str, state: (u64, u8)) {
         let message = match kind {
-            Kind::ConfigMap => Message::Version(id(name), it.0.to_string()),
-            _ => Message::Put(Box::new(object(kind, name, it))),
+            Kind::ConfigMap => Message::Version(id(name), state.0.to_string()),
+            _ => Message::Put(Box::new(object(kind, name, state))),
         };
         self.apply(source, message);
     }
 
     /// Sends the events between two moments that match the selector; returns whether there were any.
-    fn tell(&mut self, source: usize, moment: usize) -> bool {
+    fn send(&mut self, source: usize, moment: usize) -> bool {
         let selected = |truth: &Truth, key: &(Kind, &'static str)| {
-            truth.get(key).copied().filter(|it| matches(SOURCES[source], key.0, it.1))
+            truth.get(key).copied().filter(|(_, shape)| matches(SOURCES[source], key.0, *shape))
         };
         let mut any = false;
         for key in OBJECTS {
@@ -207,28 +207,28 @@ impl Model {
         any
     }
 
-    fn go(&mut self, source: usize) {
+    fn proceed(&mut self, source: usize) {
         match self.links[source] {
-            Link::Nowhere => {
+            Link::Unlisted => {
                 self.apply(source, Message::Begun);
-                let (asked, truth) = (Instant::now(), self.history.len() - 1);
-                self.links[source] = Link::Lists { asked, truth, come: 0 };
+                let (since, truth) = (Instant::now(), self.history.len() - 1);
+                self.links[source] = Link::Lists { since, truth, received: 0 };
             }
-            Link::Lists { asked, truth, come } => {
+            Link::Lists { since, truth, received } => {
                 let all = self.history[truth].1.clone();
                 let mut all = all.into_iter().filter(|((kind, _), it)| matches(SOURCES[source], *kind, it.1));
-                if let Some(((kind, name), it)) = all.nth(come) {
-                    self.put(source, kind, name, it);
-                    self.links[source] = Link::Lists { asked, truth, come: come + 1 };
+                if let Some(((kind, name), state)) = all.nth(received) {
+                    self.put(source, kind, name, state);
+                    self.links[source] = Link::Lists { since, truth, received: received + 1 };
                 } else {
                     self.apply(source, Message::Listed);
-                    self.freshness.at(source, asked);
+                    self.freshness.at(source, since);
                     self.links[source] = Link::Watches(truth);
                 }
             }
-            Link::Watches(message) => {
-                for moment in message + 1..self.history.len() {
-                    self.tell(source, moment);
+            Link::Watches(reached) => {
+                for moment in reached + 1..self.history.len() {
+                    self.send(source, moment);
                 }
                 self.freshness.now(source);
                 self.links[source] = Link::Watches(self.history.len() - 1);
@@ -236,18 +236,18 @@ impl Model {
         }
     }
 
-    fn some(&mut self, source: usize) {
-        let Link::Watches(message) = self.links[source] else { return };
-        let next = (message + 1..self.history.len()).find(|moment| self.tell(source, *moment));
-        self.links[source] = Link::Watches(next.unwrap_or(message));
+    fn send_one(&mut self, source: usize) {
+        let Link::Watches(reached) = self.links[source] else { return };
+        let next = (reached + 1..self.history.len()).find(|moment| self.send(source, *moment));
+        self.links[source] = Link::Watches(next.unwrap_or(reached));
     }
 
-    fn serve(&mut self, at: usize) {
+    fn answer(&mut self, at: usize) {
         let Some((id, answer)) = self.fetches.get_mut(at) else { return };
         let truth = &self.history.last().unwrap().1;
-        let found = truth.iter().find(|((kind, name), _)| *kind == Kind::ConfigMap && *name == id.name);
-        answer.get_or_insert_with(|| match found {
-            Some(((kind, name), it)) => match object(*kind, name, *it) {
+        let current = truth.iter().find(|((kind, name), _)| *kind == Kind::ConfigMap && *name == id.name);
+        answer.get_or_insert_with(|| match current {
+            Some(((kind, name), state)) => match object(*kind, name, *state) {
                 Object::ConfigMap(map) => Fetched::Text(Box::new(map)),
                 _ => Fetched::NotThere,
             },
@@ -255,7 +255,7 @@ impl Model {
         });
     }
 
-    fn come(&mut self, at: usize, is_lost: bool) {
+    fn deliver(&mut self, at: usize, is_lost: bool) {
         if self.fetches.get(at).is_some_and(|(_, answer)| is_lost || answer.is_some()) {
             let (id, answer) = self.fetches.remove(at);
             let answer = answer.filter(|_| !is_lost).unwrap_or(Fetched::Failed);
@@ -269,21 +269,21 @@ impl Model {
             Op::Write(at, shape) => self.write(*at.get(&OBJECTS), shape),
             Op::Pass(seconds) => advance(Duration::from_secs(seconds)).await,
             Op::Round => {
-                (0..SOURCES.len()).for_each(|source| self.go(source));
+                (0..SOURCES.len()).for_each(|source| self.proceed(source));
                 advance(Duration::from_secs(7)).await;
             }
-            Op::Go(at) => self.go(at.index(4)),
-            Op::Some(at) => self.some(at.index(4)),
+            Op::Proceed(at) => self.proceed(at.index(4)),
+            Op::SendOne(at) => self.send_one(at.index(4)),
             Op::Fail(at) => {
                 let link = &mut self.links[at.index(4)];
                 if matches!(link, Link::Lists { .. }) {
-                    *link = Link::Nowhere;
+                    *link = Link::Unlisted;
                 }
             }
-            Op::Expire(at) => self.links[at.index(4)] = Link::Nowhere,
-            Op::Serve(at) => self.serve(fetch(at, &self.fetches)),
-            Op::Come(at) => self.come(fetch(at, &self.fetches), false),
-            Op::Lose(at) => self.come(fetch(at, &self.fetches), true),
+            Op::Expire(at) => self.links[at.index(4)] = Link::Unlisted,
+            Op::Answer(at) => self.answer(fetch(at, &self.fetches)),
+            Op::Deliver(at) => self.deliver(fetch(at, &self.fetches), false),
+            Op::Lose(at) => self.deliver(fetch(at, &self.fetches), true),
         }
         // The keeper does this at least once a second.
         self.keeper.look();
@@ -302,43 +302,42 @@ impl Model {
         for key in OBJECTS {
             let window = if key.0 == Kind::ConfigMap { CURRENT * 2 } else { CURRENT };
             let ends = self.history.iter().skip(1).map(|(moment, _)| Some(*moment)).chain([None]);
-            let lately = |end: Option<Instant>| end.is_none_or(|end| end.elapsed() <= window);
-            let lately =
-                self.history.iter().zip(ends).filter(|(_, end)| lately(*end)).map(|((_, truth), _)| truth);
-            let lately: Vec<_> = lately.collect();
+            let is_recent = |end: Option<Instant>| end.is_none_or(|end| end.elapsed() <= window);
+            let recent = self.history.iter().zip(ends).filter(|(_, end)| is_recent(*end));
+            let recent: Vec<_> = recent.map(|((_, truth), _)| truth).collect();
             let seen = self.seen(key);
-            let was = match (key.0, seen) {
+            let was_true = match (key.0, seen) {
                 // A pod that moves from one selector to the other may be missing, although each watch is right.
                 (Kind::Pod, None) => [1, 2].iter().all(|bit| {
-                    lately.iter().any(|truth| truth.get(&key).is_none_or(|(_, shape)| shape & bit == 0))
+                    recent.iter().any(|truth| truth.get(&key).is_none_or(|(_, shape)| shape & bit == 0))
                 }),
                 // The text may be newer than the knowledge about its readers.
                 (Kind::ConfigMap, Some(_)) => {
-                    lately.iter().any(|truth| truth.get(&key).map(|(version, _)| *version) == seen)
+                    recent.iter().any(|truth| truth.get(&key).map(|(version, _)| *version) == seen)
                 }
-                _ => lately.iter().any(|truth| shown(truth, key) == seen),
+                _ => recent.iter().any(|truth| shown(truth, key) == seen),
             };
             let is_late = self.keeper.facts.unreadable.get(&(key.0, id(key.1))) == Some(&LATE);
-            // News that comes late causes a late fetch, which may take its time from then on.
-            let was = was
+            // News that comes late causes a late fetch, whose allowed time begins then.
+            let was_true = was_true
                 || seen.is_none() && is_late
                 || key.0 == Kind::ConfigMap && self.news.elapsed() <= CURRENT;
-            assert!(was, "{key:?} is called current: {seen:?}");
+            assert!(was_true, "{key:?} is called current: {seen:?}");
         }
     }
 
-    /// Lets nothing happen any more, and everything arrive.
-    fn rest(&mut self) {
+    /// Delivers everything that is still to come, without a change or a failure, and checks that the view equals the truth.
+    fn settle(&mut self) {
         for source in 0..SOURCES.len() {
-            self.go(source);
+            self.proceed(source);
             while !matches!(self.links[source], Link::Watches(_)) {
-                self.go(source);
+                self.proceed(source);
             }
-            self.go(source);
+            self.proceed(source);
         }
         for _ in 0..20 {
-            self.serve(0);
-            self.come(0, false);
+            self.answer(0);
+            self.deliver(0, false);
         }
         let truth = &self.history.last().unwrap().1;
         for key in OBJECTS {
@@ -367,29 +366,29 @@ fn whatever_the_link_does_the_view_becomes_the_truth_and_is_not_called_current_b
                 model.act(op).await;
                 model.check();
             }
-            model.rest();
+            model.settle();
         });
     });
 }
 
-/// One watch reports late what another one, whose list begins again, knew to be over.
+/// One watch reports a state late; another watch, whose list begins again, knew that the state was over.
 #[tokio::test(start_paused = true)]
 async fn what_is_over_does_not_come_back_while_a_list_begins_again() {
     let mut model = Model::new();
     let (pod, [late, early]) = (OBJECTS[1], [1, 2]);
-    (0..SOURCES.len()).for_each(|source| (0..3).for_each(|_| model.go(source)));
+    (0..SOURCES.len()).for_each(|source| (0..3).for_each(|_| model.proceed(source)));
     for shape in [2, 3, 2] {
         model.write(pod, Some(shape));
-        model.go(early);
+        model.proceed(early);
     }
     advance(Duration::from_secs(10)).await;
-    model.go(early);
-    model.links[early] = Link::Nowhere;
-    model.go(early);
+    model.proceed(early);
+    model.links[early] = Link::Unlisted;
+    model.proceed(early);
     for seconds in [0, 8] {
         advance(Duration::from_secs(seconds)).await;
         for source in [0, late, 3] {
-            model.go(source);
+            model.proceed(source);
         }
         model.check();
         assert_eq!(model.seen(pod), Some(3));

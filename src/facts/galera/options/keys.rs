@@ -13,8 +13,7 @@ pub struct Key {
     pub why: &'static str,
     /// The beginning of the way out.
     pub instead: &'static str,
-    /// A function that adds the rest of the way out, for a cluster that is given as in the arguments of gatera's
-    /// commands.
+    /// A function that adds the rest of the way out. Its second argument names the cluster as gatera's commands take it.
     rest: Rest,
 }
 
@@ -32,7 +31,7 @@ pub enum Class {
     Node,
     /// The value is fixed for the life of the data. Lists the server's default values, if they are known.
     Format(&'static [&'static str]),
-    /// The value must be the same on every member; while it is changed on one member after the other, they differ.
+    /// The value must be the same on every member; while members change to another value one by one, they differ.
     Cluster {
         /// The server's default values.
         default: &'static [&'static str],
@@ -72,12 +71,12 @@ impl Bad {
     /// Returns whether this value is bad.
     pub fn is(&self, value: Option<&str>) -> bool {
         let text = value.unwrap_or_default().trim();
-        let one_of = |known: &[&str]| known.iter().any(|other| same(text, other));
+        let one_of = |known: &[&str]| known.iter().any(|it| same(text, it));
         match self {
             Self::Any => true,
             Self::Is(bad) => one_of(bad),
             Self::Not(good) => !one_of(good),
-            Self::Among(bad) => text.split(',').any(|word| bad.iter().any(|other| same(word.trim(), other))),
+            Self::Among(bad) => text.split(',').any(|word| bad.iter().any(|it| same(word.trim(), it))),
             Self::On => value.is_none() || switch(text) == Some(true),
             Self::Off => value.is_some() && switch(text) == Some(false),
             Self::Local => {
@@ -86,7 +85,7 @@ impl Bad {
                 host == "::1" || ["127.", "::1]", "localhost"].iter().any(|begin| host.starts_with(begin))
             }
             Self::Closed => !text.is_empty() && !text.ends_with(','),
-            // What a shell or an init container fills in is not known.
+            // A value that a shell or an init container fills in is not known.
             Self::NoPort => text.parse::<u16>().is_err() && !text.contains(['$', '{', '%', '@', '<']),
         }
     }
@@ -101,7 +100,7 @@ pub fn rows(key: &str) -> &'static [Key] {
 
 /// Returns whether a rule judges this key.
 pub fn is_judged(key: &str) -> bool {
-    // No key is this short; the lines of a text that is made to be slow are.
+    // No key is this short, but a hostile text may consist of such lines, so that reading it takes long.
     key.len() > 2 && KEYS.binary_search_by(|row| row.name.cmp(key)).is_ok()
 }
 
@@ -148,7 +147,7 @@ pub fn may_be_shown(key: &str) -> bool {
 }
 
 const fn key(name: &'static str, class: Class, why: &'static str, instead: &'static str) -> Key {
-    Key { name, class, why, instead, rest: |begun, _| begun }
+    Key { name, class, why, instead, rest: |so_far, _| so_far }
 }
 
 impl Key {
@@ -166,27 +165,29 @@ fn status(cluster: &str) -> Command {
     Command::new(format!("gatera status {cluster}"))
 }
 
-fn full_stop(begun: WayOut, cluster: &str) -> WayOut {
-    let begun = begun.run(Command::new(format!("gatera stop {cluster}"))).say(", then the change, then ");
-    begun.run(Command::new(format!("gatera start {cluster}")))
+fn full_stop(so_far: WayOut, cluster: &str) -> WayOut {
+    let so_far = so_far.run(Command::new(format!("gatera stop {cluster}"))).say(", then the change, then ");
+    so_far.run(Command::new(format!("gatera start {cluster}")))
 }
 
-const TAKE_OUT: &str = "remove it";
-const NO_NODE: &str = "remove it, because the server finds it by itself";
-const PER_POD: Rest = |begun, _| begun.or("set it per pod, as an argument with $(POD_NAME) or $(POD_IP)");
-const ONE_LANGUAGE: &str =
+const REMOVE_IT: &str = "remove it";
+const SERVER_FINDS_IT: &str = "remove it, because the server finds it by itself";
+const PER_POD: Rest = |so_far, _| so_far.or("set it per pod, as an argument with $(POD_NAME) or $(POD_IP)");
+const TLS_DIFFERS: &str =
     "a member that speaks TLS and one that does not cannot connect: the first that restarts is alone";
-const SPEAK_BOTH: &str =
+const FIRST_ALLOW_BOTH: &str =
     "first let every member run with TLS and socket.dynamic=yes, which connects to both kinds (";
-const BY_STATUS: Rest = |begun, of| {
-    begun
-        .run(status(of))
+const BY_STATUS: Rest = |so_far, cluster| {
+    so_far
+        .run(status(cluster))
         .say(" shows the progress), then remove socket.dynamic, and TLS too if you want none: two rollouts")
 };
-const MOVE: Rest = |begun, _| begun.or("to move it, first apply it in its new place, then remove it here");
+const OR_MOVE_IT: Rest =
+    |so_far, _| so_far.or("to move it, first apply it in its new place, then remove it here");
 const ENCRYPTED: &str = "pages that are encrypted are read only by a server that has the plugin, with their keys: without it a member does not start, or starts without those tables";
 const DECRYPT: &str = "leave it in place until SET GLOBAL innodb_encrypt_tables = OFF has decrypted all: no row of information_schema.innodb_tablespaces_encryption has a min_key_version other than 0";
-const RELOAD: &str = "revert the change; another value needs a new cluster, into which you load a dump";
+const REVERT_OR_RELOAD: &str =
+    "revert the change; another value needs a new cluster, into which you load a dump";
 const WRONG_FORMAT: &str = "it is written into the data files: with another value a member does not start, or starts without its data";
 const DIFFERENT: &str =
     "members restart with a changed file one by one, and differ until the last has restarted";
@@ -201,13 +202,13 @@ const ALL_AT_ONCE: &str = "it must be the same on all members: restart them one 
 /// All rows, sorted. One row, one line.
 #[rustfmt::skip]
 pub const KEYS: &[Key] = &[
-    key("aria_log_dir_path", Format(&[]), WRONG_FORMAT, RELOAD),
-    key("base_host", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
+    key("aria_log_dir_path", Format(&[]), WRONG_FORMAT, REVERT_OR_RELOAD),
+    key("base_host", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
     key("bind_address", Deny(Local), NO_TRANSFER, "write bind_address = 0.0.0.0"),
-    key("binlog_do_db", Deny(Any), FILTERED, TAKE_OUT),
+    key("binlog_do_db", Deny(Any), FILTERED, REMOVE_IT),
     key("binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format the server does not start", "write binlog_format = ROW"),
     key("binlog_format", Kept(&["MIXED"]), "without it a server writes MIXED, and Galera does not start with that", "leave binlog_format = ROW in place"),
-    key("binlog_ignore_db", Deny(Any), FILTERED, TAKE_OUT),
+    key("binlog_ignore_db", Deny(Any), FILTERED, REMOVE_IT),
     key("character_set_server", Cluster { default: &[], fatal: false }, "tables that are created later get it; those that exist keep theirs", ALL_AT_ONCE),
     key("datadir", Format(&["/var/lib/mysql", "/var/lib/mysql/"]), "a member that starts in another folder finds no database there and takes a full copy from the others", "revert the change"),
     key("default_storage_engine", Deny(Not(&["InnoDB"])), "only InnoDB tables are replicated: rows of all others stay on one member", "write default_storage_engine = InnoDB"),
@@ -220,84 +221,84 @@ pub const KEYS: &[Key] = &[
     key("gcache.name", Cluster { default: &["galera.cache"], fatal: false }, "a member that cannot find its write-set cache needs a full copy at its next start", "change it only while a full state transfer to every member is affordable"),
     key("gcs.max_packet_size", Cluster { default: &["64500"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("gcs.vote_policy", Cluster { default: &["0"], fatal: true }, "members that count votes differently expel each other", "revert the change; it is chosen before the cluster starts"),
-    key("gmcast.isolate", Deny(Not(&["0", "false"])), "it cuts the member off at every start", TAKE_OUT),
+    key("gmcast.isolate", Deny(Not(&["0", "false"])), "it cuts the member off at every start", REMOVE_IT),
     key("gmcast.listen_addr", Warn(Local), "the others cannot reach a member that listens only on localhost: if all do so, no two members form a cluster", "remove it, or write gmcast.listen_addr=tcp://0.0.0.0:4567"),
-    key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast cannot reach one without", "revert the change").rest(|begun, of| full_stop(begun.or("it needs a full stop: "), of)),
+    key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast cannot reach one without", "revert the change").rest(|so_far, cluster| full_stop(so_far.or("it needs a full stop: "), cluster)),
     key("innodb_autoinc_lock_mode", Deny(Is(&["0", "1"])), "Galera needs interleaved numbers: with another mode members deadlock, and parallel appliers do not start", "write innodb_autoinc_lock_mode = 2"),
     key("innodb_autoinc_lock_mode", Kept(&["1"]), "without it a server has 1, with which members deadlock, and parallel appliers do not start", "leave innodb_autoinc_lock_mode = 2 in place"),
     key("innodb_checksum_algorithm", Cluster { default: &[], fatal: false }, "the strict forms refuse pages that were written before", "write crc32 or full_crc32"),
-    key("innodb_data_file_path", Format(&["ibdata1:12M:autoextend"]), WRONG_FORMAT, RELOAD),
-    key("innodb_data_home_dir", Format(&[""]), WRONG_FORMAT, RELOAD),
+    key("innodb_data_file_path", Format(&["ibdata1:12M:autoextend"]), WRONG_FORMAT, REVERT_OR_RELOAD),
+    key("innodb_data_home_dir", Format(&[""]), WRONG_FORMAT, REVERT_OR_RELOAD),
     key("innodb_doublewrite", Deny(Off), "after a crash a half-written page makes the member unusable", "write innodb_doublewrite = ON"),
     key("innodb_flush_log_at_trx_commit", Warn(Is(&["0", "2"])), "a commit reaches the disk up to a second later: if all members lose power together it is lost", "write innodb_flush_log_at_trx_commit = 1, unless that loss is acceptable"),
-    key("innodb_force_recovery", Deny(Not(&["0"])), "a member that may not write cannot apply what the others send", TAKE_OUT),
-    key("innodb_log_group_home_dir", Format(&["./"]), WRONG_FORMAT, RELOAD),
-    key("innodb_page_size", Format(&["16K"]), WRONG_FORMAT, RELOAD),
-    key("innodb_read_only", Deny(On), "a member that may not write cannot apply what the others send", TAKE_OUT),
-    key("innodb_undo_directory", Format(&["./"]), WRONG_FORMAT, RELOAD),
+    key("innodb_force_recovery", Deny(Not(&["0"])), "a member that may not write cannot apply what the others send", REMOVE_IT),
+    key("innodb_log_group_home_dir", Format(&["./"]), WRONG_FORMAT, REVERT_OR_RELOAD),
+    key("innodb_page_size", Format(&["16K"]), WRONG_FORMAT, REVERT_OR_RELOAD),
+    key("innodb_read_only", Deny(On), "a member that may not write cannot apply what the others send", REMOVE_IT),
+    key("innodb_undo_directory", Format(&["./"]), WRONG_FORMAT, REVERT_OR_RELOAD),
     key("innodb_undo_tablespaces", Cluster { default: &[], fatal: false }, "before MariaDB 11 a member does not start with another number than its data was made with", "revert the change, unless the image is MariaDB 11 or later"),
-    key("ist.recv_addr", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
-    key("ist.recv_bind", Deny(Local), NO_TRANSFER, TAKE_OUT),
-    key("locked_in_memory", Deny(On), "a server with wsrep_on does not start with locked memory", TAKE_OUT),
+    key("ist.recv_addr", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
+    key("ist.recv_bind", Deny(Local), NO_TRANSFER, REMOVE_IT),
+    key("locked_in_memory", Deny(On), "a server with wsrep_on does not start with locked memory", REMOVE_IT),
     key("log_bin", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("log_output", Warn(Among(&["TABLE"])), "log tables are not InnoDB and differ on every member", "write log_output = FILE"),
     key("log_slave_updates", Cluster { default: &["OFF"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
-    key("lower_case_table_names", Format(&["0"]), "tables that were made with another value cannot be found any more", RELOAD),
+    key("lower_case_table_names", Format(&["0"]), "tables that were made with another value cannot be found any more", REVERT_OR_RELOAD),
     key("max_allowed_packet", Cluster { default: &["16M"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
-    key("memlock", Deny(On), "a server with wsrep_on does not start with locked memory", TAKE_OUT),
-    key("pc.bootstrap", Deny(On), "the member makes itself the primary component, whatever other members exist: two clusters", TAKE_OUT),
-    key("pc.ignore_quorum", Deny(On), "both halves of a split network continue to write: two clusters", TAKE_OUT),
-    key("pc.ignore_sb", Deny(On), "both halves of a split network continue to write: two clusters", TAKE_OUT),
+    key("memlock", Deny(On), "a server with wsrep_on does not start with locked memory", REMOVE_IT),
+    key("pc.bootstrap", Deny(On), "the member makes itself the primary component, whatever other members exist: two clusters", REMOVE_IT),
+    key("pc.ignore_quorum", Deny(On), "both halves of a split network continue to write: two clusters", REMOVE_IT),
+    key("pc.ignore_sb", Deny(On), "both halves of a split network continue to write: two clusters", REMOVE_IT),
     key("pc.recovery", Warn(Off), "after a power failure the members do not form the cluster by themselves", "remove it, or you must bootstrap after every power failure"),
     key("pc.wait_prim", Warn(Off), "a member starts without its cluster and refuses every query", "remove it, or a member counts as started before it has found its cluster"),
-    key("pc.weight", Deny(Is(&["0"])), "where all members weigh nothing there is no majority", TAKE_OUT),
+    key("pc.weight", Deny(Is(&["0"])), "where all members weigh nothing there is no majority", REMOVE_IT),
     key("plugin_load_add", Kept(&[""]), ENCRYPTED, DECRYPT),
     key("port", Deny(NoPort), "a server does not start with a word, and takes another port for a number that is too large", "write a number up to 65535, such as port = 3306"),
     key("port", Warn(Is(&["4444", "4567", "4568"])), "Galera listens on this port, unless Galera's own options move it: the server does not start, or no transfer reaches it", "write another port, such as port = 3306"),
     key("read_only", Warn(On), "the member refuses writes of its clients", "clients of the member cannot write; set it per session instead"),
     key("repl.proto_max", Cluster { default: &[], fatal: false }, DIFFERENT, "members must understand each other: change it only as the upgrade notes of Galera say"),
-    key("replicate_do_db", Warn(Any), FILTERED, TAKE_OUT),
-    key("replicate_do_table", Warn(Any), FILTERED, TAKE_OUT),
-    key("replicate_ignore_db", Warn(Any), FILTERED, TAKE_OUT),
-    key("replicate_ignore_table", Warn(Any), FILTERED, TAKE_OUT),
-    key("replicate_wild_do_table", Warn(Any), FILTERED, TAKE_OUT),
-    key("replicate_wild_ignore_table", Warn(Any), FILTERED, TAKE_OUT),
-    key("report_host", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
-    key("skip_grant_tables", Warn(On), "everyone who reaches its port is root, without a password", "remove it").rest(|begun, _| begun.or("to reset a lost root password, set the option on one member for minutes, without Services to it")),
-    key("skip_networking", Deny(On), NO_TRANSFER, TAKE_OUT),
-    key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot connect, and not all members have the same setting yet", "keep it until every member has restarted with the same socket.ssl: ").rest(|begun, of| begun.run(status(of)).say(" shows the progress")),
-    key("socket.ssl", Cluster { default: &[""], fatal: true }, ONE_LANGUAGE, SPEAK_BOTH).rest(BY_STATUS),
-    key("socket.ssl_cert", Cluster { default: &[""], fatal: true }, ONE_LANGUAGE, SPEAK_BOTH).rest(BY_STATUS),
+    key("replicate_do_db", Warn(Any), FILTERED, REMOVE_IT),
+    key("replicate_do_table", Warn(Any), FILTERED, REMOVE_IT),
+    key("replicate_ignore_db", Warn(Any), FILTERED, REMOVE_IT),
+    key("replicate_ignore_table", Warn(Any), FILTERED, REMOVE_IT),
+    key("replicate_wild_do_table", Warn(Any), FILTERED, REMOVE_IT),
+    key("replicate_wild_ignore_table", Warn(Any), FILTERED, REMOVE_IT),
+    key("report_host", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
+    key("skip_grant_tables", Warn(On), "everyone who reaches its port is root, without a password", "remove it").rest(|so_far, _| so_far.or("to reset a lost root password, set the option on one member for minutes, without Services to it")),
+    key("skip_networking", Deny(On), NO_TRANSFER, REMOVE_IT),
+    key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot connect, and not all members have the same setting yet", "keep it until every member has restarted with the same socket.ssl: ").rest(|so_far, cluster| so_far.run(status(cluster)).say(" shows the progress")),
+    key("socket.ssl", Cluster { default: &[""], fatal: true }, TLS_DIFFERS, FIRST_ALLOW_BOTH).rest(BY_STATUS),
+    key("socket.ssl_cert", Cluster { default: &[""], fatal: true }, TLS_DIFFERS, FIRST_ALLOW_BOTH).rest(BY_STATUS),
     key("sql_mode", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_certify_nonpk", Cluster { default: &["ON"], fatal: false }, "members that differ in it accept different writes", ALL_AT_ONCE),
-    key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name").rest(|begun, of| full_stop(begun.or("to change it: "), of)),
+    key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name").rest(|so_far, cluster| full_stop(so_far.or("to change it: "), cluster)),
     key("wsrep_data_home_dir", Format(&[]), "the member's position in the cluster is kept there; without it a full copy follows", "revert the change"),
-    key("wsrep_desync", Deny(On), "the member does not keep up with the others; if all members do so, writes stop", TAKE_OUT),
+    key("wsrep_desync", Deny(On), "the member does not keep up with the others; if all members do so, writes stop", REMOVE_IT),
     key("wsrep_dirty_reads", Warn(On), "a member that has lost the others continues to answer with old data", "set it per session instead"),
-    key("wsrep_forced_binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format members differ", TAKE_OUT),
+    key("wsrep_forced_binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format members differ", REMOVE_IT),
     key("wsrep_gtid_domain_id", Cluster { default: &["0"], fatal: true }, "members with different domains give one transaction different names", "revert the change; it is chosen before the cluster starts"),
     key("wsrep_gtid_mode", Cluster { default: &["OFF"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_max_ws_rows", Cluster { default: &["0"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_max_ws_size", Cluster { default: &["2147483647"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
     key("wsrep_mode", Warn(Among(&["REPLICATE_MYISAM", "REPLICATE_ARIA"])), "replicating MyISAM and Aria is experimental: nothing rolls back, and members can differ", "remove REPLICATE_MYISAM and REPLICATE_ARIA from it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
-    key("wsrep_node_address", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
-    key("wsrep_node_incoming_address", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
-    key("wsrep_node_name", Node, "members with the same name cannot be distinguished, and a donor is chosen by name", NO_NODE).rest(PER_POD),
+    key("wsrep_node_address", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
+    key("wsrep_node_incoming_address", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
+    key("wsrep_node_name", Node, "members with the same name cannot be distinguished, and a donor is chosen by name", SERVER_FINDS_IT).rest(PER_POD),
     key("wsrep_notify_cmd", Warn(Any), "the member stands still while the command runs", "make it end within a second"),
     key("wsrep_on", Deny(Off), ALONE, "write wsrep_on = ON"),
-    key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON in place").rest(MOVE),
+    key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON in place").rest(OR_MOVE_IT),
     key("wsrep_osu_method", Deny(Is(&["RSU", "1"])), "a change of a table then happens on one member alone, and the tables differ", "write wsrep_OSU_method = TOI; RSU is for one session at a time"),
     key("wsrep_provider", Deny(Is(&["none", ""])), ALONE, "write the path of Galera's library: /usr/lib/galera/libgalera_smm.so in the official image"),
-    key("wsrep_provider", Kept(&["none", ""]), ALONE, "leave it in place").rest(MOVE),
-    key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", TAKE_OUT),
+    key("wsrep_provider", Kept(&["none", ""]), ALONE, "leave it in place").rest(OR_MOVE_IT),
+    key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", REMOVE_IT),
     key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "remove it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
-    key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),
+    key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", REMOVE_IT),
     key("wsrep_sst_auth", Cluster { default: &[], fatal: false }, "the donor logs in with its own value, so until all members have restarted a state transfer may fail", "the user must exist with it on every donor before the first member restarts"),
     key("wsrep_sst_donor", Warn(Closed), "if the donors it names are away, the joiner does not start", "end the list with a comma"),
     key("wsrep_sst_method", Cluster { default: &["rsync"], fatal: false }, "the donor runs the method that the joiner asks for: its image must have the program, and its user the rights", "MariaDB has mariabackup, rsync and mysqldump: restart one member first, and watch its transfer"),
     key("wsrep_sst_method", Warn(Not(&["backup", "clone", "mariabackup", "mysqldump", "rsync", "rsync_wan", "skip", "xtrabackup", "xtrabackup-v2"])), "no server includes a program for it (wsrep_sst_METHOD): a member that needs a full copy never starts", "write mariabackup, rsync or mysqldump, which MariaDB has in every series"),
-    key("wsrep_sst_receive_address", Deny(Local), NO_TRANSFER, TAKE_OUT),
-    key("wsrep_sst_receive_address", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
+    key("wsrep_sst_receive_address", Deny(Local), NO_TRANSFER, REMOVE_IT),
+    key("wsrep_sst_receive_address", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
     key("wsrep_start_position", Warn(Not(&["", "00000000-0000-0000-0000-000000000000:-1"])), "a server uses it at every start, even if its data ends elsewhere: it joins with missing rows, and nothing shows that", "remove it; gatera's step script gives each member its own position at each start"),
     key("wsrep_sync_wait", Warn(Not(&["0"])), "every statement waits for the other members, probes included, and hangs where there is no majority", "set it per session instead"),
 ];
