@@ -226,7 +226,7 @@ impl Cli {
         let exit = self.execute().unwrap_or_else(|error| {
             let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
             if kind != Some(io::ErrorKind::BrokenPipe) {
-                terminal::tell(&visible(&chain(error.as_ref())));
+                terminal::print_note(&visible(&chain(error.as_ref())));
             }
             Exit::Undecided
         });

@@ -22,8 +22,8 @@ use super::generate;
 use super::look::{self, Look};
 use super::site::Site;
 use super::site::is_away;
+use super::terminal::print_note;
 use super::terminal::progress::Progress;
-use super::terminal::tell;
 use crate::act::telemetry::chain;
 
 /// The number of lines that are read of each log.
@@ -81,7 +81,7 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
     })?;
     drop(progress);
     writeln!(out, "{:#}", report::bundle::harmless(bundle))?;
-    tell(
+    print_note(
         "no Secret was asked for, and no content of a ConfigMap is in it; names, labels, reasons that people wrote, and users in the guard's \
          logs are: read it before you send it",
     );

@@ -27,8 +27,8 @@ use report::check::{Format, in_brief, in_full, lay_out};
 
 use super::Exit;
 use super::suggest::did_you_mean;
+use super::terminal::print_note;
 use super::terminal::progress::Progress;
-use super::terminal::tell;
 
 pub use base::Base;
 
@@ -181,7 +181,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     let here = [PathBuf::from(".")];
     let paths = if options.paths.is_empty() { &here[..] } else { &options.paths };
     if options.paths.is_empty() && !options.loudness.quiet {
-        tell("no path is given, so the current folder is judged; - is standard input");
+        print_note("no path is given, so the current folder is judged; - is standard input");
     }
     let mut chosen = settings::of(options.config.as_deref(), paths, options.against.as_ref())?;
     let exclusions =

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::site::{Clock, Site};
 use super::suggest::did_you_mean;
-use super::terminal::{Colour, tell};
+use super::terminal::{Colour, print_note};
 use crate::act::connect::{self, Person};
 use crate::act::telemetry::chain;
 use crate::act::watch::{self, Listing};
@@ -287,7 +287,7 @@ pub async fn all_or_one(
 /// Prints to stderr which kinds could not be listed.
 pub fn tell_unseen(unseen: &[&str]) {
     for plural in unseen {
-        tell(&format!("{plural} could not be listed; what depends on them is not judged"));
+        print_note(&format!("{plural} could not be listed; what depends on them is not judged"));
     }
 }
 

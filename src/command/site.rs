@@ -18,7 +18,7 @@ use kube::client::Body;
 use objects::visible;
 
 use super::installed::{self, Installed, SettingsSource};
-use super::terminal::tell;
+use super::terminal::print_note;
 use crate::act::api::Fault;
 use crate::act::reload;
 use crate::act::telemetry::chain;
@@ -65,7 +65,7 @@ impl Site {
 
     /// Prints the origin of the settings.
     pub fn tell_source(&self) {
-        tell(&format!("settings: {}", visible(&self.source.to_string())));
+        print_note(&format!("settings: {}", visible(&self.source.to_string())));
     }
 
     /// Returns the view of this world, as the guard would judge it now.

@@ -47,7 +47,7 @@ impl Colour {
 }
 
 /// Prints a line to standard error, so that standard output holds only the result.
-pub fn tell(words: &str) {
+pub fn print_note(words: &str) {
     let _ = writeln!(io::stderr(), "gatera: {words}");
 }
 

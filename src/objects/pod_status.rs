@@ -97,13 +97,13 @@ impl ContainerStatus {
     }
 
     /// Returns the termination message, until the startup probe of a later run has succeeded.
-    pub fn last_words(&self) -> Option<&str> {
+    pub fn termination_message(&self) -> Option<&str> {
         let ended = self.state.terminated.as_ref().or(self.last_state.terminated.as_ref());
         ended.filter(|_| !self.started).map(|ended| &*ended.message)
     }
 
-    /// Returns when the container last started, as the kubelet wrote it; `None`: it never did, or its
-    /// startup probe has succeeded.
+    /// Returns when the container last started, as the kubelet wrote it; `None`: it never did, or its startup probe has
+    /// succeeded.
     pub fn began(&self) -> Option<&str> {
         self.last_run().filter(|_| !self.started).map(|run| &*run.started_at)
     }

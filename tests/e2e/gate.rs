@@ -31,7 +31,7 @@ pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: 
     switch(galera, "gcomm://");
     galera.kubectl(&["delete", "pod", &lonely]).succeeded();
     let words = patiently("the step to refuse it", || {
-        let words = last_words(galera, &lonely);
+        let words = termination_message(galera, &lonely);
         if words.starts_with("gatera did not start the server") { Ok(words) } else { Err(words) }
     });
     let says = format!(
@@ -100,7 +100,7 @@ fn switch(galera: &Galera<'_>, address: &str) {
     galera.kubectl(&["patch", "secret", "switch", "--patch", &patch]).succeeded();
 }
 
-pub fn last_words(galera: &Galera<'_>, pod: &str) -> String {
+pub fn termination_message(galera: &Galera<'_>, pod: &str) -> String {
     let pod = galera.pod(pod).unwrap_or_default();
     let status = &pod["status"]["containerStatuses"][0];
     let ended = [&status["state"]["terminated"], &status["lastState"]["terminated"]];

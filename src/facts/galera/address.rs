@@ -4,7 +4,7 @@
 //! exist.
 
 use core::net::IpAddr;
-use core::ops::Range;
+use std::ops::Range;
 
 use super::options::{effective, flags};
 use super::reading::ConfigMapFile;

@@ -291,7 +291,7 @@ fn fingerprint(key: &str, value: &str) -> Fingerprint {
 /// be out of date, unless the server does not join at all.
 fn start_report(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport> {
     let status = pod.container_status(&server.name)?;
-    let words = status.last_words()?;
+    let words = status.termination_message()?;
     // If a server writes no termination message, Kubernetes fills in the end of its log, where the step script may have
     // reported this start, too: by now that report is old.
     let is_ours =

@@ -84,8 +84,9 @@ fn in_deployment(review: &Review, _: &View<'_>) -> Findings {
     found
 }
 
-fn in_variable(origin: Origin, it: &EnvVar, field: String, path: [&str; 7]) -> Option<Finding> {
-    let (name, value) = (&it.name, it.value.look());
+/// Returns the finding about one variable, which this path leads to.
+fn in_variable(origin: Origin, variable: &EnvVar, field: String, path: [&str; 7]) -> Option<Finding> {
+    let (name, value) = (&variable.name, variable.value.look());
     let instead = format!("valueFrom: {{secretKeyRef: …}} for {name}");
     let (verdict, says) = match secret_ref(value) {
         Some((secret, key)) if origin == Origin::Mutating => {

@@ -80,7 +80,7 @@ enum Link {
     /// It lists next.
     Unlisted,
     /// It lists the objects of a moment in the history, of which some have been received.
-    Lists { since: Instant, truth: usize, received: usize },
+    Lists { requested_at: Instant, truth: usize, received: usize },
     /// It has sent every event up to that moment.
     Watches(usize),
 }
@@ -211,18 +211,18 @@ impl Model {
         match self.links[source] {
             Link::Unlisted => {
                 self.apply(source, Message::Begun);
-                let (since, truth) = (Instant::now(), self.history.len() - 1);
-                self.links[source] = Link::Lists { since, truth, received: 0 };
+                let (requested_at, truth) = (Instant::now(), self.history.len() - 1);
+                self.links[source] = Link::Lists { requested_at, truth, received: 0 };
             }
-            Link::Lists { since, truth, received } => {
+            Link::Lists { requested_at, truth, received } => {
                 let all = self.history[truth].1.clone();
                 let mut all = all.into_iter().filter(|((kind, _), it)| matches(SOURCES[source], *kind, it.1));
                 if let Some(((kind, name), state)) = all.nth(received) {
                     self.put(source, kind, name, state);
-                    self.links[source] = Link::Lists { since, truth, received: received + 1 };
+                    self.links[source] = Link::Lists { requested_at, truth, received: received + 1 };
                 } else {
                     self.apply(source, Message::Listed);
-                    self.freshness.at(source, since);
+                    self.freshness.at(source, requested_at);
                     self.links[source] = Link::Watches(truth);
                 }
             }

@@ -246,7 +246,7 @@ pub const KEYS: &[Key] = &[
     key("lower_case_table_names", Format(&["0"]), "tables that were made with another value cannot be found any more", REVERT_OR_RELOAD),
     key("max_allowed_packet", Cluster { default: &["16M"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
     key("memlock", Deny(On), "a server with wsrep_on does not start with locked memory", REMOVE_IT),
-    key("pc.bootstrap", Deny(On), "the member makes itself the primary component, whatever other members exist: two clusters", REMOVE_IT),
+    key("pc.bootstrap", Deny(On), "the member makes itself the primary component, no matter which other members exist: two clusters", REMOVE_IT),
     key("pc.ignore_quorum", Deny(On), "both halves of a split network continue to write: two clusters", REMOVE_IT),
     key("pc.ignore_sb", Deny(On), "both halves of a split network continue to write: two clusters", REMOVE_IT),
     key("pc.recovery", Warn(Off), "after a power failure the members do not form the cluster by themselves", "remove it, or you must bootstrap after every power failure"),

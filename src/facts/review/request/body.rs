@@ -20,7 +20,7 @@ pub(super) struct Body<'a> {
 pub(super) struct ObjectText<'a> {
     /// The text of the whole body.
     body: &'a str,
-    /// Where the object is in it; so are the following.
+    /// The place of the object in the body. The places below are in the body, too.
     place: Range<usize>,
     /// The values that no rule reads, in order.
     unread: Vec<Range<usize>>,
