@@ -27,6 +27,8 @@ pub fn takes_its_address_from_a_secret(galera: &Galera<'_>) {
 
 /// Checks that a member whose address becomes that of a new cluster is stopped in its pod, and joins with the right one.
 pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: &Galera<'_>, cluster: &str) {
+    // Until then a pod is made without the cluster's id, and the step has nothing to refuse by.
+    it_is_recorded(galera, cluster);
     let lonely = galera.member(1);
     switch(galera, "gcomm://");
     galera.kubectl(&["delete", "pod", &lonely]).succeeded();
