@@ -155,7 +155,7 @@ fn what_cannot_be_read_is_a_finding() {
     let problem = Object::read(Kind::StatefulSet, r#"{"spec":{"replicas":"hunter2"}}"#).unwrap_err();
     facts.unreadable.insert((Kind::StatefulSet, Id::new(NAMESPACE, "odd")), problem);
     let text = judged_world(&World::build(facts, Freshness::Current), &Settings::default()).text;
-    assert!(text.starts_with("would be refused\n[G00] StatefulSet db/odd: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a text\n"), "{text}");
+    assert!(text.starts_with("would be refused\n[G00] StatefulSet db/odd: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a string\n"), "{text}");
     assert!(!text.contains("hunter2"));
 }
 

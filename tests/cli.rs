@@ -117,7 +117,7 @@ fn an_object_that_cannot_be_read_is_refused() {
         b"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {replicas: three}\n",
     );
     assert_eq!(ran.code, 1);
-    assert!(ran.out.contains("-:4:18: refused\n  4 | spec: …\n    |       ^\n[G00] StatefulSet default/a: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a text\n"), "{}", ran.out);
+    assert!(ran.out.contains("-:4:18: refused\n  4 | spec: …\n    |       ^\n[G00] StatefulSet default/a: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a string\n"), "{}", ran.out);
 }
 
 #[test]

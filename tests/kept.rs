@@ -72,7 +72,7 @@ fn of_what_found_no_room_it_is_known_that_it_is_there() {
     assert!(format!("{decision:?}").contains("the instance of each that has one (2, "), "{decision:?}");
     let found = in_view(&facts, |view| audit::run(rulebook(), view));
     let says: Vec<_> = found.objects.iter().map(|it| &*it.decision.judged[0].finding.says).collect();
-    assert_eq!(says, ["is not examined: it holds more than 128 KiB"; 2]);
+    assert_eq!(says, ["is not examined: it is larger than 128 KiB"; 2]);
     assert_eq!((found.refused(), found.warned()), (0, 2), "a write of it would not be refused for its size");
     // A request is judged by the whole object.
     let created = Review::as_created(Origin::Validating, rds_kind(), "db", "it", Ok(large));
@@ -154,11 +154,11 @@ fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
     let mut facts = rulebook().facts(&Adoption::default());
     facts.put(set.clone());
     facts.put(Object::ConfigMap(map("db", "dump", 1)));
-    let problem = Unreadable::TooMuch("it holds more than 512 KiB");
+    let problem = Unreadable::TooMuch("it is larger than 512 KiB");
     facts.cannot_read(Kind::ConfigMap, Id::new("db", "dump"), problem);
     let (world, settings) = (World::build(facts, Freshness::Current), Settings::default());
     let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
-    let says = "ConfigMap dump is not examined: it holds more than 512 KiB";
+    let says = "ConfigMap dump is not examined: it is larger than 512 KiB";
     let live = view.cluster("db", "a").unwrap().live.as_ref().map_err(ToString::to_string);
     assert_eq!(live, Err(says.to_owned()));
     let review = Review::as_created(Origin::Validating, Kind::StatefulSet, "db", "a", Ok(set));
@@ -167,7 +167,7 @@ fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
     assert!(found.contains(&("G00", &*format!("its {says}"))), "{found:?}");
     let audited = audit::run(rulebook(), &view).objects;
     let map = audited.iter().find(|it| it.kind == Kind::ConfigMap).unwrap();
-    assert_eq!(map.decision.judged[0].finding.says, "is not examined: it holds more than 512 KiB");
+    assert_eq!(map.decision.judged[0].finding.says, "is not examined: it is larger than 512 KiB");
 }
 
 #[test]

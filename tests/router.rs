@@ -205,7 +205,7 @@ async fn each_answer_has_the_uid_of_its_request() {
             "a wrong type",
             json!({ "kind": kind, "operation": "CREATE", "object": { "spec": { "replicas": "3" } } }),
             false,
-            "[G00] StatefulSet db/x: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a text",
+            "[G00] StatefulSet db/x: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a string",
         ),
         (
             "a Scale without spec is 0",

@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for Quantity {
         impl de::Visitor<'_> for Either {
             type Value = Quantity;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a number or text")
+                f.write_str("a number or a string")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
                 if text.len() > LONGEST {

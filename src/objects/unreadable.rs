@@ -59,7 +59,7 @@ pub(super) fn within<T: for<'de> Deserialize<'de>>(json: &str) -> String {
 /// Parses the object again, and returns the field and the problem.
 fn problem<T: for<'de> Deserialize<'de>>(json: &str) -> (String, String) {
     let read = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
-    let Err(error) = read else { return (String::new(), "there is more text after its end".to_owned()) };
+    let Err(error) = read else { return (String::new(), "there is more after the end of the object".to_owned()) };
     let path: String =
         error.path().to_string().chars().filter(|c| !c.is_control()).take(LONGEST_PATH).collect();
     let text = without_values(&error.inner().to_string());
@@ -80,7 +80,7 @@ fn plain(problem: &str) -> String {
     let types = problem.strip_prefix("invalid type: ").and_then(|types| types.split_once(", expected "));
     match types {
         Some((found, expected)) => format!("expected {}, found {}", type_name(expected), type_name(found)),
-        None if problem.starts_with("EOF") => "it ends too early".to_owned(),
+        None if problem.starts_with("EOF") => "the value is cut off".to_owned(),
         None if problem.starts_with("invalid value: integer") => "the number is out of range".to_owned(),
         None => problem.to_owned(),
     }
@@ -88,7 +88,7 @@ fn plain(problem: &str) -> String {
 
 fn type_name(word: &str) -> &str {
     match word {
-        "a string" | "string" | "text" => "a text",
+        "a string" | "string" | "text" => "a string",
         "a boolean" | "boolean" => "true or false",
         "a sequence" | "sequence" => "a list",
         "integer" | "i32" | "i64" | "u16" | "u32" | "u64" | "usize" => "a whole number",
@@ -132,37 +132,37 @@ mod tests {
             (
                 Kind::StatefulSet,
                 r#"{"spec":{"template":{"spec":{"containers":[{"env":[{"name":"P","value":4711}]}]}}}}"#,
-                "StatefulSet: spec.template.spec.containers[0].env[0].value: expected a text, found a whole number",
+                "StatefulSet: spec.template.spec.containers[0].env[0].value: expected a string, found a whole number",
             ),
             (
                 Kind::Pod,
                 r#"{"spec":{"containers":"secret"}}"#,
-                "Pod: spec.containers: expected a list, found a text",
+                "Pod: spec.containers: expected a list, found a string",
             ),
-            (Kind::Pod, r#"{"metadata":"x"}"#, "Pod: metadata: expected an object, found a text"),
+            (Kind::Pod, r#"{"metadata":"x"}"#, "Pod: metadata: expected an object, found a string"),
             (
                 Kind::StatefulSet,
                 r#"{"spec":{"replicas":"4711"}}"#,
-                "StatefulSet: spec.replicas: expected a whole number, found a text",
+                "StatefulSet: spec.replicas: expected a whole number, found a string",
             ),
             (Kind::Pod, "true", "Pod: expected an object, found true or false"),
             (
                 Kind::Secret,
                 r#"{"data":{"root":4711}}"#,
-                "Secret: data.root: expected a text, found a whole number",
+                "Secret: data.root: expected a string, found a whole number",
             ),
             (
                 Kind::Claim,
                 r#"{"spec":{"resources":{"requests":{"storage":true}}}}"#,
-                "PersistentVolumeClaim: spec.resources.requests.storage: expected a number or text, found true or false",
+                "PersistentVolumeClaim: spec.resources.requests.storage: expected a number or a string, found true or false",
             ),
             (
                 Kind::StatefulSet,
                 r#"{"spec":{"replicas":18446744073709551615}}"#,
                 "StatefulSet: spec.replicas: the number is out of range",
             ),
-            (Kind::Pod, r#"{"spec":"#, "Pod: spec: it ends too early"),
-            (Kind::Pod, "{} {}", "Pod: there is more text after its end"),
+            (Kind::Pod, r#"{"spec":"#, "Pod: spec: the value is cut off"),
+            (Kind::Pod, "{} {}", "Pod: there is more after the end of the object"),
         ] {
             let error = Object::read(kind, json).expect_err("it is unreadable");
             assert_eq!(error.to_string(), format!("cannot be read as a {words}"), "{json}");

@@ -30,7 +30,7 @@ async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
         ..Scene::default()
     }
     .facts(&Settings::default());
-    let large = Unreadable::TooMuch("it holds more than 512 KiB");
+    let large = Unreadable::TooMuch("it is larger than 512 KiB");
     facts.cannot_read(Kind::ConfigMap, Id::new(scene::NAMESPACE, "dump"), large);
     let world = Arc::new(ArcSwap::from_pointee(World::build(facts, Freshness::Current)));
     let asked = Arc::new(AtomicUsize::new(0));
@@ -59,7 +59,7 @@ async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
         let mut new = set.clone();
         new["spec"]["minReadySeconds"] = json!(seconds);
         let answer = changed(set.clone(), new).await;
-        let says = "ConfigMap dump is not examined: it holds more than 512 KiB";
+        let says = "ConfigMap dump is not examined: it is larger than 512 KiB";
         assert!(answer["warnings"].to_string().contains(says), "{answer}");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 0, "the view answers for both");

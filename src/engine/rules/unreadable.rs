@@ -1,7 +1,7 @@
 //! G00: an object that cannot be read is refused.
 //!
 //! A field of a StatefulSet, a Deployment, a pod or another object of a cluster has a value that Kubernetes does not
-//! allow: a text instead of a number, a list instead of a map, a name that no API server stores.
+//! allow: a string instead of a number, a list instead of a map, a name that no API server stores.
 //!
 //! An object that is too large for the guard to keep is not refused for that reason:
 //!
@@ -24,7 +24,7 @@
 //!
 //! ```text
 //! spec:
-//!   replicas: three          # refused: expected a whole number, found a text
+//!   replicas: three          # refused: expected a whole number, found a string
 //! ```
 //!
 //! # What to do instead

@@ -43,7 +43,7 @@ fn weight(object: &Object) -> usize {
 /// Checks that an object is not too large to be kept.
 fn fits(object: &Object) -> Result<usize, Unreadable> {
     let weight = weight(object);
-    if weight <= LARGEST { Ok(weight) } else { Err(Unreadable::TooMuch("it holds more than 128 KiB")) }
+    if weight <= LARGEST { Ok(weight) } else { Err(Unreadable::TooMuch("it is larger than 128 KiB")) }
 }
 
 /// Reads an object that is to be kept: one that is too large is dropped at once.
@@ -66,7 +66,7 @@ impl Kept {
         self.remove(object.kind(), &id);
         let weight = self.weight + fits(&object)?;
         if weight > ROOM {
-            return Err(Unreadable::TooMuch("16 MiB of custom resources are kept already"));
+            return Err(Unreadable::TooMuch("gatera's memory for custom resources (16 MiB) is full"));
         }
         self.weight = weight;
         self.objects.entry(object.kind()).or_default().insert(id, Arc::new(object));

@@ -15,7 +15,7 @@ use objects::{Kind, Object, Unreadable, scalar};
 
 /// The largest size of one object, in bytes: some thousand environment variables.
 const OF_ONE: usize = 128 << 10;
-const NEVER_FITS: &str = "it holds more than 128 KiB";
+const NEVER_FITS: &str = "it is larger than 128 KiB";
 /// The fraction of the memory that one namespace may use. Of 128 MiB that is enough for some hundred clusters with all
 /// their objects.
 const PART_OF_A_NAMESPACE: usize = 32;
@@ -43,9 +43,9 @@ impl Room {
         let here = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + weight;
         let why = match () {
             () if weight > OF_ONE => NEVER_FITS,
-            () if here > memory / PART_OF_A_NAMESPACE => "its namespace has used all of its room",
+            () if here > memory / PART_OF_A_NAMESPACE => "gatera's memory for the objects of this namespace is full",
             () if self.large - large(before) + large(weight) > memory / PART_OF_LARGE_ONES => {
-                "large objects have used all of their room"
+                "gatera's memory for large objects is full"
             }
             () => return Ok(()),
         };

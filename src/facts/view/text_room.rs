@@ -154,9 +154,9 @@ impl TextRoom {
     fn lacks(&self, namespace: &str, size: &Size) -> Option<&'static str> {
         let of_its_namespace = self.by_namespace.get(namespace).copied().unwrap_or_default();
         match () {
-            () if size.of_new(|_| false) > LARGEST_CONFIG_MAP => Some("it holds more than 512 KiB"),
+            () if size.of_new(|_| false) > LARGEST_CONFIG_MAP => Some("it is larger than 512 KiB"),
             () if of_its_namespace + self.needs_of(namespace, size) > self.memory / PART_OF_A_NAMESPACE => {
-                Some("the ConfigMaps of its namespace have used all of their room")
+                Some("gatera's memory for the ConfigMaps of this namespace is full")
             }
             () if self.used + self.needs(size) > self.memory / PART_OF_ALL => {
                 Some("ConfigMaps have used all of their room")
@@ -210,7 +210,7 @@ mod tests {
         let refused =
             |room: &mut TextRoom, mut map: ConfigMap| room.take(&mut map).err().map(|it| it.to_string());
         let namespace_full =
-            Some("is not examined: the ConfigMaps of its namespace have used all of their room".to_owned());
+            Some("is not examined: gatera's memory for the ConfigMaps of this namespace is full".to_owned());
         for number in 0..150 {
             let refusal = refused(&mut room, map("hostile", &format!("m-{number:03}"), 500));
             assert_eq!(refusal.is_none(), number < 4, "{number}: {refusal:?}");
@@ -218,7 +218,7 @@ mod tests {
         }
         assert_eq!(refused(&mut room, map("db", "conf", 4)), None);
         let large = refused(&mut room, map("db", "dump", 900));
-        assert_eq!(large.as_deref(), Some("is not examined: it holds more than 512 KiB"));
+        assert_eq!(large.as_deref(), Some("is not examined: it is larger than 512 KiB"));
         assert_eq!(room.that_fits(), None, "no room was freed");
         room.leave(&Id::new("hostile", "m-001"));
         assert_eq!(room.that_fits(), Some(Id::new("hostile", "m-004")));
