@@ -273,7 +273,7 @@ fn nothing_that_opens_later_can_be_written() {
         (&*glass.ns, &["--subresource=status"]),
     ] {
         let refused = annotate(ns, how);
-        let words = "break-glass would have no effect: it may end an hour from now at most";
+        let words = "break-glass would have no effect: it must end within an hour from now";
         assert!(
             refused.status == 1 && refused.stderr.contains("[G18]") && refused.stderr.contains(words),
             "{ns} {how:?} {refused}"
@@ -308,7 +308,7 @@ fn what_cannot_be_done_is_said() {
         (
             &["--for", "15m", "--reason", "TEXT", "--yes"],
             2,
-            "this would open nothing: its reason is a placeholder",
+            "this would open nothing: its reason is still a placeholder",
         ),
         (&["--for", "15m", "--reason", " ", "--yes"], 2, "this would open nothing"),
     ] {

@@ -41,13 +41,13 @@ pub struct Override {
 /// The reason why an override suspends nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidException {
-    #[error("it is not of the form \"RULE until=TIME reason=TEXT\"")]
+    #[error("its form must be \"RULE until=TIME reason=TEXT\"")]
     Form,
     /// The form of a break-glass is wrong.
-    #[error("it is not of the form \"until=TIME reason=TEXT\"")]
+    #[error("its form must be \"until=TIME reason=TEXT\"")]
     FormOfAll,
     /// An example was pasted unchanged.
-    #[error("its reason is a placeholder: write after reason= why you do this")]
+    #[error("its reason is still a placeholder: after reason=, write why you need it")]
     Placeholder,
     /// The text is too long to be repeated in messages.
     #[error("it is longer than {LONGEST_TEXT} bytes")]
@@ -55,7 +55,7 @@ pub enum InvalidException {
     #[error("it ended at {0}; remove it")]
     Ended(Timestamp),
     /// The override would last too long.
-    #[error("it may end an hour from now at most, not at {0}")]
+    #[error("it must end within an hour from now, not at {0}")]
     TooLong(Timestamp),
 }
 

@@ -34,16 +34,16 @@ pub struct Recovery {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRecovery {
     #[error(
-        "it is not of the form \"MEMBER at ID:SEQNO until=TIME\", with accept-loss=TEXT at its end if data may be lost"
+        "its form must be \"MEMBER at ID:SEQNO until=TIME\", with accept-loss=TEXT at the end if data may be lost"
     )]
     Form,
     /// An example was pasted unchanged.
-    #[error("write after accept-loss= what may be lost, or unknown")]
+    #[error("after accept-loss=, write what may be lost, such as 12 transactions, or unknown")]
     Placeholder,
     #[error("it ended at {0}")]
     Ended(Timestamp),
     /// The request would last too long.
-    #[error("it may end an hour from now at most, not at {0}")]
+    #[error("it must end within an hour from now, not at {0}")]
     TooLong(Timestamp),
 }
 

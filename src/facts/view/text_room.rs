@@ -159,7 +159,7 @@ impl TextRoom {
                 Some("gatera's memory for the ConfigMaps of this namespace is full")
             }
             () if self.used + self.needs(size) > self.memory / PART_OF_ALL => {
-                Some("ConfigMaps have used all of their room")
+                Some("gatera's memory for ConfigMaps is full")
             }
             () => None,
         }
@@ -236,7 +236,7 @@ mod tests {
         }
         assert!(room.used <= 16 << 20, "{}", room.used);
         let all = refused(&mut room, map("other", "conf", 500));
-        assert_eq!(all.as_deref(), Some("is not examined: ConfigMaps have used all of their room"));
+        assert_eq!(all.as_deref(), Some("is not examined: gatera's memory for ConfigMaps is full"));
         for id in room.kept.keys().chain(room.without_room.keys()).cloned().collect::<Vec<_>>() {
             room.leave(&id);
         }
