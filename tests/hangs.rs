@@ -111,7 +111,9 @@ fn a_copy_that_may_never_end_is_named() {
              kubectl -n db delete pod {joiner} restarts the copy"
         )
     };
-    let usual = format!("TRANSFER {joiner}: a copy takes its time; no other member may leave meanwhile");
+    let usual = format!(
+        "TRANSFER {joiner}: wait: a copy takes time, and no other member may leave until it is complete"
+    );
     let healthy = install("none", ("2026-12-01T09:00:00Z", 0, "SYNCED"), begun);
     let later = |minutes| scene::now() + jiff::SignedDuration::from_mins(minutes);
     assert_eq!(matters(&healthy, later(50))[0], usual);

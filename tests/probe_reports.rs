@@ -72,7 +72,7 @@ fn a_refusal_says_what_became_of_members() {
         deleted.stderr.contains("CUT-OFF").then_some(deleted.stderr)
     });
     assert!(words.contains("[G02]") && words.contains("no member of its cluster is Ready"), "{words}");
-    let advice = "serve again by themselves when enough of them meet; otherwise, and only if you are certain that no other server runs";
+    let advice = "serve again by themselves when enough of them reach each other; otherwise, and only if you are certain that no other server runs";
     assert!(words.contains(advice), "{words}");
 }
 

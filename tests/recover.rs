@@ -310,7 +310,7 @@ fn nobody_starts_beside_another_or_on_an_old_view() {
     let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
     let refused = engine::grant::verify(&Recovery::read(&asked, view.now).unwrap(), cluster, &view);
     let says = format!(
-        "{STATEFUL_SET}-0 was given the right to start the cluster and may still do so: recreate its pod first"
+        "{STATEFUL_SET}-0 may still start the cluster, because an earlier recovery allowed it: delete its pod first"
     );
     assert_eq!(refused, Some(says));
 }

@@ -299,11 +299,10 @@ fn who_would_not_know_its_position_is_named() {
         bare
     };
     let (text, _) = story(&[bare(1, "True")]);
-    let says = "BLIND galera-instance-galera-1: after a crash nothing recovers the server's position: gatera explain G19 ";
+    let says = "BLIND galera-instance-galera-1: after a crash the server would start without its position: gatera explain G19 ";
     assert!(text.contains(says), "{text}");
     let (text, _) = story(&[0, 1, 2].map(|it| bare(it, "False")));
-    let by_hand =
-        "create no pods; gatera explain G20, \"Without the step\", starts the cluster from its newest data";
+    let by_hand = "rejoin without comparing their data; gatera explain G20, \"Without the step\", starts the cluster from its newest data";
     assert!(text.contains(by_hand), "{text}");
 }
 

@@ -31,7 +31,7 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
     }
     if let Some(other) = holds_a_right(cluster, &asked.member) {
         return Some(format!(
-            "{other} was given the right to start the cluster and may still do so: recreate its pod first"
+            "{other} may still start the cluster, because an earlier recovery allowed it: delete its pod first"
         ));
     }
     let rows = rows(cluster, view);

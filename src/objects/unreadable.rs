@@ -59,7 +59,9 @@ pub(super) fn within<T: for<'de> Deserialize<'de>>(json: &str) -> String {
 /// Parses the object again, and returns the field and the problem.
 fn problem<T: for<'de> Deserialize<'de>>(json: &str) -> (String, String) {
     let read = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
-    let Err(error) = read else { return (String::new(), "there is more after the end of the object".to_owned()) };
+    let Err(error) = read else {
+        return (String::new(), "there is more after the end of the object".to_owned());
+    };
     let path: String =
         error.path().to_string().chars().filter(|c| !c.is_control()).take(LONGEST_PATH).collect();
     let text = without_values(&error.inner().to_string());

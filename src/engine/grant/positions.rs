@@ -65,7 +65,7 @@ impl<'a> DataEnd<'a> {
         if let Some(reader) = member.reader.as_deref() {
             return match reader.start_report.as_deref() {
                 _ if reader.going => {
-                    Self::NotYet(format!("is checked again when pod {} is deleted", reader.name))
+                    Self::NotYet(format!("is checked again after pod {} is deleted", reader.name))
                 }
                 Some(report) => Self::reported(report),
                 None if reader.stuck => Self::Nothing(format!(
@@ -133,7 +133,7 @@ impl fmt::Display for DataEnd<'_> {
                 f.write_str("has served since it reported its position, and its server still runs")
             }
             Self::Empty => f.write_str("is empty"),
-            Self::Unfinished => f.write_str("holds half a copy: a state transfer was not finished"),
+            Self::Unfinished => f.write_str("has incomplete data: a state transfer was not finished"),
             Self::Nothing(why) | Self::NotYet(why) => f.write_str(why),
         }
     }

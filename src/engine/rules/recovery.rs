@@ -43,7 +43,7 @@
 //!    lose their data: `persistentVolumeClaimRetentionPolicy.whenScaled` has to be `Retain`, and each member needs a claim that is
 //!    not being deleted.
 //! 2. Find out where the data on each volume ends. The highest number behind the same id is the newest: N. A volume with
-//!    `sst_in_progress` holds half a copy and is never N. If the ids differ, two clusters were created: change nothing, and compare
+//!    `sst_in_progress` holds an incomplete copy and is never N. If the ids differ, two clusters were created: change nothing, and compare
 //!    their tables first. If my.cnf gives InnoDB's files other paths or sizes, or encrypts them, add those options.
 //! 3. Remove the last view from each volume, so that none is restored. On N only, set safe_to_bootstrap to 1.
 //! 4. Make N the only member. The image finds no other one by name, and starts the cluster from N's data.
@@ -176,7 +176,7 @@ pub fn turn(review: &Review, view: &View<'_>) -> Option<Turn> {
 fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
     let recover = run(Command::new(format!("gatera recover {name} -n {ns}")))
-        .say(", which shows where each member's data ends and asks for the newest");
+        .say(", which shows where each member's data ends and starts from the newest");
     // The guard's mark follows from this request, so no mode and no exception applies.
     let finding = |verdict, says, instead: WayOut| {
         Some(RULE.finding(verdict, FIELD, says, WHY, instead).yielding_to(YieldsTo::Nothing))
@@ -188,7 +188,7 @@ fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
         }
     };
     let Some(cluster) = view.cluster(ns, name).filter(|_| review.is_there()) else {
-        let says = "it has no members yet, and a recovery is for a cluster that is down".to_owned();
+        let says = "it has no members yet; a recovery is for a cluster that is down".to_owned();
         return finding(Verdict::Deny, says, "apply the StatefulSet without this annotation".into());
     };
     // The view may be late: the API server shows what was granted a moment ago.
@@ -200,4 +200,4 @@ fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 const FIELD: &str = "metadata.annotations[gatera.dev/recover]";
-const WHY: &str = "all others copy the member that starts first, and data that it lacks is lost";
+const WHY: &str = "all others copy the data of the member that starts first, and discard what it lacks";

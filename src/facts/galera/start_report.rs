@@ -85,7 +85,7 @@ impl JoinPhase {
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Looks => ("looks", "looks for members that serve"),
-            Self::Waits => ("waits", "waits for every member of its last view"),
+            Self::Waits => ("waits", "waits for the members of its last view"),
             Self::Receives => ("receives", "receives a copy"),
             Self::Stalls => ("stalls", "joins and receives nothing"),
             Self::Full => ("full", "its disk is full"),

@@ -60,7 +60,7 @@ pub fn back_or_out_of_service(node: &str) -> WayOut {
     say(format!("bring node {node} back"))
         .then("its server may still run and serve. Only if the node is switched off: ")
         .run(out_of_service(node))
-        .say(" lets its pod start where its volume can follow")
+        .say(" lets its pod start on another node, if its volume can move there")
 }
 
 /// Returns the command that gives up a node that is switched off.

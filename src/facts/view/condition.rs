@@ -60,11 +60,11 @@ const PEER_FOUND_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// The name of each condition, and the words for a member that has it.
 const WORDS: [(Condition, &str, &str); 20] = [
-    (Condition::NoIdentity, "NO-IDENTITY", "is of a cluster without an identity"),
-    (Condition::TwoHistories, "TWO-HISTORIES", "has another history"),
+    (Condition::NoIdentity, "NO-IDENTITY", "belongs to a cluster without an identity"),
+    (Condition::TwoHistories, "TWO-HISTORIES", "has data of another cluster"),
     (Condition::NodeAway, "NODE-AWAY", "is on a node that does not answer"),
     (Condition::Missing, "MISSING", "does not exist"),
-    (Condition::Unscheduled, "UNSCHEDULED", "is on no node"),
+    (Condition::Unscheduled, "UNSCHEDULED", "has no node yet"),
     (Condition::HeldUp, "HELD-UP", "has a pod that cannot start"),
     (Condition::Leaving, "LEAVING", "is being deleted"),
     (Condition::Refused, "REFUSED", "was not started by its step script"),
@@ -75,7 +75,7 @@ const WORDS: [(Condition, &str, &str); 20] = [
     (Condition::Stalled, "STALLED", "joins and receives nothing"),
     (Condition::Elsewhere, "ELSEWHERE", "is Synced in another cluster"),
     (Condition::Frozen, "FROZEN", "does not answer"),
-    (Condition::Waits, "WAITS", "waits for its last view"),
+    (Condition::Waits, "WAITS", "waits for the members of its last view"),
     (Condition::Looks, "LOOKS", "finds no member that serves"),
     (Condition::Transfer, "TRANSFER", "receives a copy"),
     (Condition::Starts, "STARTS", "is not Ready yet"),
@@ -238,7 +238,7 @@ impl<'a> Scene<'a> {
         let unrecorded = self.cluster.identity().is_none();
         let no_identity_reported = unrecorded && reports.iter().any(|report| report.has_no_identity());
         if no_identity_reported && self.serves() {
-            let instead = say("a member comes with data of a cluster without an identity: if the members that serve show zeros, too (SHOW STATUS LIKE \
+            let instead = say("a member joins with data of a cluster without an identity: if the members that serve show zeros as well (SHOW STATUS LIKE \
                                'wsrep_cluster_state_uuid'), restart no other member, and follow ")
                 .page("G04")
                 .say(" (a cluster without an identity)")

@@ -43,7 +43,9 @@ impl Room {
         let here = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + weight;
         let why = match () {
             () if weight > OF_ONE => NEVER_FITS,
-            () if here > memory / PART_OF_A_NAMESPACE => "gatera's memory for the objects of this namespace is full",
+            () if here > memory / PART_OF_A_NAMESPACE => {
+                "gatera's memory for the objects of this namespace is full"
+            }
             () if self.large - large(before) + large(weight) > memory / PART_OF_LARGE_ONES => {
                 "gatera's memory for large objects is full"
             }

@@ -51,7 +51,7 @@ pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<WayOu
 
 /// Returns the text about a transfer that this member receives.
 pub(super) fn copies(cluster: &Cluster, member: &Member, now: Timestamp) -> WayOut {
-    let usual = || say("a copy takes its time; no other member may leave meanwhile");
+    let usual = || say("wait: a copy takes time, and no other member may leave until it is complete");
     hangs(cluster, member, now).unwrap_or_else(usual)
 }
 

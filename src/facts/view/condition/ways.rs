@@ -31,7 +31,7 @@ impl Scene<'_> {
                     .then(run(describe).say(" shows its requests and Events"))
             }
             Condition::Leaving => {
-                say("a member leaves within its grace period, or at its end if another member copies from it")
+                say("wait: it leaves within its grace period; if another member copies from it, that may take all of that time")
             }
             Condition::Refused => match pod.and_then(|pod| pod.start_report.as_deref()) {
                 Some(StartReport::Refused(why)) => say(why),
@@ -47,12 +47,12 @@ impl Scene<'_> {
                 let ended = pod.and_then(|pod| pod.ended());
                 let ended = ended.map(|ended| say(format!("its server ended: {ended}"))).unwrap_or_default();
                 let why = run(logs.arg("--previous")).say(" shows why");
-                ended.then(why).then("when that is fixed, ").run(delete).say(" saves the wait")
+                ended.then(why).then("when that is fixed, ").run(delete).say(" restarts it at once")
             }
             Condition::CutOff if self.serves() => {
-                say("a member that reaches the others serves again by itself: check the network")
+                say("check the network: the member serves again by itself when it reaches the others")
             }
-            Condition::CutOff => say("wait: members serve again by themselves when enough of them meet").then(format!(
+            Condition::CutOff => say("wait: members serve again by themselves when enough of them reach each other").then(format!(
                 "otherwise, and only if you are certain that no other server runs or will come back by itself{}, run this on the \
                  member with the highest wsrep_last_committed, and on that one only: SET GLOBAL wsrep_provider_options='pc.bootstrap=1'",
                 self.unreachable_servers()
@@ -65,9 +65,9 @@ impl Scene<'_> {
             Condition::Stalled if self.serves() => {
                 // A joiner counts for the majority while its server runs.
                 let first = match (self.cluster.ready(), self.cluster.members.len()) {
-                    (1, 2) => say("without it the one that serves may lose its majority, and `gatera status` then prints how to continue")
+                    (1, 2) => say("without it the member that serves may lose its majority; `gatera status` then prints how to continue")
                         .then("check its log"),
-                    (1, _) => say("bring back the other members first: the one that serves may need the vote of this one")
+                    (1, _) => say("bring back the other members first: the member that serves may need this one's vote for its majority")
                         .then("then check its log"),
                     _ => say("check its log"),
                 };
@@ -76,19 +76,21 @@ impl Scene<'_> {
             Condition::Stalled => say("its log shows why it receives nothing"),
             Condition::Waits => self.awaited(),
             Condition::Looks if self.serves() => {
-                say("every start passes through this").then(
-                    "if it lasts, members that serve are not reached: their headless Service has to publish members that are not \
-                     ready, and ports 4567, 4568 and 4444 have to be open",
+                say("wait: every member that starts looks for the others").then(
+                    "if it lasts, it cannot reach them: their headless Service needs publishNotReadyAddresses: true, and ports 4567, \
+                     4568 and 4444 must be open",
                 )
             }
-            Condition::Looks if !self.cluster.has_data() => say("the bootstrap node comes first"),
-            Condition::Looks => say("no member may start the cluster without your decision"),
+            Condition::Looks if !self.cluster.has_data() => say("the bootstrap node has to be Ready first"),
+            Condition::Looks => say("no member starts the cluster by itself: ")
+                .run(self.cluster.recover_command())
+                .say(" does, after you confirm"),
             Condition::Transfer => transfer::copies(self.cluster, first, self.now),
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
                 run(logs).say(" shows what it does")
             }
             Condition::Elsewhere => {
-                say("clients do not reach it, because another cluster is recorded: compare their tables")
+                say("it gets no clients, because gatera has recorded another cluster: compare the tables of both")
                     .then(page("G04").say(" describes how to keep the right one"))
             }
             Condition::Frozen => {
@@ -105,7 +107,7 @@ impl Scene<'_> {
         let ns = &self.cluster.id.namespace;
         let back = |it| {
             run(Command::new(format!("helm -n {ns} rollback {it} REVISION")))
-                .say(" re-creates what was deleted of its release (")
+                .say(" restores the deleted objects of its release (")
                 .run(Command::new(format!("helm -n {ns} history {it}")))
                 .say(" lists the revisions)")
         };
@@ -128,7 +130,9 @@ impl Scene<'_> {
         let form = "they form the cluster again by themselves once every member of their last view is back";
         let recover = self.cluster.recover_command();
         let found = match (&*strangers, &*absent) {
-            _ if in_turn => say("the members that they wait for are created only after they are Ready: "),
+            _ if in_turn => {
+                say("Kubernetes creates the members that they wait for only after they are Ready: ")
+            }
             ("", "") => say(format!("{form}: their last views differ, or one of them is cut off"))
                 .then("check the network, then "),
             ("", absent) => {
@@ -138,7 +142,7 @@ impl Scene<'_> {
                 return say(format!("{form}: bring back {absent}")).or(left);
             }
             (strangers, _) => say(format!(
-                "{strangers} runs, but without the last view, so they do not form the cluster by themselves: "
+                "{strangers} runs, but does not know that view, so they do not form the cluster by themselves: "
             )),
         };
         found.run(recover).say(" starts from the newest data")
@@ -148,11 +152,11 @@ impl Scene<'_> {
 /// Returns what to do about members whose servers do not start by the step script.
 fn blind(serves: bool) -> WayOut {
     if serves {
-        say("after a crash nothing recovers the server's position: ")
+        say("after a crash the server would start without its position: ")
             .page("G19")
-            .say(" (a pod created while gatera was down only needs to be re-created)")
+            .say(" (a pod that was created while gatera was down only has to be recreated)")
     } else {
-        say("nothing recovers the servers' positions, so members that return together rejoin without comparing data: create no pods")
+        say("create no pods: servers that return together without their positions rejoin without comparing their data")
             .then(page("G20").say(", \"Without the step\", starts the cluster from its newest data"))
     }
 }
