@@ -100,7 +100,7 @@ fn a_refused_upgrade_says_why_and_can_be_rolled_back() {
         &*format!("has been rolled back due to {how} being set"),
         "[G01] StatefulSet ",
         "3 -> 1 replicas would leave 1 of 3 members",
-        " upgrade db CHART --reuse-values --set VALUE=2 (CHART: the chart of this release, VALUE: what it calls the number of members), wait",
+        " upgrade db CHART --reuse-values --set VALUE=2 (CHART: the chart of this release, VALUE: its value for the number of members), wait",
     ] {
         assert!(output.stderr.contains(words), "{words:?} is not in:\n{}", output.stderr);
     }

@@ -351,7 +351,7 @@ fn a_check_says_which_marks_of_a_manifest_do_not_count() {
             Origin::Mutating,
             &["gatera.dev/injected belongs to the guard and is removed from the pod template"],
         ),
-        (Origin::Audit, &["gatera.dev/injected belongs to the guard and means nothing in a template"]),
+        (Origin::Audit, &["gatera.dev/injected belongs to the guard and has no effect in a template"]),
         (Origin::Validating, &["gatera.dev/injected belongs to the guard"]),
     ] {
         let read = Object::read(Kind::StatefulSet, &set.to_string());

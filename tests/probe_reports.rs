@@ -89,7 +89,7 @@ fn with_a_member_that_cannot_be_created() -> Alive {
     alive.until_bootstrap_removed();
     let deleted = alive.kubectl(&["delete", "serviceaccount", "galera"]);
     assert!(deleted.status == 1 && deleted.stderr.contains("[G10]"), "{deleted}");
-    assert!(deleted.stderr.contains("the members of galera-instance-galera run as it"), "{deleted}");
+    assert!(deleted.stderr.contains("the members of galera-instance-galera run with it"), "{deleted}");
 
     let until = Timestamp::now() + jiff::SignedDuration::from_mins(30);
     let release = format!("gatera.dev/override=G10 until={until:.0} reason=test");

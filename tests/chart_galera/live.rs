@@ -83,8 +83,8 @@ fn a_release_lives_under_the_guard() {
     refused(&alive.install(&[]), "To keep the data: --set bootstrap.enabled=false");
     let installed = alive.install(&["--set=bootstrap.enabled=false"]);
     let reported = format!(
-        "[G07] StatefulSet {0}/{STATEFUL_SET}: it has data from before (claims: 5): its members use that, but none of them \
-         starts first by itself; after you have applied it: gatera start {STATEFUL_SET} -n {0}\"\n",
+        "[G07] StatefulSet {0}/{STATEFUL_SET}: it has data from before (claims: 5): its members use it, but none of them \
+         starts the cluster by itself; after you have applied it: gatera start {STATEFUL_SET} -n {0}\"\n",
         alive.ns
     );
     assert!(installed.status == 0 && installed.stderr.ends_with(&reported), "{installed}");

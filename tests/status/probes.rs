@@ -92,7 +92,7 @@ fn of_two_that_no_waiting_cures_one_goes_first() {
         "[G02] Pod {NAMESPACE}/{STATEFUL_SET}-2: {STATEFUL_SET}-1 has left its cluster (1 of 3 members Synced, seen now)"
     );
     let instead = format!(
-        "do instead:\n    1. waiting makes neither Ready: this one has left its cluster\n    2. with the override of G02 on this \
+        "do instead:\n    1. neither becomes Ready by waiting: this one has left its cluster\n    2. with the override of G02 on this \
          pod: kubectl -n {NAMESPACE} delete pod {STATEFUL_SET}-2\n    3. wait until it is Ready, then {STATEFUL_SET}-1"
     );
     assert!(words.starts_with(&says) && words.contains(&instead), "{words}");

@@ -115,7 +115,7 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
             set.arg(format!("{}={}", after.name, after.image)),
             format!("write image: {} for container {} of StatefulSet {}", after.image, after.name, id.name),
         );
-        let instead = set.then(format!("{} then gets it in its turn", pod.name));
+        let instead = set.then(format!("{} then gets it when its turn comes", pod.name));
         RULE.deny(place, says, why, instead)
     })
 }
@@ -239,7 +239,7 @@ impl ImagePlace<'_> {
         if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
             && before != after
         {
-            let says = format!("{asked} is {after} over data of {before}{seen}");
+            let says = format!("{asked} would start {after} on data of {before}{seen}");
             let why = "the two do not read each other's data files and do not replicate with each other: the first member that \
                        restarts with it is lost";
             return Some(self.finding(Verdict::Deny, says, why, keep));

@@ -10,7 +10,7 @@ use objects::Meta;
 pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i64) -> WayOut {
     let Some((set, release)) = set.and_then(|set| Some((set, set.helm_release()?))) else {
         let command = format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}");
-        let live = run(Command::new(command)).say(" (or make the same change in what you apply)");
+        let live = run(Command::new(command)).say(" (or make the same change in your manifest)");
         return edit(live, format!("write replicas: {replicas}"));
     };
     let chart = set.labels.get("helm.sh/chart").map_or("", String::as_str);
@@ -28,9 +28,9 @@ pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i
     };
     run(upgrade).say(match (known.is_some(), chart) {
         (true, "CHART") => " (CHART: the chart of this release)",
-        (true, _) if !odd => " (take allowEvenOrSmall back with the last step)",
+        (true, _) if !odd => " (with the last step, set allowEvenOrSmall=false again)",
         (true, _) => "",
-        (false, _) => " (CHART: the chart of this release, VALUE: what it calls the number of members)",
+        (false, _) => " (CHART: the chart of this release, VALUE: its value for the number of members)",
     })
 }
 

@@ -308,8 +308,10 @@ fn beside_claims(
     let claim = claims.iter().find(|claim| place.volume.is_none() || !mounted(claim))?;
     // An image may keep its data at a path that is not visible here.
     let verdict = if place.volume.is_none() { Verdict::Warn } else { Verdict::Deny };
-    let says =
-        format!("claims of it exist ({} …), but its server would keep its data on {place}", claim.name);
+    let says = format!(
+        "claims of this cluster exist ({} …), but its server would keep its data on {place}",
+        claim.name
+    );
     let instead = "mount the claim template at the data directory, as it was";
     Some(finding(verdict, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
@@ -354,7 +356,7 @@ fn comes_back(
         return None;
     }
     let says = format!(
-        "it has data from before (claims: {held}): its members use that, but none of them starts first by itself"
+        "it has data from before (claims: {held}): its members use it, but none of them starts the cluster by itself"
     );
     let instead =
         say("after you have applied it: ").run(Command::new(format!("gatera start {name} -n {ns}")));

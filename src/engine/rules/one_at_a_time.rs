@@ -349,19 +349,21 @@ impl<'a> Leaving<'a> {
         let joins = self.member.starting() && !self.is_ready() && self.cluster.has_data() && !lasts;
         let (says, why, instead) = match () {
             () if joins => (
-                "it is not Ready yet and may be receiving its data, which then starts again".to_owned(),
-                "a transfer that is interrupted starts again from the beginning",
+                "it is not Ready yet and may be receiving a copy of the data".to_owned(),
+                "a state transfer that is interrupted starts again from the beginning",
                 "let it finish unless it hangs",
             ),
             () if self.shorter_grace().is_some() => (
-                format!("its grace period is cut short, from {}s", self.pod.grace),
+                format!("the grace period is shorter than its own {}s", self.pod.grace),
                 "a donor that is killed before its joiner is done leaves the joiner with half a database",
                 "use the pod's own grace period",
             ),
             () if unverified > 0 => (
-                format!("{unverified} of the others have no probe of gatera, so Ready does not prove Synced"),
+                format!(
+                    "{unverified} of the other members have no probe of gatera, so they may be Ready without being Synced"
+                ),
                 "a probe that only asks whether the server answers also succeeds on a member that is cut off",
-                "check wsrep_local_state_comment on the others first",
+                "first check that wsrep_local_state_comment is Synced on the others",
             ),
             () => return Findings::new(),
         };

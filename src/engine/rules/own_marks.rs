@@ -194,7 +194,7 @@ const FIELD: &str = "metadata.labels[gatera.dev/mode]";
 fn unknown_mode(new: &Meta) -> Option<Finding> {
     let mode = new.labels.get(MODE_LABEL).filter(|mode| Mode::read(mode).is_none())?;
     let known = Mode::ALL.map(Mode::name).join(", ");
-    let why = "a mode that is not understood counts as enforce";
+    let why = "the guard treats an unknown mode as enforce";
     Some(RULE.deny(FIELD, format!("{mode} is not a mode"), why, format!("choose one of {known}")))
 }
 
@@ -292,7 +292,7 @@ fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
         let (verdict, becomes) = match (review.origin, &it.wanted) {
             _ if reported => (Verdict::Deny, ""),
             (Origin::Audit, _) if !it.in_template => return None,
-            (Origin::Audit, _) => (Verdict::Warn, " and means nothing in a template"),
+            (Origin::Audit, _) => (Verdict::Warn, " and has no effect in a template"),
             // Another replica of the guard, which had not seen the same claims, may have set it a moment ago.
             (Origin::Validating, wanted) if !review.is_there() && is_data(&it.key) && !it.in_template => {
                 let hides = wanted.is_some() && new.meta().mark(marks::DATA) == Some("none");
@@ -352,7 +352,7 @@ fn rewritten(old: &Pod, new: &Pod) -> Findings {
 
 fn belief(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
     let says = format!("{key} belongs to the guard{becomes}");
-    let why = "the guard records in these annotations what it has done; trusting another user's could cost a database";
+    let why = "the guard records in these annotations what it has done; trusting one that a user wrote could cost a database";
     let instead = "do not set, change or remove this annotation; leave it out of your manifests";
     // A user who may write the annotation may write an override as well.
     RULE.finding(verdict, format!("{place}[{key}]"), says, why, instead).yielding_to(YieldsTo::Nothing)

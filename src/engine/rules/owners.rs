@@ -88,7 +88,7 @@ pub fn takes_over<'a>(old: &Workload, new: &'a Workload, view: &View<'_>) -> Opt
     Some(AddedOwner { owner, absent: false })
 }
 
-const WHY: &str = "Kubernetes deletes an object when none of its owners exists, and these rules cannot stop its garbage collector";
+const WHY: &str = "the garbage collector of Kubernetes deletes an object when none of its owners exists, and gatera cannot stop it";
 
 impl AddedOwner<'_> {
     /// Returns the finding for this owner, made from the rule's finding for a deletion.

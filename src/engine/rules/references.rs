@@ -101,12 +101,12 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
             "the members keep running, but no client can reach them",
         ),
         Kind::ServiceAccount => (
-            format!("the members of {whose} run as it"),
+            format!("the members of {whose} run with it"),
             "first name another one in the StatefulSet, and wait until all members have restarted".into(),
             "running members do not notice, but the next pod is not created",
         ),
         Kind::Secret if !cluster.reads_secret(&review.name) => (
-            format!("the images of {whose} are pulled with it"),
+            format!("nodes pull the images of {whose} with it"),
             REFER_TO_ANOTHER.into(),
             "running members do not notice, but on a node without the image the next one does not start",
         ),
@@ -149,7 +149,7 @@ fn incomplete(review: &Review, view: &View<'_>) -> Findings {
             format!("data[{key}]"),
             format!("it has no data[{key}], which members mount"),
             FOLDER,
-            format!("put the text under data: {{{key}: …}}"),
+            format!("put the file under data: {{{key}: …}}"),
         )
     });
     found.collect()
@@ -175,7 +175,7 @@ fn missing_keys(review: &Review, view: &View<'_>) -> Findings {
                 format!("spec.template.spec.volumes: {name}[{key}]"),
                 format!("it mounts {key} of ConfigMap {name}, which has no such key"),
                 FOLDER,
-                format!("put the text under data: {{{key}: …}} of ConfigMap {name} first"),
+                format!("put the file under data: {{{key}: …}} of ConfigMap {name} first"),
             )
         })
     });

@@ -109,8 +109,8 @@ fn behind_helm(step: Resize<'_>) -> Option<Finding> {
     let release = step.set?.helm_release().filter(|_| step.to != step.from && step.to > 0)?;
     Some(finding(
         Verdict::Warn,
-        format!("Helm release {release} manages its size: the next upgrade sets it back, or fails"),
-        "Helm writes the replicas of the chart's values, and they are not changed by this command",
+        format!("the next upgrade of Helm release {release} undoes this change, or fails with a conflict"),
+        "Helm takes the number of replicas from the values of the release, which this command does not change",
         say("scale with Helm: ").and(step.scale(step.to)),
     ))
 }
@@ -193,7 +193,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
     if to <= 0 {
         let driven = step.cluster.filter(|it| driver::of(&it.workload).is_some());
         let to_stop = match driven {
-            Some(it) => say("its operator may stop the cluster for a recovery while no member is Ready, or all are; what a member waits for: ")
+            Some(it) => say("its operator may stop the cluster, but only while no member or every member is Ready; to see what a member waits for: ")
                 .run(it.status_command()),
             None => say("to stop the cluster in order: ")
                 .run(Command::new(format!("gatera stop {} -n {}", step.review.name, step.review.namespace))),
@@ -287,7 +287,7 @@ fn not_down_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
             let way_out = not_ready.and_then(|it| condition::way_out_of(it, cluster, view));
             let instead = way_out
                 .unwrap_or_else(|| run(cluster.status_command()))
-                .then("repeat the command when all that remain are Ready");
+                .then("repeat the command when all remaining members are Ready");
             refuse(Verdict::Deny, "a remaining member is not Ready", instead)
         }
     }
@@ -355,7 +355,7 @@ fn uncertain(cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
         ),
         (_, 0) => return None,
         (_, count) => (
-            format!("{count} of its Ready members have no probe of gatera, so Ready does not prove Synced"),
+            format!("{count} of its Ready members have no probe of gatera, so they may not be Synced"),
             "a probe that only asks whether the server answers also succeeds on a member that is cut off or still catching up",
             "restart the members one at a time, so that they get their probes",
         ),

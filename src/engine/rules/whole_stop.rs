@@ -131,7 +131,7 @@ fn not_now(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Findin
         }
     };
     let says = format!(
-        "meanwhile a pod that is lost is not created again, and they are not all Ready ({})",
+        "until the new StatefulSet exists, a pod that is lost is not replaced, and not all members are Ready ({})",
         view.describe(cluster)
     );
     Some(RULE.finding(verdict, "", says, why, instead))

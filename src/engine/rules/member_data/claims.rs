@@ -42,7 +42,7 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
                     .run(annotate.arg(format!("gatera.dev/override=G07 until={until} reason=…")))
                     .say(", then ")
                     .run(Command::new(format!("kubectl -n {ns} delete pvc {name} --wait=false")))
-                    .say(" (it goes with its pod), then ")
+                    .say(" (it is deleted with its pod), then ")
                     .run(Command::new(format!("kubectl -n {ns} delete pod {pod}")))
             }
         };
@@ -68,10 +68,9 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
 fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let claim = view.waiting_claims(&review.namespace).find(|claim| claim.metadata.name == review.name)?;
     let stopped = claim.metadata.mark(marks::STOPPED).and_then(Record::read);
-    let of =
-        stopped.map_or_else(String::new, |record| format!(", one of {}, on {}", record.of, record.since));
+    let of = stopped.map_or_else(String::new, |record| format!(" (1 of {}, on {})", record.of, record.since));
     let says = format!(
-        "it holds the data of a member that was stopped{of}, for when the cluster starts again ({})",
+        "it holds the data of a member that was stopped{of}; the cluster needs it to start again ({})",
         view.seen()
     );
     let instead = whole_stop::start_again(review, RULE.id, view).say(", then delete the claim");

@@ -48,7 +48,7 @@ impl Leaving<'_> {
         let (other, trouble) = self.those_that_stay().find_map(|other| Some((other, other.trouble()?)))?;
         if let (Some(own), Some(its)) = (lasting(self.member), lasting(other)) {
             let says = format!("{} {} ({})", other.name, its.says(), self.seen());
-            let vain = say(format!("waiting makes neither Ready: this one {}", own.says()));
+            let vain = say(format!("neither becomes Ready by waiting: this one {}", own.says()));
             let this = say("with the override of G02 on this pod: ").and(self.again());
             let other = format!("wait until it is Ready, then {}", other.name);
             return wait(says, vain.then(this).then(other));

@@ -30,9 +30,12 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
     let other = reserved.or_else(absent).filter(|_| serves)?;
     Some(finding(
         Verdict::Wait,
-        format!("it serves beyond the replicas, and {other} is not Ready ({})", view.count(cluster)),
+        format!(
+            "it still serves although the StatefulSet has fewer replicas, and {other} is not Ready ({})",
+            view.count(cluster)
+        ),
         "a member that starts has to join one that serves, and this may be the last one that does",
-        say("its controller deletes it when all others are Ready")
+        say("wait: its controller deletes it when all others are Ready")
             .then(cluster.status_command())
             .say(format!(" shows what {other} needs")),
     ))
@@ -92,7 +95,7 @@ pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<
     Some(finding(
         Verdict::Deny,
         format!(
-            "it is a member whose StatefulSet is gone, like {others} more ({}): nothing replaces it",
+            "its StatefulSet is gone, so nothing would replace it (other members without it: {others}, {})",
             view.seen()
         ),
         "a member that is not started again is lost for the majority, and after the last one has stopped you must find out which \

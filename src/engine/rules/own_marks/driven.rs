@@ -21,15 +21,15 @@ pub(super) fn judge(new: &Workload, view: &View<'_>) -> Option<Finding> {
     {
         return None;
     }
-    let mut instead = say(format!("take the label out of {owner}"));
+    let mut instead = say(format!("remove the label from {owner}"));
     if known {
         instead = say("name its account in the guard's setting mariadb.operators").or(instead);
     }
     Some(RULE.warn(
         format!("spec.template.metadata.labels[{label}]"),
-        format!("it carries {label}, but {owner} drives it, and the guard would refuse what its operator does"),
+        format!("it has the label {label}, but {owner} manages it: the guard would refuse changes by its operator"),
         "the operator scales its cluster to 0 and deletes pods, for example to recover it; the guard does not know its account, \
-         and judges it as a person",
+         and judges it like any other user",
         instead,
     ))
 }

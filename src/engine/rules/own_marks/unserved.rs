@@ -19,7 +19,7 @@ pub(super) fn judge(new: &Workload) -> Option<Finding> {
     }
     Some(RULE.warn(
         format!("spec.template.metadata.labels[{label}]"),
-        format!("it carries {label}, but none of its containers is known to run a database server"),
+        format!("it has the label {label}, but gatera sees no database server in its containers"),
         "without a server it does not count as a cluster: nothing is injected, and no rule protects its members",
         NAME_IT,
     ))

@@ -134,16 +134,16 @@ fn written(protected: &Protected, budget: &Budget) -> Findings {
         RULE.warn(
             POLICY_FIELD,
             "AlwaysAllow lets a drain evict a member that is still joining",
-            "a member that is joining is not Ready; if it is interrupted, it has half a database and starts again",
+            "a member that is joining is not Ready; if it is evicted, its copy of the data is incomplete and starts again",
             "leave unhealthyPodEvictionPolicy out",
         )
     });
     let several_clusters = (protected.names.len() > 1).then(|| {
         RULE.warn(
             "spec.selector",
-            format!("it counts the members of {name} together"),
-            "while a member of one is missing, a drain evicts none of the other, and a number that fits one is wrong for both",
-            "select by a label that only the members of one have, and create a second budget for the other",
+            format!("it is one budget for the members of {name} together"),
+            "while a member of one cluster is missing, it allows no eviction from the other, and its number fits only one of them",
+            "select by a label that only the members of one cluster have, and create another budget for the other cluster",
         )
     });
     number.into_iter().chain(several_clusters).chain(policy).collect()

@@ -18,13 +18,13 @@ pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
     (count(kept) < enough).then(|| {
         deny(
             format!(
-                "{} replicas from ordinal {} keep {kept} of the {from} members that exist without a StatefulSet",
+                "{} replicas from ordinal {} would keep {kept} of the {from} members that now run without a StatefulSet",
                 new.replicas(),
                 asked.start
             ),
             "a StatefulSet takes over the pods of its name and stops those beyond its replicas",
             format!(
-                "write replicas: {} and ordinals from {lowest}, and change them in steps afterwards",
+                "write replicas: {} and ordinals.start: {lowest}, and change them in steps afterwards",
                 highest - lowest + 1
             ),
         )

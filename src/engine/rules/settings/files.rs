@@ -83,7 +83,7 @@ pub(super) fn lost(settings: &Effective<'_>) -> Findings {
         };
         RULE.deny(
             format!("data[{file}].wsrep_provider_options"),
-            format!("a later wsrep_provider_options replaces {file} line {line}: {options} lost"),
+            format!("a later wsrep_provider_options replaces that of {file} line {line}: {options} ignored"),
             "all provider options are one value, and the server uses only the last line",
             "write all of them into one line: wsrep_provider_options = \"a=1; b=2\"",
         )

@@ -95,7 +95,7 @@ impl<'a> Sets<'a> {
                     "it is not known which of its option files a server reads (mounted at {place}), so \
                  each is judged by itself"
                 ),
-                "faults that arise from two files together are not found",
+                "a fault that arises only from two files together is not found",
                 say("mount files for all members as a folder, such as /etc/mysql/conf.d")
                     .then("if each file is for one member, ignore this warning"),
             ),
