@@ -168,7 +168,7 @@ fn nothing_is_reported_twice_while_it_stays() {
     assert_eq!((news.len(), held_back), (1, 0), "two passwords of one object are one piece of news");
     assert_eq!(
         report::audit::note(&news[0]),
-        "G11 would refuse this object as it is: container mariadb writes out the value of MARIADB_ROOT_PASSWORD (and 1 more); \
+        "G11 would refuse this object as it is: container mariadb has the value of MARIADB_ROOT_PASSWORD in plain text (and 1 more); \
          use valueFrom.secretKeyRef instead of value"
     );
     assert_eq!(reported.news(&wrong, 50).0.len(), 0);
@@ -243,7 +243,7 @@ fn what_slipped_in_is_found_reported_and_printed() {
         event["note"]
             .as_str()
             .unwrap()
-            .starts_with("G11 would refuse this object as it is: container mariadb writes out"),
+            .starts_with("G11 would refuse this object as it is: container mariadb has the value of"),
         "{event}"
     );
     let metrics = guard.get("/metrics").unwrap().1;

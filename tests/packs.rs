@@ -92,7 +92,7 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
     let refused = web.apply(RESOURCE);
     assert_eq!(refused.status, 1, "{refused}");
     let words =
-        "[W01] Wordpress WEB/example-wordpress: spec.sqlrootpassword is written out".replace("WEB", ns);
+        "[W01] Wordpress WEB/example-wordpress: spec.sqlrootpassword is in plain text".replace("WEB", ns);
     let shown = refused.stderr.replace(ns, "");
     assert!(refused.stderr.contains(&words) && !shown.contains("abc"), "{refused}");
 

@@ -216,7 +216,7 @@ fn what_cannot_be_read_is_one_line() {
     assert_eq!(
         lines,
         [
-            "./a-crlf.yaml:66:5: refused [G11] ConfigMap default/galera-instance-nodeconfig: galera.cnf line 6 writes out the password of wsrep_sst_auth",
+            "./a-crlf.yaml:66:5: refused [G11] ConfigMap default/galera-instance-nodeconfig: galera.cnf line 6 contains the password of wsrep_sst_auth in plain text",
             "./b-quote.yaml:2:1: not readable: this is not YAML: a quote is not closed",
             "./c-tab.yaml:2:2: not readable: this is not YAML: a tab where YAML needs spaces",
             "./d-twice.yaml:3:1: not readable: this is not YAML: key a occurs twice in the same map, on lines 1 and 3",

@@ -84,7 +84,7 @@ fn the_plan_of_the_operator_of_the_seed_documents_shows_what_is_wrong() {
     // The first object that contains a password.
     let first = "Step bootstrap_config [ERROR] (A transient error when executing task deploy.deploy.bootstrap_config.bootstrap_config. \
                  Will retry. admission webhook \"namespace.gatera.dev\" denied the request: [G11] ConfigMap NS/galera-instance-bootstrap: \
-                 galera.cnf line 6 writes out the password of wsrep_sst_auth\n";
+                 galera.cnf line 6 contains the password of wsrep_sst_auth in plain text\n";
     assert!(said.contains(&first.replace("NS", &galera.namespace)), "{said}");
     assert!(
         said.contains("  do instead: keep it in a Secret and mount that beside this ConfigMap"),

@@ -1,6 +1,6 @@
 //! G11: passwords belong in Secrets, not in manifests.
 //!
-//! Refuses a password that is written out in an environment variable, a command line, a probe, a hook, or a ConfigMap
+//! Refuses a password in plain text in an environment variable, a command line, a probe, a hook, or a ConfigMap
 //! that a cluster reads or that configures Galera. No output ever contains the value.
 //!
 //! # Why
@@ -91,7 +91,7 @@ fn in_pod(prefix: &str, spec: &PodSpec) -> Findings {
         found.extend(in_environment(&place, container));
         for (field, words) in container.command_lines() {
             if let Some(what) = in_words(words) {
-                let says = format!("{field} of container {} writes out {what}", container.name);
+                let says = format!("{field} of container {} contains {what} in plain text", container.name);
                 found.push(finding(format!("{place}{field}"), says, "read it from a file mounted from a Secret, or from a variable with valueFrom.secretKeyRef"));
             }
         }
@@ -105,7 +105,7 @@ fn in_environment(place: &str, container: &Container) -> Findings {
         is_secret(name, value) || names_a_source(name) && has_login(value)
     });
     let finding = |var: &objects::EnvVar| {
-        let says = format!("container {} writes out the value of {}", container.name, var.name);
+        let says = format!("container {} has the value of {} in plain text", container.name, var.name);
         finding(
             format!("{place}env[{}].value", var.name),
             says,
@@ -127,11 +127,11 @@ fn in_config(map: &ConfigMap) -> Findings {
 
 fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + 'a {
     let add = |field: String, place: &str, what: &str| {
-        let says = format!("{place} writes out {what}");
+        let says = format!("{place} contains {what} in plain text");
         finding(
             field,
             says,
-            "keep it in a Secret and mount that beside this ConfigMap (a projected volume shows both in one folder)",
+            "keep it in a Secret, and mount that beside this ConfigMap (a projected volume puts both into one folder)",
         )
     };
     // A key that is named like a file is judged line by line.

@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! $ kubectl kudo install . -p MYSQL_ROOT_PASSWORD=…
-//! [K04] Instance db/galera: parameter MYSQL_ROOT_PASSWORD is written out
+//! [K04] Instance db/galera: parameter MYSQL_ROOT_PASSWORD is a password in plain text
 //! ```
 //!
 //! # What to do instead
@@ -52,7 +52,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         new.spec.parameters.iter().filter(|(name, value)| is_password(name) && !value.look().is_empty());
     let mut found: Findings = given
         .filter(|(name, value)| is_new(name, value))
-        .map(|(name, _)| finding(Verdict::Deny, name, format!("parameter {} is written out", visible(name))))
+        .map(|(name, _)| finding(Verdict::Deny, name, format!("parameter {} is a password in plain text", visible(name))))
         .collect();
     let version = new.spec.version(&review.namespace, view).filter(|_| old.is_none());
     let left = version.into_iter().flat_map(|it| it.parameters.all()).filter(|it| {
@@ -64,7 +64,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         finding(
             Verdict::Warn,
             name,
-            format!("parameter {} is left to the default of the operator, which is public", visible(name)),
+            format!("parameter {} is not set, so the operator's default applies, which is public", visible(name)),
         )
     }));
     found

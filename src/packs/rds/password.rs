@@ -2,7 +2,7 @@
 //!
 //! Refuses a new Rds without a `password`, with one that does not have 8 to 32 characters of at least three of lower case, upper case,
 //! digits and others (only `~!@#%^*-_=+?`, by the operator's schema), and with the one from the operator's README. Warns about a mask
-//! instead of a password, and about users whose password is written out. No output contains a password. R01 judges later changes. An
+//! instead of a password, and about users whose password is in plain text. No output contains a password. R01 judges later changes. An
 //! Rds that takes over an instance (R12) needs no password.
 //!
 //! # Why
@@ -106,7 +106,7 @@ fn readable_user_passwords(write: &RdsWrite<'_>) -> Option<Finding> {
     let names: Vec<_> = new.map(|user| shown(user.name.look())).collect();
     let first = names.first()?;
     let others = if names.len() > 1 { format!(" and of {} more", names.len() - 1) } else { String::new() };
-    let says = format!("the password of user {first}{others} is written out, and stays readable here");
+    let says = format!("the password of user {first}{others} is in plain text, and stays readable here");
     let why =
         "every user who may read this object can log in as this user; the field cannot refer to a Secret";
     let instead = "create the user in SQL, or change its password in SQL afterwards";

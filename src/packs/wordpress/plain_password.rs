@@ -1,8 +1,8 @@
 //! W01: the password of a WordPress's database is in a Secret.
 //!
-//! Refuses a Wordpress that writes out `sqlrootpassword`. It may name a Secret and a key instead, `secretRef:NAME/KEY`: when the operator
+//! Refuses a Wordpress with `sqlrootpassword` in plain text. It may name a Secret and a key instead, `secretRef:NAME/KEY`: when the operator
 //! creates its Deployments, the guard changes each variable with such a value to a `secretKeyRef`. Warns about a Deployment of a
-//! WordPress in which a password is written out; the path of a file (`MYSQL_ROOT_PASSWORD_FILE`) is not a password. No output contains
+//! WordPress with a password in plain text; the path of a file (`MYSQL_ROOT_PASSWORD_FILE`) is not a password. No output contains
 //! the value.
 //!
 //! # Why
@@ -57,7 +57,7 @@ fn in_resource(review: &Review, _: &View<'_>) -> Option<Finding> {
     let says = if password.look().starts_with("secretRef:") {
         "spec.sqlrootpassword does not name a Secret and a key in the form secretRef:NAME/KEY"
     } else {
-        "spec.sqlrootpassword is written out"
+        "spec.sqlrootpassword is in plain text"
     };
     let instead = "create a Secret, and write sqlrootpassword: secretRef:NAME/KEY";
     Some(RULE.deny("spec.sqlrootpassword", says, WHY, instead))
@@ -87,7 +87,7 @@ fn in_deployment(review: &Review, _: &View<'_>) -> Findings {
 /// Returns the finding about one variable, which this path leads to.
 fn in_variable(origin: Origin, variable: &EnvVar, field: String, path: [&str; 7]) -> Option<Finding> {
     let (name, value) = (&variable.name, variable.value.look());
-    let instead = format!("valueFrom: {{secretKeyRef: …}} for {name}");
+    let instead = format!("use valueFrom: {{secretKeyRef: …}} for {name}");
     let (verdict, says) = match secret_ref(value) {
         Some((secret, key)) if origin == Origin::Mutating => {
             let says = format!("{name} is read from key {key} of Secret {secret}");
@@ -98,7 +98,7 @@ fn in_variable(origin: Origin, variable: &EnvVar, field: String, path: [&str; 7]
         Some(_) => {
             (Verdict::Deny, format!("{name} would contain the name of a Secret instead of a password"))
         }
-        None if is_secret(name, value) => (Verdict::Warn, format!("{name} is written out")),
+        None if is_secret(name, value) => (Verdict::Warn, format!("{name} is in plain text")),
         None => return None,
     };
     Some(RULE.finding(verdict, field, says, WHY, instead))
