@@ -100,7 +100,11 @@ fn documents_come_from_standard_input_lists_and_templates() {
     let text = b"---\n# Source: chart\n---\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {gatera.dev/cluster: x}}, data: {c.cnf: \"[client]\\npassword=x\"}}\n---\nreplicas: 3\n";
     let ran = gatera(&["check", "--namespace", "db", "-"], text);
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.out.contains("[G11] ConfigMap db/a: c.cnf line 2 contains a password in plain text\n"), "{}", ran.out);
+    assert!(
+        ran.out.contains("[G11] ConfigMap db/a: c.cnf line 2 contains a password in plain text\n"),
+        "{}",
+        ran.out
+    );
     assert!(
         ran.out.ends_with(
             "1 object: 1 would be refused, 0 allowed with a warning; no Galera cluster among them; 1 document without a kind was skipped\n"

@@ -188,7 +188,7 @@ fn what_would_destroy_it_is_refused_at_the_instance(galera: &Galera<'_>) {
         ),
     );
     let again = kudo(galera, &["plan", "trigger", "--name", "deploy", "--instance", INSTANCE]);
-    refused(&again, "K01", "plan deploy would run again over cluster");
+    refused(&again, "K01", "plan deploy would run again for cluster");
 }
 
 /// Checks that, with an override, the plan runs again but founds no second cluster: its bootstrap node stays at 0 replicas, and

@@ -53,6 +53,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
         ),
         _ => (Verdict::Deny, format!("{NAME} is neither true nor false, so it is off")),
     };
-    let why = "the operator only understands the word true, and members that share a node are lost together with it";
+    let why =
+        "the operator understands only the word true; members that share a node are all lost with that node";
     Some(RULE.finding(verdict, format!("spec.parameters[{NAME}]"), says, why, "write \"true\""))
 }

@@ -14,7 +14,7 @@
 //!
 //! ```text
 //! $ kubectl kudo update --instance galera -p VOLUME_SIZE=20Gi
-//! [K01] Instance db/galera: VOLUME_SIZE runs plan deploy again over cluster galera (3 of 3 members Synced, seen now)
+//! [K01] Instance db/galera: VOLUME_SIZE runs plan deploy again for cluster galera (3 of 3 members Synced, seen now)
 //! ```
 //!
 //! # What to do instead
@@ -58,7 +58,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     let over = match view.cluster_called(&review.namespace, &new.metadata.name) {
         Some(cluster) if cluster.has_data() => {
-            format!("over cluster {} ({})", cluster.id.name, view.describe(cluster))
+            format!("for cluster {} ({})", cluster.id.name, view.describe(cluster))
         }
         // This is a first installation, or one that never formed a cluster.
         Some(_) => return Findings::new(),

@@ -5,8 +5,8 @@
 //!
 //! # Why
 //!
-//! KUDO reads the number as a text: "abc" is 0, and 0 members stop the database. A step that G01 refuses at the StatefulSet leaves KUDO in
-//! the middle of its plan, when the configuration already names other members.
+//! KUDO reads the number as a string: "abc" is 0, and 0 members stop the database. A step that G01 refuses at the StatefulSet leaves
+//! KUDO in the middle of its plan, when the configuration already names other members.
 //!
 //! # Example
 //!

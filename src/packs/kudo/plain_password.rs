@@ -52,7 +52,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         new.spec.parameters.iter().filter(|(name, value)| is_password(name) && !value.look().is_empty());
     let mut found: Findings = given
         .filter(|(name, value)| is_new(name, value))
-        .map(|(name, _)| finding(Verdict::Deny, name, format!("parameter {} is a password in plain text", visible(name))))
+        .map(|(name, _)| {
+            finding(Verdict::Deny, name, format!("parameter {} is a password in plain text", visible(name)))
+        })
         .collect();
     let version = new.spec.version(&review.namespace, view).filter(|_| old.is_none());
     let left = version.into_iter().flat_map(|it| it.parameters.all()).filter(|it| {
@@ -64,7 +66,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         finding(
             Verdict::Warn,
             name,
-            format!("parameter {} is not set, so the operator's default applies, which is public", visible(name)),
+            format!(
+                "parameter {} is not set, so the operator's default applies, which is public",
+                visible(name)
+            ),
         )
     }));
     found

@@ -20,7 +20,7 @@ use objects::{CustomKind, CustomResource, Kind, KindNames};
 
 pub const PACK: Pack = Pack {
     name: "mariadb",
-    protects: "an adopted cluster of mariadb-operator from changes of its MariaDB that would delete it, take it apart or found it anew",
+    protects: "an adopted cluster of mariadb-operator from changes of its MariaDB that would delete it, take it apart or bootstrap it again",
     kinds: &[MARIADB_KIND],
     rules: &[end::RULE, settings::RULE, replicas::RULE, image::RULE],
     entries: ENTRIES,

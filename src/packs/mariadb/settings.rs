@@ -1,4 +1,4 @@
-//! M02: a MariaDB stays a Galera cluster, and is not founded anew while members serve.
+//! M02: a MariaDB stays a Galera cluster, and is not bootstrapped again while members serve.
 //!
 //! Refuses to turn Galera off (`galera.enabled`) in the MariaDB of an adopted cluster with data, and to name a member from which the
 //! cluster starts again (`galera.recovery.forceClusterBootstrapInPod`) while members serve. Warns of a
@@ -6,16 +6,17 @@
 //!
 //! # Why
 //!
-//! Without Galera the members are single servers: each keeps what it is sent, and they differ from the first write on. A member that is
-//! named starts the cluster at the next recovery without its data being compared with the others', however old it is by then, and it
-//! stays named until the field is empty. When fewer members than `galera.recovery.minClusterSize` form the cluster, the operator
-//! recovers it: it scales to 0, although those that serve have everything. While a MariaDB is suspended, its operator recovers nothing.
+//! Without Galera the members are separate servers: each keeps only the writes that its own clients send, and their data differs from
+//! the first write on. At the next recovery the operator starts the cluster from a member that is named, without comparing its data
+//! with the others', however old it is by then, and the member stays named until the field is empty. When fewer members than
+//! `galera.recovery.minClusterSize` form the cluster, the operator recovers it: it scales to 0, although those that serve have
+//! everything. While a MariaDB is suspended, its operator recovers nothing.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl patch mariadb galera --type=merge -p '{"spec":{"galera":{"enabled":false}}}'
-//! [M02] MariaDB db/galera: turning Galera off makes single servers of its members (3 of 3 members Synced, seen now)
+//! [M02] MariaDB db/galera: turning Galera off makes each member a separate server (3 of 3 members Synced, seen now)
 //! ```
 //!
 //! # What to do instead
@@ -50,19 +51,19 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let mut found = Findings::new();
     if turned_on([&after.enabled, &before.enabled]) {
         let says =
-            format!("turning Galera off makes single servers of its members ({})", view.describe(cluster));
-        let why = "each member keeps what it is sent, and they differ from the first write on";
+            format!("turning Galera off makes each member a separate server ({})", view.describe(cluster));
+        let why = "each then keeps only the writes that its own clients send, and their data differs from the first write on";
         let instead = "leave it on; to move to a single server, restore a backup into another MariaDB";
         found.push(RULE.deny("spec.galera.enabled", says, why, instead));
     }
     let forced = |it: &super::Galera| it.recovery.force_cluster_bootstrap_in_pod.look().to_owned();
     if !forced(after).is_empty() && forced(after) != forced(before) && cluster.ready() > 0 {
         let says = format!(
-            "the cluster serves ({}), and at the next recovery it would start again from the member that is named here",
+            "the cluster serves ({}), and at the next recovery it would start from the member that is named here",
             view.describe(cluster)
         );
-        let why = "a member that is named starts without its data being compared with the others', however old it is by then";
-        let instead = "name a member only while no member is Ready, and empty the field when all are";
+        let why = "the operator starts the cluster from that member without comparing its data with the others', however old it is by then";
+        let instead = "name a member only while none is Ready, and empty the field when all are Ready again";
         let field = "spec.galera.recovery.forceClusterBootstrapInPod";
         found.push(RULE.deny(field, says, why, instead));
     }

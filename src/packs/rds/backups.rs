@@ -45,8 +45,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let mut found = Findings::new();
     let window = new.spec.window();
     if !is_window(window) {
-        let says = format!("spec.backupstarttime {} is not an hour that begins at a quarter", shown(window));
-        found.push(RULE.deny("spec.backupstarttime", says, WHY, "write 01:15-02:15, in UTC"));
+        let says = format!(
+            "spec.backupstarttime {} is not one hour that begins at :00, :15, :30 or :45",
+            shown(window)
+        );
+        found.push(RULE.deny("spec.backupstarttime", says, WHY, "write a time in UTC such as 01:15-02:15"));
     }
     let least = i64::from(new.spec.engine() != "PostgreSQL");
     if !new.spec.keeps().is_some_and(|days| (least..=732).contains(&days)) {

@@ -5,9 +5,9 @@
 //!
 //! # Why
 //!
-//! The operator deletes the instance together with the Rds. It takes a last backup first, which works only while the instance is ACTIVE.
-//! Otherwise, and while the operator is down, the Rds is deleted, but the instance stays without a backup and keeps costing money: there
-//! is no finalizer.
+//! The operator deletes the instance together with the Rds. It takes a last backup first, which works only while the instance is
+//! ACTIVE. Otherwise, and while the operator is down, the Rds is deleted, but the instance stays without a backup and keeps costing
+//! money, because no finalizer makes the Rds wait.
 //!
 //! # Example
 //!
@@ -98,17 +98,17 @@ fn rds_deleted(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
         return RULE.deny("status.id", says, why, instead(review, view));
     }
     let says = format!(
-        "its instance stays in the cloud, without an Rds: the status is {}, not ACTIVE",
+        "its instance would stay in the cloud without a backup, because the status is {}, not ACTIVE",
         rds.status.words()
     );
-    let why = "without a last backup, which fails while the instance is not ACTIVE, the operator deletes nothing, and the \
-               instance keeps costing money";
+    let why = "the operator deletes an instance only after a last backup, which fails while the instance is not ACTIVE; the \
+               instance then keeps costing money";
     let active = until_active(rds, review);
     let instead = if rds.status.stuck() {
         let confirmed = say("to delete it anyway: ").and(confirmation(review, RULE.id, view));
         active.or(confirmed.say(", repeat the command, then delete it in the cloud"))
     } else {
-        active.then("then take a backup of your own")
+        active.then("then take a backup of your own, and repeat the command")
     };
     RULE.deny("status.status", says, why, instead)
 }
@@ -123,7 +123,7 @@ fn definition_deleted(review: &Review, view: &View<'_>) -> Finding {
     let with_instance = all - view.kept_anywhere(RDS).filter(|it| has_no_id(it)).count();
     if all == 0 {
         let says = format!("it is not known whether there is an Rds ({})", view.seen());
-        let why = "Kubernetes deletes the objects of a definition with it, and the operator their instances";
+        let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes their instances";
         return RULE.finding(Verdict::Unknown, "metadata.name", says, why, instead(review, view));
     }
     if with_instance == 0 {
@@ -133,7 +133,7 @@ fn definition_deleted(review: &Review, view: &View<'_>) -> Finding {
         ));
     }
     let says = format!(
-        "deleting it deletes every Rds in every namespace, and the instance of each that has one ({with_instance}, {})",
+        "deleting it deletes every Rds in every namespace and their instances in the cloud ({with_instance}, {})",
         view.seen()
     );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
@@ -157,7 +157,7 @@ fn namespace_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     };
     let more = and_more(others.count());
     let says = format!(
-        "it holds Rds {first}{more} ({}), and deleting the namespace deletes each one's instance in the cloud, too",
+        "it holds Rds {first}{more} ({}), and deleting the namespace also deletes the instance of each in the cloud",
         view.seen()
     );
     let why =

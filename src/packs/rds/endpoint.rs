@@ -46,7 +46,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     let was = write.old.map_or("", |old| old.spec.endpoint.look());
     let is = &write.new.spec.endpoint;
     let finding = |verdict, says: String, instead: WayOut| {
-        let why = "every call of it makes the operator enlarge the database, which costs money and cannot be undone";
+        let why = "each call to this URL makes the operator enlarge the database, which costs money and cannot be undone";
         Some(RULE.finding(verdict, "spec.endpoint", says, why, instead))
     };
     if is.is_empty() {
@@ -58,7 +58,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
         };
     }
     let instead = match write.old {
-        None => "write endpoint: https://NAME/…, of an ingress".into(),
+        None => "write endpoint: https://NAME/…, the address of an ingress".into(),
         Some(_) => patch(review, r#"{"spec":{"endpoint":"https://NAME/…"}}"#),
     };
     let Some(rest) = is.look().strip_prefix("https://") else {

@@ -79,12 +79,15 @@ fn port(spec: &RdsSpec) -> Option<Finding> {
     let (may, instead) = match spec.engine() {
         "MySQL" => (
             port.is_some_and(|it| it >= 1024 && !matches!(it, 12_017 | 33_071)),
-            "choose 1024 to 65535, and neither 12017 nor 33071: 3306",
+            "choose a port from 1024 to 65535 except 12017 and 33071, such as 3306",
         ),
-        "PostgreSQL" => (port.is_some_and(|it| (2100..=9500).contains(&it)), "choose 2100 to 9500: 5432"),
+        "PostgreSQL" => (
+            port.is_some_and(|it| (2100..=9500).contains(&it)),
+            "choose a port from 2100 to 9500, such as 5432",
+        ),
         _ => (
             port.is_some_and(|it| it == 1433 || (2100..=9500).contains(&it) && !matches!(it, 5355 | 5985)),
-            "choose 1433, or 2100 to 9500 and neither 5355 nor 5985",
+            "choose 1433, or a port from 2100 to 9500 except 5355 and 5985",
         ),
     };
     let says = format!("spec.port {} is not one of {}", shown(spec.port()), spec.engine());

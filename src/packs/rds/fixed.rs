@@ -1,4 +1,4 @@
-//! R01: fields that an Rds was created with do not change.
+//! R01: fields of an Rds that are fixed at its creation do not change.
 //!
 //! Refuses to change availabilityzone, backupstarttime, backupkeepdays, datastoretype, datastoreversion, hamode, hareplicationmode,
 //! port, region, subnet, securitygroup, vpc, volumetype and password. Warns if a mask (`xxxxxxxxxx`) replaces a password: version
@@ -75,7 +75,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 fn field_changed(name: &str, was: &Scalar, is: &Scalar) -> Finding {
     let says = format!("spec.{name} cannot change after creation ({} -> {})", contents(was), contents(is));
     let instead =
-        say(format!("restore spec.{name}")).or("for another value create a second Rds and move the data");
+        say(format!("restore spec.{name}")).or("for another value, create a second Rds and move the data");
     let why = "the operator ignores it, and the instance in the cloud keeps the old value";
     RULE.deny(format!("spec.{name}"), says, why, instead)
 }
@@ -92,12 +92,12 @@ fn password_changed(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> O
         (true, true) => None,
         (false, true) => finding(
             Verdict::Warn,
-            "spec.password becomes a mask, with which the operator cannot log in",
-            "restore the password while databases or users are still to be created".into(),
+            "a mask replaces spec.password, and the operator cannot log in with a mask",
+            "restore the password if the operator still has to create databases or users".into(),
         ),
         (true, false) => finding(
             Verdict::Warn,
-            "spec.password replaces a mask, and it is not known whether it is the instance's password",
+            "spec.password replaces a mask, and gatera cannot know whether the instance has this password",
             "write the password that root has in the database".into(),
         ),
         (false, false) => finding(

@@ -97,8 +97,8 @@ fn unfit(spec: &RdsSpec) -> Option<Finding> {
 
 fn together(old: &Rds, new: &Rds) -> Option<Finding> {
     let both = !old.spec.volumesize.same_text(&new.spec.volumesize);
-    let says = "spec.flavorref and spec.volumesize change in one write";
-    let why = "an instance does one thing at a time, and the cloud refuses the second";
+    let says = "spec.flavorref and spec.volumesize change at the same time";
+    let why = "the cloud makes one change to an instance at a time, and refuses the second";
     let instead =
         "change spec.volumesize first, wait until the status is ACTIVE again, then change spec.flavorref";
     both.then(|| RULE.deny("spec", says, why, instead))

@@ -65,7 +65,8 @@ fn of_user(old: Option<&RdsUser>, user: &RdsUser) -> Findings {
         return Findings::new();
     }
     if old.is_some() {
-        let says = format!("privileges of user {}, who exists already, are never changed", shown(name));
+        let says =
+            format!("user {} already exists, so the operator does not change the privileges", shown(name));
         let why = "the operator only checks whether a user of this name exists";
         return vec![RULE.deny(field, says, why, "restore them here, and GRANT or REVOKE in SQL")];
     }
@@ -117,19 +118,21 @@ fn fault(text: &str, user: &RdsUser) -> Option<(Verdict, &'static str, &'static 
     if text.contains(';') {
         return deny("is more than one statement");
     }
-    let Some(grant) = Grant::read(text) else { return deny("is not one plain grant") };
+    let Some(grant) = Grant::read(text) else { return deny("is not a plain GRANT statement") };
     let grants_only = |known: &[&str]| grant.privileges.iter().all(|it| known.contains(&&**it));
     let host = Some(user.host.look()).filter(|it| !it.is_empty()).unwrap_or("%");
     let is_of_host = grant.host.as_deref().is_none_or(|it| it.eq_ignore_ascii_case(host));
     let is_ignored = |c: char| !c.is_ascii_alphanumeric() && !" '*._%".contains(c);
     match () {
         () if grant.passed_on || grant.privileges.contains("GRANT OPTION") => {
-            Some((Verdict::Deny, "may be passed on", "leave the GRANT OPTION out"))
+            Some((Verdict::Deny, "lets the user pass it on (GRANT OPTION)", "leave GRANT OPTION out"))
         }
         () if grant.user != user.name.look() || !is_of_host => deny("is for another account"),
-        () if grant.database == "*" && !grants_only(&FOR_MONITORING) => deny("is for everything"),
+        () if grant.database == "*" && !grants_only(&FOR_MONITORING) => {
+            deny("applies to all databases (ON *.*)")
+        }
         () if grant.database != "*" && !grants_only(&ON_A_DATABASE) => {
-            deny("is over the whole server, not over one database")
+            deny("applies to the whole server, not to one database")
         }
         () if grant.database.is_empty() => {
             deny("names no database, so it applies to the server's own database (mysql)")
@@ -137,8 +140,8 @@ fn fault(text: &str, user: &RdsUser) -> Option<(Verdict, &'static str, &'static 
         () if grant.is_on_the_servers_own() => deny("is on a database of the server itself"),
         () if text.contains(is_ignored) => Some((
             Verdict::Warn,
-            "has other characters than letters, digits, spaces and '*._%, so version 0.7.6 of the operator ignores it",
-            "write one privilege each and no host, or grant it in SQL",
+            "has characters other than letters, digits, spaces and '*._%, so version 0.7.6 of the operator ignores it",
+            "write one privilege per entry and no host, or grant it in SQL",
         )),
         () if grant.host.is_none() && host != "%" => Some((
             Verdict::Warn,

@@ -10,7 +10,7 @@
 //! # Example
 //!
 //! ```text
-//! [R13] Rds shop/orders: spec and status change in one write, and the operator skips it
+//! [R13] Rds shop/orders: spec and status change at the same time, and the operator ignores such a change
 //! ```
 //!
 //! # What to do instead
@@ -42,7 +42,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     }
     let lost = old.spec.databases != new.spec.databases || old.spec.users != new.spec.users;
     let verdict = if lost { Verdict::Deny } else { Verdict::Warn };
-    let says = "spec and status change in one write, and the operator skips it";
+    let says = "spec and status change at the same time, and the operator ignores such a change";
     let why = "new databases and users are not created until something else changes";
     Some(RULE.finding(
         verdict,

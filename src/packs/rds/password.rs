@@ -68,8 +68,7 @@ fn root_password_fault(review: &Review, write: &RdsWrite<'_>) -> Option<Finding>
     if write.new.spec.is_masked() {
         let says = "spec.password is a mask, not a password";
         let why = "the mask would become the root password of a new instance, or the cloud refuses it";
-        let instead =
-            say("write a password").or(say("to take over an instance that exists, see ").page("R12"));
+        let instead = say("write a password").or(say("to take over an existing instance, see ").page("R12"));
         let is_audit = review.origin == Origin::Audit;
         return (!is_audit).then(|| RULE.warn(field, says, why, instead));
     }
@@ -78,10 +77,10 @@ fn root_password_fault(review: &Review, write: &RdsWrite<'_>) -> Option<Finding>
         _ if text == SAMPLE => "spec.password is the one from the operator's README",
         length if !(8..=32).contains(&length) => "spec.password does not have 8 to 32 characters",
         _ if text.contains(|c: char| !c.is_ascii_alphanumeric() && !OTHER_CHARACTERS.contains(c)) => {
-            "spec.password has another character than letters, digits and ~!@#%^*-_=+?"
+            "spec.password has characters other than letters, digits and ~!@#%^*-_=+?"
         }
         _ if count_classes(text) < 3 => {
-            "spec.password needs three of lower case, upper case, digits and others"
+            "spec.password needs three kinds of characters: lower case, upper case, digits, others"
         }
         _ => return None,
     };

@@ -10,7 +10,7 @@
 //! # Example
 //!
 //! ```text
-//! [R11] Rds shop/orders: user "app1" exists already: another password or host has no effect
+//! [R11] Rds shop/orders: user "app1" already exists, so another password or host has no effect
 //! ```
 //!
 //! # What to do instead
@@ -54,7 +54,7 @@ fn users<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + use<
             return Some(removed("user", name, field, "DROP USER"));
         };
         let same = was.password.same_text(&is.password) && was.account() == is.account();
-        let says = format!("user {} exists already: another password or host has no effect", shown(name));
+        let says = format!("user {} already exists, so another password or host has no effect", shown(name));
         let why = "the operator only checks whether a user of this name exists, and never changes one";
         let instead = "restore it here, and change it in the database (ALTER USER, RENAME USER)";
         (!same).then(|| RULE.deny(field, says, why, instead))

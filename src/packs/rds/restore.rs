@@ -6,8 +6,8 @@
 //!
 //! # Why
 //!
-//! The operator restores in place and overwrites the data of the instance. If another write comes between, the operator fails to empty
-//! the field, and ten seconds later it restores again. A time that it cannot read stops its other work.
+//! The operator restores in place and overwrites the data of the instance. If something else changes meanwhile, the operator fails to
+//! empty the field, and ten seconds later it restores again. A time that it cannot read stops its other work.
 //!
 //! # Example
 //!
@@ -67,7 +67,7 @@ fn wrong(says: impl Into<String>, instead: &str) -> Finding {
 
 fn pending() -> Finding {
     let says = "a restore is under way: spec.backuprestoretime is still set";
-    let why = "if another write comes between, the operator cannot empty it, and restores again";
+    let why = "if something else changes meanwhile, the operator cannot empty the field, and restores again";
     RULE.finding(
         Verdict::Wait,
         "spec",

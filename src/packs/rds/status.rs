@@ -106,7 +106,7 @@ fn confirmed(review: &Review, view: &View<'_>) -> WayOut {
 /// instance exists.
 fn takes_over(review: &Review, view: &View<'_>, field: &str) -> Finding {
     let Review { namespace, name, .. } = review;
-    let says = "with this status.id the Rds takes over an instance that exists";
+    let says = "with this status.id the Rds takes over an existing instance";
     let why = format!(
         "deleting the Rds then deletes that instance; and if it is not called {namespace}_{name} in the cloud, the operator crashes"
     );

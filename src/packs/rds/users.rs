@@ -78,7 +78,7 @@ fn databases(write: &RdsWrite<'_>) -> Option<Finding> {
     let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric());
     let odd = write.new.spec.databases.all().iter().find(|it| !plain(it.look()))?;
     let says =
-        format!("the name of database {} has other characters than letters and digits", shown(odd.look()));
+        format!("the name of database {} has characters other than letters and digits", shown(odd.look()));
     let why = "the operator does not create such a database, and only its log says so";
     Some(RULE.deny("spec.databases", says, why, "choose another name, or create it in SQL"))
 }

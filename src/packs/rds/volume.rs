@@ -57,7 +57,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
                 contents(&write.new.spec.volumesize)
             ),
             "the cloud refuses it, and only the operator's log says so",
-            "choose a multiple of 10 from 40 to 4000: 50".to_owned(),
+            "choose a multiple of 10 from 40 to 4000, such as 50".to_owned(),
         ),
     };
     Some(RULE.deny("spec.volumesize", says, why, instead))

@@ -7,7 +7,7 @@
 //! # Why
 //!
 //! The Wordpress owns both claims, so Kubernetes deletes them with it: the posts, the users and the uploaded files are lost without a
-//! question. The guard does not stop the garbage collector afterwards: then it is too late.
+//! question. Afterwards it is too late: the guard cannot stop the garbage collector.
 //!
 //! # Example
 //!

@@ -74,7 +74,7 @@ fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 fn several_servers(replicas: i64) -> Option<Finding> {
     let says = format!("{replicas} servers would write to one volume");
-    let why = "two servers that use one folder destroy the database";
+    let why = "two servers that write to one folder destroy the database";
     let instead =
         say("keep one").or("for several servers use a Galera cluster (charts/wordpress, database.galera)");
     (replicas > 1).then(|| RULE.deny("spec.replicas", says, why, instead))

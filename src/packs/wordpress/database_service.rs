@@ -1,12 +1,12 @@
-//! W07: the database of a WordPress is only reachable from inside, by its own name.
+//! W07: the database of a WordPress is reachable only from inside the cluster, through its own Service.
 //!
 //! Refuses a Service of the database that is not headless, opens a port on the nodes or outside (NodePort, LoadBalancer), or leads to
-//! other pods than the database's.
+//! pods that are not the database's.
 //!
 //! # Why
 //!
-//! WordPress logs in as a user who may write everything, with the example's operator as root: attackers find a database with a port on
-//! every node within hours. A Service that leads to the site's pods sends the database's clients there.
+//! WordPress logs in as a user who may change everything, with the example's operator as root, and attackers find a database with a
+//! port on every node within hours. A Service that leads to the site's pods sends the database's clients there.
 //!
 //! # Example
 //!
@@ -56,7 +56,8 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
             "kubectl -n {} port-forward deployment/wordpress-mysql 3306",
             review.namespace
         )));
-        let instead = say("keep it headless; for access from outside: ").and(forward);
+        let instead =
+            say("set clusterIP: None and the selector tier: mysql; for access from outside: ").and(forward);
         findings.push(RULE.deny(field, says, why, instead));
     };
     let service_type = &service.spec.kind;
@@ -67,13 +68,13 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
                 "type {service_type} opens the database to every client that can reach {}",
                 if service_type == "NodePort" { "a node" } else { "its address" }
             ),
-            "WordPress logs in as a user who may write everything",
+            "WordPress logs in as a user who may change everything, and attackers find open ports within hours",
         );
     } else if !service.headless() && service_type != "ExternalName" {
         add(
             "spec.clusterIP",
-            "it is not headless any more".to_owned(),
-            "the address of a Service cannot be changed, and this one was created without",
+            "it is not headless".to_owned(),
+            "the clusterIP of a Service cannot change later, and the operator creates this one with None",
         );
     }
     // The operator's Service selects by the tier.
@@ -81,7 +82,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     if tier != Some("mysql") {
         add(
             "spec.selector",
-            "it leads to other pods than the database's".to_owned(),
+            "without tier: mysql in its selector it leads to pods that are not the database's".to_owned(),
             "clients of the database would connect to those pods",
         );
     }

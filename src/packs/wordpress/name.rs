@@ -55,6 +55,6 @@ fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
     } else {
         return None;
     };
-    let why = "the operator creates the database, and then fails at its Service: there is never a site, and only its log says so";
-    Some(RULE.deny("metadata.name", wrong, why, "use a shorter name, of letters and digits: blog"))
+    let why = "the operator creates the database, but not its Service or the site, and only its log says why";
+    Some(RULE.deny("metadata.name", wrong, why, "use a shorter name of letters and digits, such as blog"))
 }

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! $ kubectl apply -f second.yaml
-//! [W03] Wordpress web/shop: namespace web has Wordpress blog already
+//! [W03] Wordpress web/shop: namespace web already has Wordpress blog
 //! ```
 //!
 //! # What to do instead
@@ -44,7 +44,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     let others = view.named(WORDPRESS, ns).filter(|name| *name != review.name);
     let finding = |other: &str| {
-        let says = format!("namespace {ns} has Wordpress {other} already");
+        let says = format!("namespace {ns} already has Wordpress {other}");
         let why = "their parts have the same names: both would share one site and one database, and deleting one deletes both";
         RULE.deny("metadata.namespace", says, why, "give it a namespace of its own")
     };

@@ -1,17 +1,17 @@
 //! W02: changing the password of a Wordpress does not change it in the database.
 //!
-//! Refuses another `sqlrootpassword`; only warns if it moves to a Secret (`secretRef:NAME/KEY`).
+//! Refuses a change of `sqlrootpassword`; only warns if it moves to a Secret (`secretRef:NAME/KEY`).
 //!
 //! # Why
 //!
-//! The database sets the root password only when its folder is empty, and the operator never changes Deployments that exist. After the
-//! change the resource and the database differ.
+//! The database server sets the root password only once, in an empty folder, and the operator never changes Deployments that exist.
+//! After such a change the password in the resource is not the one in the database.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl patch wordpress blog --type=merge -p '{"spec":{"sqlrootpassword":"…"}}'
-//! [W02] Wordpress web/blog: spec.sqlrootpassword changes, but the database and the site do not read it any more
+//! [W02] Wordpress web/blog: changing spec.sqlrootpassword does not change the password in the database
 //! ```
 //!
 //! # What to do instead
@@ -45,12 +45,14 @@ fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
     }
     let moves_to_secret = secret_ref(was.look()).is_none() && secret_ref(is.look()).is_some();
     let (verdict, says) = if moves_to_secret {
-        (Verdict::Warn, "spec.sqlrootpassword now names a Secret; existing Deployments keep their values")
+        (
+            Verdict::Warn,
+            "spec.sqlrootpassword now names a Secret, but the existing Deployments keep the old value",
+        )
     } else {
-        (Verdict::Deny, "spec.sqlrootpassword changes, but the database and the site do not read it any more")
+        (Verdict::Deny, "changing spec.sqlrootpassword does not change the password in the database")
     };
-    let why = "a database sets its root password only when it is empty, and the operator never changes an existing Deployment";
-    let instead =
-        "change it in the database (ALTER USER), then in the Secret, then restart Deployment wordpress";
+    let why = "the database server sets the root password only once, in an empty folder, and the operator never changes an existing Deployment";
+    let instead = "change the password in the database (ALTER USER), then in the Secret, then restart Deployment wordpress";
     Some(RULE.finding(verdict, "spec.sqlrootpassword", says, why, instead))
 }
