@@ -210,7 +210,7 @@ fn a_start_that_cannot_be_says_why() {
         (&["serve", "--certificate-days", "0"], "a certificate must live for some time\n".to_owned()),
         (
             &["check", "--config", "seed.yaml", "-"],
-            "settings file seed.yaml: these are not settings: ".to_owned(),
+            "settings file seed.yaml: the settings cannot be read: ".to_owned(),
         ),
     ] {
         let ran = gatera(args, b"");

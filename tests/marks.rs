@@ -174,12 +174,12 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
         (
             "another script",
             note("script", "exit 0"),
-            "gatera.dev/script belongs to the guard: the script is not this guard's",
+            "gatera.dev/script belongs to the guard: the script differs from the one that this guard injects",
         ),
         (
             "another option file",
             note("my-cnf", "[mysqld]\nskip-grant-tables\n"),
-            "gatera.dev/my-cnf belongs to the guard: the option file is not this guard's",
+            "gatera.dev/my-cnf belongs to the guard: the option file differs from the one that this guard injects",
         ),
         (
             "an address that founds",
@@ -187,7 +187,7 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
                 "my-cnf",
                 "# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/gatera/wsrep_status.json\nwsrep_cluster_address = gcomm://\n",
             ),
-            "the option file is not this guard's",
+            "the option file differs from the one that this guard injects",
         ),
         ("another version", note("injected", "9.9.9"), "it was injected by another version of gatera"),
         (
@@ -237,7 +237,7 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
         (
             "not adopted",
             json!({ "metadata": { "labels": { "app": "web" } } }),
-            "gatera does not inject such a pod",
+            "gatera does not inject anything into such a pod",
         ),
     ] {
         let mut forged = pod.clone();

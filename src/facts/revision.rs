@@ -349,7 +349,7 @@ mod tests {
             (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be read beyond line 1"),
             (
                 r#""data":{"a.cnf":"[galera]\nwsrep_cluster_address=gcomm://\n"}"#,
-                "ConfigMap c makes every server that starts found a new cluster",
+                "ConfigMap c makes every server that starts create a new cluster",
             ),
             (
                 r#""data":{"a.cnf":""},"binaryData":{"b":"AA=="}"#,

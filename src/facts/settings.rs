@@ -196,7 +196,7 @@ fn timeout(seconds: i64) -> Option<u8> {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file does not have the form of settings.
-    #[error("these are not settings: {0}")]
+    #[error("the settings cannot be read: {0}")]
     Form(String),
     /// A selector cannot be used for adoption.
     #[error("adopt")]

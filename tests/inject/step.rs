@@ -65,5 +65,5 @@ fn the_step_is_put_in_front_of_a_command_that_is_known() {
     let after = injected(&kept, &Scene::default());
     assert_eq!(after["spec"]["containers"][0]["command"], Value::Null);
     let StartMethod::Blind { why, .. } = prospect(&kept).start else { panic!("its position is not known") };
-    assert_eq!(why, "gatera.dev/start: keep keeps its command as it is");
+    assert_eq!(why, "gatera.dev/start: keep leaves its command unchanged");
 }

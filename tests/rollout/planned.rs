@@ -388,7 +388,7 @@ fn a_file_that_founds_is_never_copied() {
     };
     is(
         &founds,
-        "held: ConfigMap galera-instance-nodeconfig makes every server that starts found a new cluster",
+        "held: ConfigMap galera-instance-nodeconfig makes every server that starts create a new cluster",
         "",
     );
     let other = Situation {

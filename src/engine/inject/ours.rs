@@ -42,7 +42,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let server = server::in_pod(meta, &pod.spec);
     let adopted = view.adoption().adopts(&meta.labels);
     let Some(server) = server.filter(|_| adopted) else {
-        return forged(INJECTED, "gatera does not inject such a pod");
+        return forged(INJECTED, "gatera does not inject anything into such a pod");
     };
     for (mark, text) in [
         (SCRIPT, &*files::SCRIPT_TEXT),
@@ -50,14 +50,14 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
         (BITNAMI_SCRIPT, &*files::BITNAMI_SCRIPT_TEXT),
     ] {
         if meta.mark(mark) != Some(&**text) {
-            return forged(mark, "the script is not this guard's");
+            return forged(mark, "the script differs from the one that this guard injects");
         }
     }
     if !meta.mark(MY_CNF).is_some_and(files::is_option_file) {
-        return forged(MY_CNF, "the option file is not this guard's");
+        return forged(MY_CNF, "the option file differs from the one that this guard injects");
     }
     if !meta.mark(IDENTITY).is_some_and(identity::is_known) {
-        return forged(IDENTITY, "the id of its cluster is not this guard's");
+        return forged(IDENTITY, "the id of its cluster is not one that this guard wrote");
     }
     if meta.mark(REVISION).is_some_and(|mark| !configuration::reads_snapshots(pod, server, mark)) {
         return forged(REVISION, "its volumes refer to other snapshots of its ConfigMaps");
@@ -66,7 +66,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
         return forged(INJECTED, "its volumes and mounts are missing");
     }
     if StartMethod::of(server, meta) == StartMethod::Prepended {
-        return forged(INJECTED, "the server does not start by the step script");
+        return forged(INJECTED, "the server does not start through the step script");
     }
     let proves = || {
         let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);

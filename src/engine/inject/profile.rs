@@ -38,7 +38,7 @@ impl Profile {
             Self::Official if differs("MYSQL_HOME", FOLDER) => "it sets MYSQL_HOME itself",
             Self::Bitnami if differs(bitnami::BASH_ENV, bitnami::SCRIPT) => "it sets BASH_ENV itself",
             Self::Bitnami if meta.mark(marks::START) == Some("keep") => {
-                "gatera.dev/start: keep keeps its start"
+                "gatera.dev/start: keep leaves its start unchanged"
             }
             Self::Official | Self::Bitnami if flags(server).iter().any(overrides_status_file) => {
                 "it sets wsrep_status_file itself"

@@ -34,7 +34,7 @@ impl StartMethod {
         match EntryPoint::of(server) {
             front if front.recovers() => Self::Recovers,
             _ if meta.mark(marks::START) == Some("keep") => Self::Blind {
-                why: "gatera.dev/start: keep keeps its command as it is",
+                why: "gatera.dev/start: keep leaves its command unchanged",
                 instead: "remove gatera.dev/start: keep from the template",
             },
             _ if is_bitnamis(server, meta) => match Profile::of(server, meta) {

@@ -228,7 +228,7 @@ fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -
     (nodes < members).then(|| {
         RULE.warn(
             FIELD,
-            format!("{members} members each need a node of their own, and {nodes} nodes are schedulable"),
+            format!("{members} members each need a node of their own, but only {nodes} nodes are schedulable"),
             "a member without a node stays Pending: in a rollout that member has already left, and the rollout hangs with one member missing",
             "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred \
              instead",

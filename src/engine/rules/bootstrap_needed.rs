@@ -118,7 +118,7 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
         }
         State::Degraded | State::Down | State::Stopped => {
             let describe = run(Command::new(format!("kubectl -n {ns} describe pods")));
-            let instead = describe.say(" (why are they not Ready?), then ").and(wait);
+            let instead = describe.say(" (it shows why they are not Ready), then ").and(wait);
             (Verdict::Deny, trouble(cluster), instead)
         }
     };

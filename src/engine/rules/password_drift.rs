@@ -26,7 +26,7 @@
 //!
 //! `gatera passwd galera -n db` changes the password of root, and with `--user sst` or `--user NAME` that of another account: it
 //! makes a new one valid beside the old one, changes the Secret, restarts the workloads that read it (members one at a time), and
-//! then ends the old one. It goes on where it was if it is run again, and `--abort` goes back. Or do the same by hand: make both passwords valid,
+//! then ends the old one. If you run it again, it continues where it stopped; `--abort` reverses it. Or do the same by hand: make both passwords valid,
 //! change the Secret, restart, drop the old one. Replace the words in capitals by your values.
 //!
 //! 1. On one member, for every host that the user has (`SELECT host FROM mysql.global_priv WHERE user = 'ACCOUNT'`; the
@@ -186,7 +186,7 @@ fn may_differ(moved: &Moved<'_>) -> Option<Finding> {
         moved.field.clone(),
         format!("{name} comes from key {its} of Secret {to} instead of {key} of {from}"),
         WHY,
-        say("if its value differs, ALTER USER in MariaDB first: ").page("G12"),
+        say("if the value differs, first change the password in MariaDB (ALTER USER): ").page("G12"),
     ))
 }
 
@@ -370,7 +370,7 @@ fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) 
             };
             first
                 .and(run(users.cluster.passwd_command(&user)))
-                .say(" changes it in MariaDB, in the Secret and in what reads it")
+                .say(" changes it in MariaDB, in the Secret and in the pods that read it")
                 .or(by_hand)
         }
         None => by_hand,

@@ -126,7 +126,7 @@ fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
     let demands = |probe: &Handler| programs::demand(&probe.exec.command).is_some();
     let liveness = prospect.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(demands);
     let liveness = liveness.then(|| {
-        let why = "gatera's asks only whether the port answers; one that asks for more can fail on every member at once";
+        let why = "gatera's probe asks only whether the port answers; one that asks for more can fail on every member at once";
         of("livenessProbe", "is replaced by a check of its port when the pod starts".to_owned(), why, LEAVE_OUT)
     });
     let readiness = prospect.replaces_readiness.map(|what| {

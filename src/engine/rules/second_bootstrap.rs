@@ -227,7 +227,7 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
          one reaches the members of the other, and wipes them",
         format!(
             "write {key}: {} in its selector and pod template, instead of {}, and create Services and a PodDisruptionBudget that select it: \
-             an additional label would leave its members behind those of {}",
+             adding a label is not enough, because the Services of {} would still lead to its members",
             new.metadata.name, labels.get(key).map_or("it", |it| &**it), other.id.name
         ),
     ))

@@ -46,7 +46,7 @@ pub enum Unknown {
     #[error("ConfigMap {0}: {1} cannot be read beyond line {2}")]
     Unclear(String, String, usize),
     /// A server with this file founds a cluster, so members are not kept on it.
-    #[error("ConfigMap {0} makes every server that starts found a new cluster")]
+    #[error("ConfigMap {0} makes every server that starts create a new cluster")]
     Founds(String),
     /// The ConfigMap has binary data, which the guard does not keep.
     #[error("ConfigMap {0} holds binaryData, which gatera does not keep")]

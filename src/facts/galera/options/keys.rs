@@ -180,7 +180,7 @@ const FIRST_ALLOW_BOTH: &str =
 const BY_STATUS: Rest = |so_far, cluster| {
     so_far
         .run(status(cluster))
-        .say(" shows the progress), then remove socket.dynamic, and TLS too if you want none: two rollouts")
+        .say(" shows the progress); then, in a second rollout, remove socket.dynamic, and TLS too if you want none")
 };
 const OR_MOVE_IT: Rest =
     |so_far, _| so_far.or("to move it, first apply it in its new place, then remove it here");
@@ -194,8 +194,7 @@ const DIFFERENT: &str =
 const FILTERED: &str = "rows that are filtered out of replication are missing on the other members: they differ, until a member leaves the cluster because of it";
 const ONE_ADDRESS: &str =
     "every member that reads it claims the same name or address, and state transfers go to the wrong one";
-const ALONE: &str =
-    "the member runs as a server of its own: it is Ready, and its writes reach no other member";
+const ALONE: &str = "the member runs as a separate server: it is Ready, but its writes reach no other member";
 const NO_TRANSFER: &str = "other members cannot reach it, so no state transfer ever arrives";
 const ALL_AT_ONCE: &str = "it must be the same on all members: restart them one after the other soon";
 
@@ -225,8 +224,8 @@ pub const KEYS: &[Key] = &[
     key("gmcast.listen_addr", Warn(Local), "the others cannot reach a member that listens only on localhost: if all do so, no two members form a cluster", "remove it, or write gmcast.listen_addr=tcp://0.0.0.0:4567"),
     key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast cannot reach one without", "revert the change").rest(|so_far, cluster| full_stop(so_far.or("it needs a full stop: "), cluster)),
     key("innodb_autoinc_lock_mode", Deny(Is(&["0", "1"])), "Galera needs interleaved numbers: with another mode members deadlock, and parallel appliers do not start", "write innodb_autoinc_lock_mode = 2"),
-    key("innodb_autoinc_lock_mode", Kept(&["1"]), "without it a server has 1, with which members deadlock, and parallel appliers do not start", "leave innodb_autoinc_lock_mode = 2 in place"),
-    key("innodb_checksum_algorithm", Cluster { default: &[], fatal: false }, "the strict forms refuse pages that were written before", "write crc32 or full_crc32"),
+    key("innodb_autoinc_lock_mode", Kept(&["1"]), "without it the server uses 1, with which members deadlock, and parallel appliers do not start", "leave innodb_autoinc_lock_mode = 2 in place"),
+    key("innodb_checksum_algorithm", Cluster { default: &[], fatal: false }, "with a strict value the server refuses pages that it wrote before", "write crc32 or full_crc32"),
     key("innodb_data_file_path", Format(&["ibdata1:12M:autoextend"]), WRONG_FORMAT, REVERT_OR_RELOAD),
     key("innodb_data_home_dir", Format(&[""]), WRONG_FORMAT, REVERT_OR_RELOAD),
     key("innodb_doublewrite", Deny(Off), "after a crash a half-written page makes the member unusable", "write innodb_doublewrite = ON"),
@@ -236,26 +235,26 @@ pub const KEYS: &[Key] = &[
     key("innodb_page_size", Format(&["16K"]), WRONG_FORMAT, REVERT_OR_RELOAD),
     key("innodb_read_only", Deny(On), "a member that may not write cannot apply what the others send", REMOVE_IT),
     key("innodb_undo_directory", Format(&["./"]), WRONG_FORMAT, REVERT_OR_RELOAD),
-    key("innodb_undo_tablespaces", Cluster { default: &[], fatal: false }, "before MariaDB 11 a member does not start with another number than its data was made with", "revert the change, unless the image is MariaDB 11 or later"),
+    key("innodb_undo_tablespaces", Cluster { default: &[], fatal: false }, "before MariaDB 11 a member does not start if the number differs from the one that its data was created with", "revert the change, unless the image is MariaDB 11 or later"),
     key("ist.recv_addr", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
     key("ist.recv_bind", Deny(Local), NO_TRANSFER, REMOVE_IT),
     key("locked_in_memory", Deny(On), "a server with wsrep_on does not start with locked memory", REMOVE_IT),
     key("log_bin", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("log_output", Warn(Among(&["TABLE"])), "log tables are not InnoDB and differ on every member", "write log_output = FILE"),
     key("log_slave_updates", Cluster { default: &["OFF"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
-    key("lower_case_table_names", Format(&["0"]), "tables that were made with another value cannot be found any more", REVERT_OR_RELOAD),
-    key("max_allowed_packet", Cluster { default: &["16M"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
+    key("lower_case_table_names", Format(&["0"]), "the server no longer finds tables that were created with another value", REVERT_OR_RELOAD),
+    key("max_allowed_packet", Cluster { default: &["16M"], fatal: false }, "a member with a lower limit than the others cannot apply a large write, and leaves the cluster", ALL_AT_ONCE),
     key("memlock", Deny(On), "a server with wsrep_on does not start with locked memory", REMOVE_IT),
     key("pc.bootstrap", Deny(On), "the member makes itself the primary component, no matter which other members exist: two clusters", REMOVE_IT),
     key("pc.ignore_quorum", Deny(On), "both halves of a split network continue to write: two clusters", REMOVE_IT),
     key("pc.ignore_sb", Deny(On), "both halves of a split network continue to write: two clusters", REMOVE_IT),
     key("pc.recovery", Warn(Off), "after a power failure the members do not form the cluster by themselves", "remove it, or you must bootstrap after every power failure"),
     key("pc.wait_prim", Warn(Off), "a member starts without its cluster and refuses every query", "remove it, or a member counts as started before it has found its cluster"),
-    key("pc.weight", Deny(Is(&["0"])), "where all members weigh nothing there is no majority", REMOVE_IT),
+    key("pc.weight", Deny(Is(&["0"])), "if every member has weight 0, there is no majority", REMOVE_IT),
     key("plugin_load_add", Kept(&[""]), ENCRYPTED, DECRYPT),
-    key("port", Deny(NoPort), "a server does not start with a word, and takes another port for a number that is too large", "write a number up to 65535, such as port = 3306"),
+    key("port", Deny(NoPort), "the server does not start if this is not a number, and uses another port if the number is too large", "write a number up to 65535, such as port = 3306"),
     key("port", Warn(Is(&["4444", "4567", "4568"])), "Galera listens on this port, unless Galera's own options move it: the server does not start, or no transfer reaches it", "write another port, such as port = 3306"),
-    key("read_only", Warn(On), "the member refuses writes of its clients", "clients of the member cannot write; set it per session instead"),
+    key("read_only", Warn(On), "the member refuses writes of its clients", "remove it; to refuse writes for a while, use SET GLOBAL read_only = ON"),
     key("repl.proto_max", Cluster { default: &[], fatal: false }, DIFFERENT, "members must understand each other: change it only as the upgrade notes of Galera say"),
     key("replicate_do_db", Warn(Any), FILTERED, REMOVE_IT),
     key("replicate_do_table", Warn(Any), FILTERED, REMOVE_IT),
@@ -264,7 +263,7 @@ pub const KEYS: &[Key] = &[
     key("replicate_wild_do_table", Warn(Any), FILTERED, REMOVE_IT),
     key("replicate_wild_ignore_table", Warn(Any), FILTERED, REMOVE_IT),
     key("report_host", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
-    key("skip_grant_tables", Warn(On), "everyone who reaches its port is root, without a password", "remove it").rest(|so_far, _| so_far.or("to reset a lost root password, set the option on one member for minutes, without Services to it")),
+    key("skip_grant_tables", Warn(On), "every client that reaches its port is root, without a password", "remove it").rest(|so_far, _| so_far.or("to reset a lost root password, set it for a few minutes on one member that no Service leads to")),
     key("skip_networking", Deny(On), NO_TRANSFER, REMOVE_IT),
     key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot connect, and not all members have the same setting yet", "keep it until every member has restarted with the same socket.ssl: ").rest(|so_far, cluster| so_far.run(status(cluster)).say(" shows the progress")),
     key("socket.ssl", Cluster { default: &[""], fatal: true }, TLS_DIFFERS, FIRST_ALLOW_BOTH).rest(BY_STATUS),
@@ -276,15 +275,15 @@ pub const KEYS: &[Key] = &[
     key("wsrep_desync", Deny(On), "the member does not keep up with the others; if all members do so, writes stop", REMOVE_IT),
     key("wsrep_dirty_reads", Warn(On), "a member that has lost the others continues to answer with old data", "set it per session instead"),
     key("wsrep_forced_binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format members differ", REMOVE_IT),
-    key("wsrep_gtid_domain_id", Cluster { default: &["0"], fatal: true }, "members with different domains give one transaction different names", "revert the change; it is chosen before the cluster starts"),
+    key("wsrep_gtid_domain_id", Cluster { default: &["0"], fatal: true }, "members with different domains give the same transaction different GTIDs", "revert the change; it is chosen before the cluster starts"),
     key("wsrep_gtid_mode", Cluster { default: &["OFF"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_max_ws_rows", Cluster { default: &["0"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
-    key("wsrep_max_ws_size", Cluster { default: &["2147483647"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
+    key("wsrep_max_ws_size", Cluster { default: &["2147483647"], fatal: false }, "a member with a lower limit than the others cannot apply a large write, and leaves the cluster", ALL_AT_ONCE),
     key("wsrep_mode", Warn(Among(&["REPLICATE_MYISAM", "REPLICATE_ARIA"])), "replicating MyISAM and Aria is experimental: nothing rolls back, and members can differ", "remove REPLICATE_MYISAM and REPLICATE_ARIA from it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_node_address", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
     key("wsrep_node_incoming_address", Node, ONE_ADDRESS, SERVER_FINDS_IT).rest(PER_POD),
     key("wsrep_node_name", Node, "members with the same name cannot be distinguished, and a donor is chosen by name", SERVER_FINDS_IT).rest(PER_POD),
-    key("wsrep_notify_cmd", Warn(Any), "the member stands still while the command runs", "make it end within a second"),
+    key("wsrep_notify_cmd", Warn(Any), "the member waits while the command runs", "make sure that the command ends within a second"),
     key("wsrep_on", Deny(Off), ALONE, "write wsrep_on = ON"),
     key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON in place").rest(OR_MOVE_IT),
     key("wsrep_osu_method", Deny(Is(&["RSU", "1"])), "a change of a table then happens on one member alone, and the tables differ", "write wsrep_OSU_method = TOI; RSU is for one session at a time"),
@@ -293,8 +292,8 @@ pub const KEYS: &[Key] = &[
     key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", REMOVE_IT),
     key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "remove it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", REMOVE_IT),
-    key("wsrep_sst_auth", Cluster { default: &[], fatal: false }, "the donor logs in with its own value, so until all members have restarted a state transfer may fail", "the user must exist with it on every donor before the first member restarts"),
-    key("wsrep_sst_donor", Warn(Closed), "if the donors it names are away, the joiner does not start", "end the list with a comma"),
+    key("wsrep_sst_auth", Cluster { default: &[], fatal: false }, "the donor logs in with its own value, so until all members have restarted a state transfer may fail", "before the first member restarts, the user must exist with this password on every donor"),
+    key("wsrep_sst_donor", Warn(Closed), "if none of the named donors is available, the joiner does not start", "end the list with a comma, which allows any other donor too"),
     key("wsrep_sst_method", Cluster { default: &["rsync"], fatal: false }, "the donor runs the method that the joiner asks for: its image must have the program, and its user the rights", "MariaDB has mariabackup, rsync and mysqldump: restart one member first, and watch its transfer"),
     key("wsrep_sst_method", Warn(Not(&["backup", "clone", "mariabackup", "mysqldump", "rsync", "rsync_wan", "skip", "xtrabackup", "xtrabackup-v2"])), "no server includes a program for it (wsrep_sst_METHOD): a member that needs a full copy never starts", "write mariabackup, rsync or mysqldump, which MariaDB has in every series"),
     key("wsrep_sst_receive_address", Deny(Local), NO_TRANSFER, REMOVE_IT),
