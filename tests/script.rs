@@ -35,12 +35,12 @@ fn every_state_has_its_answer_to_every_question() {
     let table = [
         // The exit codes of ready, ready blocking and started; leave 0: at once, only after a second look, or not yet.
         ("DISCONNECTED", [1, 1, 1], "leaving: the server is DISCONNECTED"),
-        ("CONNECTED", [1, 1, 1], "leaving: 0 s are over\n"),
+        ("CONNECTED", [1, 1, 1], "leaving: 0 s have passed\n"),
         ("JOINING", [1, 1, 1], "leaving: the server is JOINING"),
-        ("JOINED", [1, 1, 0], "leaving: 0 s are over\n"),
-        ("SYNCED", [0, 0, 0], "leaving: 0 s are over\n"),
-        ("DONOR", [0, 1, 0], "leaving: 0 s are over, although this member gives a state transfer\n"),
-        ("DISCONNECTING", [1, 1, 1], "leaving: 0 s are over\n"),
+        ("JOINED", [1, 1, 0], "leaving: 0 s have passed\n"),
+        ("SYNCED", [0, 0, 0], "leaving: 0 s have passed\n"),
+        ("DONOR", [0, 1, 0], "leaving: 0 s have passed, although this member gives a state transfer\n"),
+        ("DISCONNECTING", [1, 1, 1], "leaving: 0 s have passed\n"),
     ];
     for_each(&table, |pod, &(state, [ready, blocking, started], leave)| {
         pod.state(state);
@@ -132,7 +132,7 @@ fn a_broken_file_tells_nothing() {
         r#"{"warnings": [{"msg": "\"status\": {\"state\": \"SYNCED\"}}"#,
     ];
     for_each(&texts, |pod, text| {
-        pod.file(text.as_bytes()).run("ready").exits(1).says("does not tell its state");
+        pod.file(text.as_bytes()).run("ready").exits(1).says("does not report its state");
         pod.run("started").exits(1);
         pod.run("leave 0").exits(0);
     });
@@ -288,7 +288,7 @@ fn the_wait_has_an_end() {
         let began = Instant::now();
         pod.state("DONOR").run("leave 2").exits(0).prints(
             "waiting up to 2 s: this member gives a state transfer\n\
-             leaving: 2 s are over, although this member gives a state transfer\n",
+             leaving: 2 s have passed, although this member gives a state transfer\n",
         );
         assert!((1..60).contains(&began.elapsed().as_secs()));
     });

@@ -16,7 +16,7 @@ fn a_server_without_a_status_file_is_asked_by_client() {
         ("Primary", "Joined", 1, "the server is JOINED"),
         ("Primary", "Joiner", 1, "the server is JOINING"),
         ("Primary", "Joining: receiving State Transfer", 1, "the server is JOINING"),
-        ("Primary", "Initialized", 1, "does not tell its state"),
+        ("Primary", "Initialized", 1, "does not report its state"),
         ("non-Primary", "Synced", 1, "the server is CONNECTED"),
         ("Disconnected", "Initialized", 1, "the server is CONNECTED"),
     ];
@@ -35,11 +35,15 @@ fn a_server_without_a_status_file_is_asked_by_client() {
 fn a_server_without_a_status_file_answers_every_question() {
     let table = [
         // ready, ready blocking, started, leave 0
-        ("Synced", [0, 0, 0], "leaving: 0 s are over\n"),
-        ("Donor/Desynced", [0, 1, 0], "leaving: 0 s are over, although this member gives a state transfer\n"),
-        ("Joined", [1, 1, 0], "leaving: 0 s are over\n"),
+        ("Synced", [0, 0, 0], "leaving: 0 s have passed\n"),
+        (
+            "Donor/Desynced",
+            [0, 1, 0],
+            "leaving: 0 s have passed, although this member gives a state transfer\n",
+        ),
+        ("Joined", [1, 1, 0], "leaving: 0 s have passed\n"),
         ("Joining: receiving State Transfer", [1, 1, 1], "leaving: the server is JOINING"),
-        ("Initialized", [1, 1, 1], "leaving: 0 s are over\n"),
+        ("Initialized", [1, 1, 1], "leaving: 0 s have passed\n"),
     ];
     for_each(&table, |pod, &(local, [ready, blocking, started], leave)| {
         pod.client("mariadb", "Primary", local);
@@ -66,7 +70,7 @@ fn the_client_is_mariadb_or_else_mysql() {
             "a timeout of other syntax" => _ = pod.tool("timeout", "exit 1"),
             _ => {}
         }
-        pod.run("ready").exits(1).says("does not tell its state");
+        pod.run("ready").exits(1).says("does not report its state");
         pod.client("mysql", "Primary", "Synced").run("ready").exits(0);
         pod.client("mariadb", "Primary", "Joined").run("ready").exits(1).says("the server is JOINED");
     });
@@ -76,9 +80,9 @@ fn the_client_is_mariadb_or_else_mysql() {
 fn a_client_that_hangs_or_tells_half_counts_for_nothing() {
     for_each(&[()], |pod, ()| {
         let half = r"printf 'wsrep_local_state_comment\tSynced\n'";
-        pod.tool("mariadb", half).run("ready").exits(1).says("does not tell its state");
+        pod.tool("mariadb", half).run("ready").exits(1).says("does not report its state");
         let began = Instant::now();
-        pod.tool("mariadb", "exec sleep 600").run("ready").exits(1).says("does not tell its state");
+        pod.tool("mariadb", "exec sleep 600").run("ready").exits(1).says("does not report its state");
         assert!(began.elapsed() < Duration::from_secs(120));
     });
 }

@@ -85,7 +85,7 @@ fn it_does_not_start_again_from_data_that_is_not_its_own_or_not_whole() {
         for _ in 0..2 {
             refused(
                 pod,
-                "it was to start the cluster again, and its data is half a copy of another member's; let the",
+                "it was to start the cluster again, and its data is an incomplete copy of another member's; let the",
             );
         }
         pod.tool("my_print_defaults", "");

@@ -221,7 +221,7 @@ lead() {
 resume() {
     [ -n "$resumes" ] || return 0
     elsewhere="let the operator start from another member (forceClusterBootstrapInPod)"
-    [ ! -e "$mark" ] || refuse "it was to start the cluster again, and its data is half a copy of another member's; $elsewhere"
+    [ ! -e "$mark" ] || refuse "it was to start the cluster again, and its data is an incomplete copy of another member's; $elsewhere"
     [ -n "$recorded" ] || return 0
     [ "${at%:*}" = "$recorded" ] || refuse "it was to start cluster $recorded again, and its data ends at ${at:-no position of it};" \
         "$elsewhere"
@@ -279,8 +279,9 @@ is_the_agents() { [ -n "$driven" ] && [ -n "$uuid" ] && ! grep -qs '^# GALERA sa
 # Galera writes an id when a copy is whole. The agent may write one over half a copy.
 distrust_agent() {
     [ -e "$mark" ] && is_the_agents || return 0
-    mv -f "$home/grastate.dat" "$home/grastate.dat.set-aside" || refuse "$home/grastate.dat says that half a copy is whole"
-    say "grastate.dat is set aside: the data is half a copy of another member's"
+    mv -f "$home/grastate.dat" "$home/grastate.dat.set-aside" || \
+        refuse "$home/grastate.dat calls an incomplete copy complete, and cannot be set aside"
+    say "grastate.dat is set aside: the data is an incomplete copy of another member's"
     uuid='' seqno='' safe=''
 }
 
@@ -407,14 +408,14 @@ recover() {
     esac
     if [ "$code" != 0 ] || [ -z "$position" ]; then
         while IFS= read -r line; do echo "$line"; done <"$log" >&2
-        [ -z "$hindered" ] || refuse "$datadir cannot be written ($hindered), so the server did not look at the data in it; mend that," \
+        [ -z "$hindered" ] || refuse "$datadir cannot be written ($hindered), so the server did not look at the data in it; fix that," \
             "and this member starts again"
         # Without an id in grastate.dat Galera takes no position, and copies everything anew.
         [ -n "$uuid$prepared" ] || { position=unasked && return 0; }
-        [ -z "$prepared" ] || refuse "prepared transactions must be committed or rolled back by hand; the server's words are in" \
-            "the log; if other members have the data, empty $datadir, and this one copies everything anew"
+        [ -z "$prepared" ] || refuse "prepared transactions must be committed or rolled back by hand; the server's messages are" \
+            "in the log; if other members have the data, empty $datadir, and this one copies everything anew"
         name_option "$log"
-        refuse "its position could not be recovered (exit code $code${words:+: $words}; the server's words are in the log); if" \
+        refuse "its position could not be recovered (exit code $code${words:+: $words}; the server's messages are in the log); if" \
             "other members have the data, remove grastate.dat and gvwstate.dat from $home, and this one copies everything anew;" \
             "gatera.dev/start: keep on the pod template starts it without this step"
     fi
@@ -487,7 +488,7 @@ stop() {
     case $known in "the server is "*) ;; *) return 0 ;; esac
     (
         sleep 3
-        say "the server has not joined, and does not hear SIGTERM while it waits: killed"
+        say "the server has not joined, and ignores SIGTERM while it waits: it is killed"
         kill -KILL "$child"
     ) &
     killer=$!

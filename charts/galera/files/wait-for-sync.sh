@@ -119,7 +119,7 @@ in_words() {
         GONE) echo "there is no server process" ;;
         APART) echo "the image, or gatera's step, prepares the data; if this lasts, BASH_ENV has no effect" ;;
         STALE) echo "the status file was left by an earlier server" ;;
-        UNKNOWN) echo "the server does not tell its state" ;;
+        UNKNOWN) echo "the server does not report its state" ;;
         *) echo "the server is $1" ;;
     esac
 }
@@ -320,7 +320,7 @@ leave() {
             echo "waiting up to $1 s: $reason"
         fi
         if [ $(($(seconds_since_boot) - began)) -ge "$1" ]; then
-            echo "leaving: $1 s are over${reason:+, although $reason}"
+            echo "leaving: $1 s have passed${reason:+, although $reason}"
             exit 0
         fi
         sleep 1
