@@ -47,13 +47,13 @@
 //! | CUT-OFF | it served, and now reaches too few members for a majority | it serves again by itself when it reaches them; if it is certain that no other server runs, `gatera status` prints how to continue with it alone |
 //! | LEFT | it served, and left its cluster: inconsistent with the others, or it could not write | delete it while others serve: it copies their data |
 //! | STALLED | it joins, but receives nothing: its transfer failed, or its donor is busy with another member | delete it: it starts again; if only one member serves, bring back the others first, because that one may need its vote |
-//! | ELSEWHERE | it is Synced, in another cluster than the one that is recorded | compare their tables; `gatera explain G04` |
+//! | ELSEWHERE | it is Synced, but in a cluster other than the recorded one | compare their tables; `gatera explain G04` |
 //! | FROZEN | clients connect to it, but it does not answer | check its log and its disk; delete it while others serve |
 //! | DISK-FULL | its data volume has less than a megabyte left | make room, then delete it while others serve |
 //! | REFUSED | the step script did not start the server, and says why | follow its message |
 //! | FAILS | its server crashes repeatedly | read its log; you may delete it |
-//! | UNSCHEDULED | no node takes its pod | what the scheduler says: another node, less memory, a volume that can follow |
-//! | HELD-UP | its pod cannot start: an image, a volume or an object is missing | what Kubernetes says |
+//! | UNSCHEDULED | no node takes its pod | do what the scheduler asks for: another node, less memory, a volume that another node can mount |
+//! | HELD-UP | its pod cannot start: an image, a volume or an object is missing | fix what Kubernetes reports |
 //! | NODE-AWAY | the kubelet of its node does not report | bring the node back; the server may still serve; taint the node as out of service only if it is switched off |
 //! | LEAVING, MISSING | its pod is being deleted, or is not created | wait; `kubectl describe statefulset` |
 //! | BLIND | it may be Ready, but after a crash it would not know its position: it starts without the step script | `gatera explain G19` |

@@ -1,11 +1,11 @@
 //! G20: a cluster that is down is started only from its newest data.
 //!
-//! Refuses a recovery from the wrong data. `gatera recover` requests one with an annotation on the StatefulSet,
-//! `gatera.dev/recover`: from which member, and where that member's data ends. The guard compares this with the positions that
-//! the members reported when they started. Only if it is right, the guard writes a mark of its own, and only with that mark a new
-//! pod of that member may start first. It refuses a recovery of a cluster that serves, a position that is not the member's, data of
-//! another cluster than the recorded one, a recovery while a member that reported nothing may have newer data, and a second recovery
-//! while one is under way.
+//! Refuses a recovery from the wrong data. `gatera recover` requests one with the annotation `gatera.dev/recover` on the
+//! StatefulSet, which says from which member to start, and where that member's data ends. The guard compares this with the
+//! positions that the members reported when they started. Only if they match does it write a mark of its own, and only with that
+//! mark may a new pod of that member start first. It refuses a recovery of a cluster that serves, a position that is not the
+//! member's, data of a cluster other than the recorded one, a recovery while a member that reported nothing may have newer data,
+//! and a second recovery while one is under way.
 //!
 //! # Why
 //!
@@ -34,9 +34,10 @@
 //! # Without the step
 //!
 //! If servers start without gatera's step script (a command of your own, `gatera.dev/start: keep`, pods that are older than the
-//! guard), `gatera recover` creates no pod. Members that crashed and start together without their positions restore their last view and continue without
-//! comparing their data: some rows exist on some members only, and the cluster has no identity any more (`gatera explain G04`). Recover
-//! it by hand, here for pods of Bitnami's chart that were created without the guard, with three members of StatefulSet `galera` in namespace `db`:
+//! guard), `gatera recover` creates no pod. Members that crashed and start together without their positions restore their last
+//! view and continue without comparing their data: some rows exist on some members only, and the cluster has no identity any more
+//! (`gatera explain G04`). Recover it by hand, here for pods of Bitnami's chart that were created without the guard, with three
+//! members of StatefulSet `galera` in namespace `db`:
 //!
 //! 1. Stop the remaining pods before they find each other: then nothing can write, and every volume is free. `gatera recover` prints the
 //!    commands, with the override (G01, G02, G04) that they need; annotate again if it has ended. It prints none if members would

@@ -70,8 +70,9 @@
 //!
 //! # A member in another cluster
 //!
-//! A member that is Synced "in another cluster" than the recorded one is not Ready, and no client reaches it. It may hold rows that the
-//! others lack, and they may hold rows that it lacks: first compare their tables (`kubectl exec … mariadb-dump` of each). Then:
+//! A member that is Synced in a cluster other than the recorded one (a stray) is not Ready, and no client reaches it. It may hold
+//! rows that the others lack, and they may hold rows that it lacks: first compare their tables (`kubectl exec … mariadb-dump` of
+//! each). Then:
 //!
 //! - If the recorded cluster is right: keep the dump of the stray, annotate its claim with `"G07 until=…"` and its pod with
 //!   `"G02 until=…"` (`gatera.dev/override`), delete the claim, then the pod. The new pod is empty; it joins and copies everything. If

@@ -28,7 +28,7 @@
 //! through `mysqld_safe`, or through the step script in charts/galera. In Bitnami's image the last `exec` of its `run.sh`
 //! starts the server through the step script, by a file that bash reads before each script (`BASH_ENV`). A pod that was created while the guard was
 //! down has no step script until it is recreated (do not recreate it if the UUID is zeros: `gatera explain G04`).
-//! `gatera.dev/start: keep` keeps the command as it is.
+//! `gatera.dev/start: keep` leaves the command as it is.
 //!
 //! # What is on disk
 //!
