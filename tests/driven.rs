@@ -90,7 +90,7 @@ async fn its_operator_does_its_work_and_people_do_not_do_it_by_mistake() {
     assert_eq!(answer(&all, OPERATOR, stop).await, (200, String::new()));
     assert_eq!(answer(&all, "editor", stop).await.0, 403);
     let (_, words) = answer(&driven(&SERVES), OPERATOR, stop).await;
-    assert!(words.contains("while no member is Ready, or all are"), "{words}");
+    assert!(words.contains("only while no member or every member is Ready"), "{words}");
     // Its account is judged as a person elsewhere, and while it is not known which members are Ready.
     for action in [stop, &*first, &*orphan] {
         let (code, words) = answer(&of_people(&SERVES), OPERATOR, action).await;

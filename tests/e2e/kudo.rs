@@ -73,7 +73,7 @@ fn the_plan_of_the_operator_of_the_seed_documents_shows_what_is_wrong() {
     let installed = install(&galera, "seed", &[]);
     assert_eq!(installed.status, 0, "{installed}");
     // A warning about the Instance, before KUDO has done anything.
-    let reported = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is left to the default of the operator";
+    let reported = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is not set, so the operator's default applies";
     assert!(installed.stderr.contains(&reported.replace("NS", &galera.namespace)), "{installed}");
 
     let said = patiently("KUDO's plan tells what was refused", || {

@@ -155,7 +155,7 @@ fn a_last_view_that_is_cut_short_needs_a_person() {
         let view = "/var/lib/mysql/gvwstate.dat";
         galera.in_pod(&pods[2], &format!("head -c 60 {view} >/tmp/v && cat /tmp/v >{view}"));
         all_die(galera, pods);
-        let runs = format!("{} runs, but without the last view", pods[2]);
+        let runs = format!("{} runs, but does not know that view", pods[2]);
         let text = until_reported(galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
         start_from(galera, newest(&text));
     });

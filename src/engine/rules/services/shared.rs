@@ -24,7 +24,7 @@ pub(super) fn by_selector(ns: &str, service: &Service, view: &View<'_>) -> Optio
         SELECTOR,
         format!("it leads to the members of two clusters, {one} and {other}"),
         WHY,
-        "select by a label that only the members of one have, and create a second Service for the other",
+        "select by a label that only the members of one cluster have, and create another Service for the other cluster",
     ))
 }
 
