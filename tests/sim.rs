@@ -1,9 +1,10 @@
 //! The simulator: a small model of a control plane, kubelets, Galera and users, in which the real rules, the real injection
 //! and the real plan go through millions of events.
 //!
-//! Owns: which stories are played, and for how long. Must not know: what happens in them (`sim/stage.rs` is the way in).
-//! Every story follows from its seed; one that breaks a law is played again and printed. `GATERA_SIM_STEPS` is the number of
-//! events of all stories together, and `GATERA_SIM_SEED` the seed of a story to print.
+//! Owns: which seeds are run, and for how long. Must not know: what happens in a run (`sim/stage.rs` is the entry point).
+//! The story of a seed is everything that happens in its run, and depends only on the seed. A seed that breaks a law is run again,
+//! and its story printed. `GATERA_SIM_STEPS` is the number of events of all seeds together, and `GATERA_SIM_SEED` the seed whose
+//! story is printed.
 
 mod api;
 pub mod asked;
@@ -30,30 +31,31 @@ use facts::settings::Settings;
 use guard::OWN_USER;
 use stage::Sim;
 
-/// The number of events of all stories together, unless `GATERA_SIM_STEPS` sets another.
+/// The number of events of all seeds together, unless `GATERA_SIM_STEPS` sets another.
 const EVENTS: u64 = 20_000;
 
 fn settings(yaml: &str) -> Settings {
     rulebook().settings(yaml).unwrap().with_own_user(OWN_USER)
 }
 
-fn number(variable: &str) -> Option<u64> {
+fn env_number(variable: &str) -> Option<u64> {
     env::var(variable).ok().map(|text| text.parse().expect("a number"))
 }
 
-fn aloud(seed: u64, settings: Settings) -> String {
-    let ending = Sim::play(seed, settings, true);
-    let law = ending.broken.unwrap_or_else(|| "no law is broken".to_owned());
+/// Runs the seed and returns its story with the result.
+fn story_of(seed: u64, settings: Settings) -> String {
+    let outcome = Sim::run(seed, settings, true);
+    let law = outcome.broken.unwrap_or_else(|| "no law is broken".to_owned());
     format!(
-        "{}\n\nseed {seed}: {} events, {}\nexcused: {:?}\n{law}\nagain: GATERA_SIM_SEED={seed} cargo test --test gatera -- \
+        "{}\n\nseed {seed}: {} events, {}\nexcused: {:?}\n{law}\nto run it again: GATERA_SIM_SEED={seed} cargo test --test gatera -- \
          sim::one_seed --nocapture",
-        ending.story, ending.events, ending.tally, ending.excused
+        outcome.story, outcome.events, outcome.tally, outcome.excused
     )
 }
 
-/// The totals over all stories, which are printed at the end of `make sim`.
+/// The totals over all seeds, which are printed at the end of `make sim`.
 #[derive(Default)]
-struct Sum {
+struct Totals {
     seeds: u64,
     events: u64,
     excused: BTreeMap<&'static str, u64>,
@@ -62,50 +64,53 @@ struct Sum {
 #[test]
 fn many_seeds() {
     let (steps, first) =
-        (number("GATERA_SIM_STEPS").unwrap_or(EVENTS), number("GATERA_SIM_FIRST").unwrap_or(1));
-    let mut sum = Sum::default();
+        (env_number("GATERA_SIM_STEPS").unwrap_or(EVENTS), env_number("GATERA_SIM_FIRST").unwrap_or(1));
+    let mut totals = Totals::default();
     for seed in first.. {
-        let ending = Sim::play(seed, settings(""), false);
-        assert!(ending.broken.is_none(), "{}", aloud(seed, settings("")));
-        sum.seeds += 1;
-        sum.events += ending.events;
-        ending.excused.into_iter().for_each(|why| *sum.excused.entry(why).or_default() += 1);
-        if sum.events >= steps {
+        let outcome = Sim::run(seed, settings(""), false);
+        assert!(outcome.broken.is_none(), "{}", story_of(seed, settings("")));
+        totals.seeds += 1;
+        totals.events += outcome.events;
+        outcome.excused.into_iter().for_each(|why| *totals.excused.entry(why).or_default() += 1);
+        if totals.events >= steps {
             break;
         }
     }
-    println!("{} seeds, {} events; excused: {:#?}", sum.seeds, sum.events, sum.excused);
+    println!("{} seeds, {} events; excused: {:#?}", totals.seeds, totals.events, totals.excused);
     // If too many stories are excused, the simulation proves nothing.
-    assert!(sum.excused.values().sum::<u64>() * 3 < sum.seeds, "{:?}", sum.excused);
+    assert!(totals.excused.values().sum::<u64>() * 3 < totals.seeds, "{:?}", totals.excused);
 }
 
 /// Prints the story of the seed in `GATERA_SIM_SEED`.
 #[test]
 fn one_seed() {
-    if let Some(seed) = number("GATERA_SIM_SEED") {
-        let story = aloud(seed, settings(&env::var("GATERA_SIM_SETTINGS").unwrap_or_default()));
+    if let Some(seed) = env_number("GATERA_SIM_SEED") {
+        let story = story_of(seed, settings(&env::var("GATERA_SIM_SETTINGS").unwrap_or_default()));
         println!("{story}");
         assert!(story.contains("\nno law is broken\n"));
     }
 }
 
-/// The simulator can fail: without a rule some story breaks the law that the rule enforces.
+/// The laws can be broken: without a rule, some seed breaks the law that the rule enforces.
 #[test]
-fn it_finds_the_loss_when_a_rule_is_off() {
+fn without_a_rule_some_seed_breaks_its_law() {
     for (rule, law) in [
-        ("G01", "and nobody else serves"),
-        ("G02", "both by our doing"),
-        ("G03", "both by our doing"),
+        ("G01", "and no other member serves"),
+        ("G02", "both by the guard's doing"),
+        ("G03", "both by the guard's doing"),
         ("G04", "founds a cluster with 0 of "),
     ] {
         let off = settings(&format!("modes: {{{rule}: off}}"));
-        let breaks = |seed| Sim::play(seed, off.clone(), false).broken.filter(|broken| broken.contains(law));
-        assert!((1..=60).find_map(breaks).is_some(), "without {rule} nothing is lost: the model is too kind");
+        let breaks = |seed| Sim::run(seed, off.clone(), false).broken.filter(|broken| broken.contains(law));
+        assert!(
+            (1..=60).find_map(breaks).is_some(),
+            "without {rule} no seed breaks the law {law:?}: the model is too forgiving"
+        );
     }
 }
 
 #[test]
-fn the_same_seed_tells_the_same_story() {
-    let story = || aloud(7, settings(""));
+fn a_seed_always_gives_the_same_story() {
+    let story = || story_of(7, settings(""));
     assert_eq!(story(), story());
 }

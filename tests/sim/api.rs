@@ -10,16 +10,16 @@ use facts::review::{Operation, Origin};
 use objects::Kind;
 use serde_json::{Value, json};
 
-use super::asked::{asks, verb};
-use super::clock::{Millis, SECOND, written};
+use super::asked::{fails_closed, verb};
+use super::clock::{Millis, SECOND, api_time};
 use super::laws::warned;
-use super::stage::{Happening, Sim};
-use super::store::{NAMESPACE, going, text, uid};
+use super::stage::{Sim, SimEvent};
+use super::store::{NAMESPACE, is_terminating, text, uid};
 
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub who: String,
+    pub user: String,
     pub operation: Operation,
     pub kind: Kind,
     pub subresource: &'static str,
@@ -34,37 +34,37 @@ pub struct Request {
 pub struct Refusal {
     /// The rule; `None` if something else refused.
     pub rule: Option<&'static str>,
-    pub words: String,
+    pub message: String,
 }
 
 /// What permitted a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum Permission {
     /// The guard judged and allowed it.
-    Judged,
+    ByGuard,
     /// An override permitted it.
-    Overridden,
+    ByOverride,
     /// No replica of the guard answered, and the entry fails open.
-    Unasked,
+    FailedOpen,
     /// The guard allowed the deletion of a member that it did not see Ready.
-    Starting,
-    /// As `Starting`, but the member's node was unreachable: the member goes when the node is back, whatever has happened since.
-    Unheard,
+    NotReady,
+    /// As `NotReady`, but the member's node was unreachable: the member goes when the node is back, even if much has changed by then.
+    NodeUnreachable,
     /// The StatefulSet controller follows a new template.
-    Rolled,
+    TemplateRollout,
 }
 
 /// An allowed request, before the API server carries it out.
 #[derive(Clone, Debug)]
 pub struct Approved {
     pub request: Request,
-    pub leave: Leave,
+    pub permission: Permission,
 }
 
 impl Request {
-    fn of(who: &str, operation: Operation, kind: Kind, name: &str) -> Self {
-        let (who, name) = (who.to_owned(), name.to_owned());
-        Self { who, operation, kind, subresource: "", name, object: None, old: None, options: Value::Null }
+    fn of(user: &str, operation: Operation, kind: Kind, name: &str) -> Self {
+        let (user, name) = (user.to_owned(), name.to_owned());
+        Self { user, operation, kind, subresource: "", name, object: None, old: None, options: Value::Null }
     }
 
     /// Returns the AdmissionReview that an API server would send.
@@ -84,7 +84,7 @@ impl Request {
             "namespace": namespace,
             "name": self.name,
             "operation": verb(self.operation),
-            "userInfo": { "username": self.who, "groups": ["system:authenticated"] },
+            "userInfo": { "username": self.user, "groups": ["system:authenticated"] },
             "dryRun": false,
             "options": self.options,
         })
@@ -97,17 +97,17 @@ impl Request {
     }
 }
 
-fn absent(kind: Kind, name: &str) -> Refusal {
-    Refusal { rule: None, words: format!("{} \"{name}\" not found", kind.plural()) }
+fn not_found(kind: Kind, name: &str) -> Refusal {
+    Refusal { rule: None, message: format!("{} \"{name}\" not found", kind.plural()) }
 }
 
 impl Sim {
     /// Creates an object, or replaces the one with its name, as `kubectl apply` does.
-    pub fn apply(&mut self, who: &str, kind: Kind, object: Value) -> Result<(), Refusal> {
+    pub fn apply(&mut self, user: &str, kind: Kind, object: Value) -> Result<(), Refusal> {
         let name = text(&object, "/metadata/name").to_owned();
         let old = self.store.get(kind, &name).cloned();
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-        let mut request = Request { old, ..Request::of(who, operation, kind, &name) };
+        let mut request = Request { old, ..Request::of(user, operation, kind, &name) };
         let mut object = object;
         if let Some(old) = &request.old {
             for kept in ["uid", "resourceVersion", "generation", "ownerReferences", "deletionTimestamp"] {
@@ -119,113 +119,114 @@ impl Sim {
         }
         object["metadata"]["namespace"] = json!(NAMESPACE);
         request.object = Some(object);
-        self.ask(request)
+        self.send(request)
     }
 
     /// Changes an existing object.
     pub fn change(
         &mut self,
-        who: &str,
+        user: &str,
         kind: Kind,
         name: &str,
         edit: impl FnOnce(&mut Value),
     ) -> Result<(), Refusal> {
-        let Some(old) = self.store.get(kind, name).cloned() else { return Err(absent(kind, name)) };
+        let Some(old) = self.store.get(kind, name).cloned() else { return Err(not_found(kind, name)) };
         let mut object = old.clone();
         edit(&mut object);
-        let request = Request::of(who, Operation::Update, kind, name);
-        self.ask(Request { object: Some(object), old: Some(old), ..request })
+        let request = Request::of(user, Operation::Update, kind, name);
+        self.send(Request { object: Some(object), old: Some(old), ..request })
     }
 
-    pub fn delete(&mut self, who: &str, kind: Kind, name: &str, options: Value) -> Result<(), Refusal> {
-        let Some(old) = self.store.get(kind, name).cloned() else { return Err(absent(kind, name)) };
-        let request = Request::of(who, Operation::Delete, kind, name);
-        self.ask(Request { old: Some(old), options, ..request })
+    pub fn delete(&mut self, user: &str, kind: Kind, name: &str, options: Value) -> Result<(), Refusal> {
+        let Some(old) = self.store.get(kind, name).cloned() else { return Err(not_found(kind, name)) };
+        let request = Request::of(user, Operation::Delete, kind, name);
+        self.send(Request { old: Some(old), options, ..request })
     }
 
-    pub fn scale(&mut self, who: &str, kind: Kind, name: &str, replicas: i64) -> Result<(), Refusal> {
-        let Some(parent) = self.store.get(kind, name) else { return Err(absent(kind, name)) };
+    pub fn scale(&mut self, user: &str, kind: Kind, name: &str, replicas: i64) -> Result<(), Refusal> {
+        let Some(parent) = self.store.get(kind, name) else { return Err(not_found(kind, name)) };
         let body = |replicas: &Value| json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name, "namespace": NAMESPACE, "uid": uid(parent) }, "spec": { "replicas": replicas } });
         let (old, object) = (Some(body(&parent["spec"]["replicas"])), Some(body(&json!(replicas))));
-        let request = Request::of(who, Operation::Update, kind, name);
-        self.ask(Request { subresource: "scale", old, object, ..request })
+        let request = Request::of(user, Operation::Update, kind, name);
+        self.send(Request { subresource: "scale", old, object, ..request })
     }
 
-    pub fn evict(&mut self, who: &str, pod: &str) -> Result<(), Refusal> {
-        if self.store.get(Kind::Pod, pod).is_none_or(going) {
+    pub fn evict(&mut self, user: &str, pod: &str) -> Result<(), Refusal> {
+        if self.store.get(Kind::Pod, pod).is_none_or(is_terminating) {
             return Ok(());
         }
         let object = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": NAMESPACE } });
-        let request = Request::of(who, Operation::Create, Kind::Pod, pod);
+        let request = Request::of(user, Operation::Create, Kind::Pod, pod);
         let request = Request { subresource: "eviction", object: Some(object), ..request };
-        self.ask(request)
+        self.send(request)
     }
 
     /// Sends the request through the webhooks, and then carries it out.
-    fn ask(&mut self, mut request: Request) -> Result<(), Refusal> {
+    fn send(&mut self, mut request: Request) -> Result<(), Refusal> {
         if let (Kind::StatefulSet, "", true, Some(object)) =
-            (request.kind, request.subresource, self.knobs.spells_out, &mut request.object)
+            (request.kind, request.subresource, self.knobs.adds_partition, &mut request.object)
         {
             object["spec"]["updateStrategy"]["rollingUpdate"] = json!({ "partition": 0 });
         }
-        let mut leave = Leave::Judged;
+        let mut permission = Permission::ByGuard;
         for (endpoint, origin) in
             [(Endpoint::Mutate, Origin::Mutating), (Endpoint::Validate, Origin::Validating)]
         {
-            let Some(fail_closed) = asks(endpoint, &request, &self.guard.settings) else { continue };
-            match self.judged(&mut request, origin) {
-                Some(verdict) => leave = verdict?,
+            let Some(fail_closed) = fails_closed(endpoint, &request, &self.guard.settings) else { continue };
+            match self.ask_replica(&mut request, origin) {
+                Some(verdict) => permission = verdict?,
                 None if fail_closed => {
-                    let words =
+                    let message =
                         "failed calling webhook: no endpoints available for service \"gatera\"".to_owned();
-                    return Err(Refusal { rule: None, words });
+                    return Err(Refusal { rule: None, message });
                 }
-                None => leave = Leave::Unasked,
+                None => permission = Permission::FailedOpen,
             }
         }
-        let by_person = !request.who.starts_with("system:");
+        let by_person = !request.user.starts_with("system:");
         // Other webhooks are asked, too, which takes time.
         let after = match self.dice.below(40) {
             _ if !by_person => 0,
             0 => self.dice.between(SECOND, 9 * SECOND),
             _ => self.dice.between(1, 60),
         };
-        let approved = Approved { request, leave };
+        let approved = Approved { request, permission };
         if after == 0 {
             self.commit(approved);
         } else {
-            self.agenda.put(after, Happening::Commit(Box::new(approved)));
+            self.agenda.put(after, SimEvent::Commit(Box::new(approved)));
         }
         Ok(())
     }
 
     /// Has one replica of the guard judge the request; `None` if no replica answers.
-    fn judged(&mut self, request: &mut Request, origin: Origin) -> Option<Result<Leave, Refusal>> {
+    fn ask_replica(&mut self, request: &mut Request, origin: Origin) -> Option<Result<Permission, Refusal>> {
         let ready = self.guard.ready();
         let index = *self.dice.one_of(&ready)?;
         let now = self.agenda.now;
-        self.guard.listen(index, &self.store, now);
+        self.guard.receive_events(index, &self.store, now);
         // The snapshots that a new member needs are created before the request is judged.
-        let copies = self.guard.copies(index, origin, &request.body(), now);
-        let made = copies.iter().map(|copy| text(copy, "/metadata/name").to_owned()).collect::<Vec<_>>();
-        for copy in copies {
-            self.make_copy(copy);
+        let snapshots = self.guard.snapshots(index, origin, &request.body(), now);
+        let made =
+            snapshots.iter().map(|snapshot| text(snapshot, "/metadata/name").to_owned()).collect::<Vec<_>>();
+        for snapshot in snapshots {
+            self.create_snapshot(snapshot);
         }
         let reachable = !self.dice.chance(self.knobs.lost_writes);
         let answer = self.guard.answer(index, origin, &request.body(), now, reachable, &made);
         self.laws.judged += 1;
         if let Some(refused) = answer.decision.with(Effect::Refused).next() {
-            return Some(Err(Refusal { rule: Some(refused.finding.rule), words: answer.words }));
+            return Some(Err(Refusal { rule: Some(refused.finding.rule), message: answer.message }));
         }
         if let (Some(patch), Some(object)) = (answer.patch, &mut request.object) {
             json_patch::patch(object, &patch).expect("the guard's patch fits the object it was made for");
         }
         if answer.reserved {
             let pod = request.name.clone();
-            self.story.tell(now, &format!("guard-{index}"), || format!("reserves a departure for {pod}"));
+            self.story.record(now, &format!("guard-{index}"), || format!("reserves the removal of {pod}"));
         }
         let starts = request.kind == Kind::Pod
-            && self.guard.look(index, now, |view| {
+            && self.guard.with_view(index, now, |view| {
                 let cluster = view.cluster_of_pod(NAMESPACE, &request.name);
                 cluster.and_then(|it| it.member(&request.name)).is_none_or(|it| !it.ready())
             });
@@ -233,50 +234,50 @@ impl Sim {
             |it: &engine::verdict::Judged| matches!(it.softened, Some(Downgrade::ByOverride(_)));
         let overridden = answer.decision.judged.iter().any(by_override);
         Some(Ok(match () {
-            () if overridden => Leave::Overridden,
-            () if starts => Leave::Starting,
-            () => Leave::Judged,
+            () if overridden => Permission::ByOverride,
+            () if starts => Permission::NotReady,
+            () => Permission::ByGuard,
         }))
     }
 
     /// Carries out a request, if the object it is about still exists unchanged.
-    pub fn commit(&mut self, Approved { request, leave }: Approved) {
+    pub fn commit(&mut self, Approved { request, permission }: Approved) {
         let now = self.agenda.now;
         let current = self.store.get(request.kind, &request.name).cloned();
-        if leave == Leave::Overridden {
+        if permission == Permission::ByOverride {
             self.laws.excuse("an override was used");
         }
         match (request.operation, request.subresource) {
-            (Operation::Create, "eviction") => self.evicted(&request, leave),
+            (Operation::Create, "eviction") => self.evicted(&request, permission),
             (Operation::Update, "scale") => {
                 let replicas = request.object.as_ref().unwrap()["spec"]["replicas"].clone();
-                self.laws.look_for_warned(current.as_ref(), &json!({ "replicas": replicas }));
+                self.laws.note_template_change(current.as_ref(), &json!({ "replicas": replicas }));
                 self.store.edit(now, request.kind, &request.name, |it| it["spec"]["replicas"] = replicas);
             }
-            (Operation::Create, _) if current.is_none() => self.created(request, leave),
+            (Operation::Create, _) if current.is_none() => self.created(request, permission),
             (Operation::Update, _) => {
                 let (Some(object), Some(current)) = (request.object, current) else { return };
                 let same = object["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"];
                 if same {
                     if request.kind == Kind::StatefulSet {
-                        self.laws.look_for_warned(Some(&current), &object["spec"]);
+                        self.laws.note_template_change(Some(&current), &object["spec"]);
                     }
                     self.store.put(now, request.kind, object);
                 } else {
-                    self.story.tell(now, "api", || format!("conflict: {} has changed", request.name));
+                    self.story.record(now, "api", || format!("conflict: {} has changed", request.name));
                 }
             }
             (Operation::Delete, _) => {
                 let known = request.old.as_ref().map(|it| uid(it).to_owned());
                 if current.as_ref().map(|it| uid(it).to_owned()) == known {
-                    self.deleted(&request, leave);
+                    self.deleted(&request, permission);
                 }
             }
             _ => {}
         }
     }
 
-    fn created(&mut self, request: Request, leave: Leave) {
+    fn created(&mut self, request: Request, permission: Permission) {
         let mut object = request.object.unwrap();
         // These texts are two thirds of a pod. They have been judged and are not read again.
         for long in ["gatera.dev/script", "gatera.dev/start-script", "gatera.dev/bitnami-script"] {
@@ -284,39 +285,39 @@ impl Sim {
                 *text = json!("(the script)");
             }
         }
-        self.laws.taken_back |= request.kind == Kind::StatefulSet && self.galera.acknowledged > 0;
-        if request.kind == Kind::Pod && leave == Leave::Unasked {
+        self.laws.recreated |= request.kind == Kind::StatefulSet && self.galera.acknowledged > 0;
+        if request.kind == Kind::Pod && permission == Permission::FailedOpen {
             self.laws.uninjected += 1;
         }
         self.store.put(self.agenda.now, request.kind, object);
     }
 
-    fn evicted(&mut self, request: &Request, leave: Leave) {
+    fn evicted(&mut self, request: &Request, permission: Permission) {
         let Some(pod) = self.store.get(Kind::Pod, &request.name).cloned() else { return };
-        if going(&pod) {
+        if is_terminating(&pod) {
             return;
         }
-        if let Some(why) = self.budget_refuses(&pod) {
+        if let Some(why) = self.budget_refusal(&pod) {
             let name = request.name.clone();
-            self.story.tell(self.agenda.now, "api", || format!("429 for {name}: {why}"));
+            self.story.record(self.agenda.now, "api", || format!("429 for {name}: {why}"));
             return;
         }
-        self.mark_going(Kind::Pod, &request.name, None, leave);
+        self.mark_terminating(Kind::Pod, &request.name, None, permission);
     }
 
-    fn deleted(&mut self, request: &Request, leave: Leave) {
+    fn deleted(&mut self, request: &Request, permission: Permission) {
         let (kind, name, now) = (request.kind, &*request.name, self.agenda.now);
         match kind {
             Kind::Pod => {
                 let grace = request.options["gracePeriodSeconds"].as_i64();
-                self.mark_going(kind, name, grace, leave);
+                self.mark_terminating(kind, name, grace, permission);
             }
             // A claim in use waits for its pod; the controllers remove it.
             Kind::Claim => {
                 if self.asked_for().is_none() {
                     self.laws.excuse(warned::CLAIM_LEFT_BEHIND);
                 }
-                self.mark_going(kind, name, None, leave);
+                self.mark_terminating(kind, name, None, permission);
             }
             Kind::StatefulSet if request.options["propagationPolicy"] == "Orphan" => {
                 self.orphan(name);
@@ -327,21 +328,25 @@ impl Sim {
     }
 
     /// Marks an object as being deleted; a pod without a node, or with a grace period of 0, is removed at once.
-    pub fn mark_going(&mut self, kind: Kind, name: &str, grace: Option<i64>, leave: Leave) {
+    pub fn mark_terminating(&mut self, kind: Kind, name: &str, grace: Option<i64>, permission: Permission) {
         let now: Millis = self.agenda.now;
         let Some(object) = self.store.get(kind, name).cloned() else { return };
         if kind == Kind::Pod {
-            let silent = self.silent(text(&object, "/spec/nodeName"));
-            let leave = if leave == Leave::Starting && silent { Leave::Unheard } else { leave };
-            self.laws.ordered_to_go(name, uid(&object), leave);
+            let is_unreachable = self.is_unreachable(text(&object, "/spec/nodeName"));
+            let permission = if permission == Permission::NotReady && is_unreachable {
+                Permission::NodeUnreachable
+            } else {
+                permission
+            };
+            self.laws.removal_permitted(name, uid(&object), permission);
             let unscheduled = text(&object, "/spec/nodeName").is_empty();
             if grace == Some(0) || unscheduled {
                 self.store.remove(now, kind, name);
                 return;
             }
         }
-        if !going(&object) {
-            self.store.edit(now, kind, name, |it| it["metadata"]["deletionTimestamp"] = json!(written(now)));
+        if !is_terminating(&object) {
+            self.store.edit(now, kind, name, |it| it["metadata"]["deletionTimestamp"] = json!(api_time(now)));
         }
     }
 }

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::api::Request;
 
-/// Whether the endpoint is asked about this request; `Some(true)`: the request is refused while no replica answers.
-pub fn asks(endpoint: Endpoint, request: &Request, settings: &Settings) -> Option<bool> {
+/// Whether the request is refused while no replica answers; `None` if the endpoint is not asked about it.
+pub fn fails_closed(endpoint: Endpoint, request: &Request, settings: &Settings) -> Option<bool> {
     let objects: Vec<&Value> = request.object.iter().chain(&request.old).collect();
     let applies = |entry: &&Entry| {
         let resource = resource(request);
@@ -93,7 +93,7 @@ fn metadata(object: Option<&Value>, what: &str) -> Value {
 
 /// Whether the request comes from a controller, which only completes what was judged before.
 fn is_a_controllers(request: &Request) -> bool {
-    users::passes(&request.who, Operation::Delete, request.kind)
+    users::passes(&request.user, Operation::Delete, request.kind)
 }
 
 fn sends(only: Only, request: &Request) -> bool {
@@ -104,7 +104,7 @@ fn sends(only: Only, request: &Request) -> bool {
         Only::When(..) => false,
         Only::Changed => workload_changed(request.old.as_ref(), request.object.as_ref()),
         Only::ToAmend => to_amend(request.kind, request.old.as_ref(), request.object.as_ref()),
-        Only::NotExempt => !users::passes(&request.who, request.operation, request.kind),
+        Only::NotExempt => !users::passes(&request.user, request.operation, request.kind),
         Only::NoPlainMembers => {
             let object = request.object.as_ref().unwrap();
             let member = object["metadata"]["ownerReferences"]

@@ -1,4 +1,4 @@
-//! Time, order and chance: all three are values, so that a seed always tells the same story.
+//! Time, order and chance: all three are values, so that a seed always gives the same story.
 //!
 //! Owns: the [`Agenda`] (the events to come, ordered by time and then by the order in which they were added) and the [`Dice`].
 //! Must not know: what the events are. Data: the other modules add events; the stage takes them off.
@@ -14,23 +14,23 @@ pub const SECOND: Millis = 1000;
 pub const MINUTE: Millis = 60 * SECOND;
 
 /// Returns the time as the guard sees it.
-pub fn moment(at: Millis) -> Timestamp {
+pub fn timestamp(at: Millis) -> Timestamp {
     let begin: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
     begin.checked_add(SignedDuration::from_millis(i64::try_from(at).unwrap())).unwrap()
 }
 
 /// Returns the time as kubelets and API servers write it: in whole seconds.
-pub fn written(at: Millis) -> String {
-    written_by(SignedDuration::ZERO, at)
+pub fn api_time(at: Millis) -> String {
+    api_time_by(SignedDuration::ZERO, at)
 }
 
-/// Returns the same by a clock with this error.
-pub fn written_by(clock: SignedDuration, at: Millis) -> String {
-    Timestamp::from_second((moment(at) + clock).as_second()).unwrap().to_string()
+/// Returns the time as a clock with this error shows it.
+pub fn api_time_by(clock: SignedDuration, at: Millis) -> String {
+    Timestamp::from_second((timestamp(at) + clock).as_second()).unwrap().to_string()
 }
 
 /// Returns the time as a story shows it: minutes, seconds, milliseconds.
-pub fn face(at: Millis) -> String {
+pub fn clock_text(at: Millis) -> String {
     format!("{:03}:{:02}.{:03}", at / MINUTE, at / SECOND % 60, at % SECOND)
 }
 

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use objects::Kind;
 use serde_json::{Value, json};
 
-use super::api::Leave;
+use super::api::Permission;
 use super::clock::{Millis, SECOND};
 use super::manifests::{BOOTSTRAP, CLUSTER, NODES, node_name};
-use super::stage::{Happening, Sim};
-use super::store::{going, ordinal, owner, text, uid};
+use super::stage::{Sim, SimEvent};
+use super::store::{is_terminating, ordinal, owner, text, uid};
 
 const STATEFUL_SETS: &str = "system:serviceaccount:kube-system:statefulset-controller";
 const REPLICA_SETS: &str = "system:serviceaccount:kube-system:replicaset-controller";
@@ -48,16 +48,16 @@ fn count(pods: &[Rc<Value>], of: impl Fn(&Value) -> bool) -> i64 {
 
 pub fn ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    !going(pod) && conditions.into_iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+    !is_terminating(pod) && conditions.into_iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
 }
 
 impl Sim {
     /// Runs one pass of all controllers.
     pub fn control(&mut self) {
         self.collect_garbage();
-        self.claims_go();
-        self.stateful_set();
-        self.deployment();
+        self.delete_claims();
+        self.control_stateful_set();
+        self.control_deployment();
         self.schedule();
     }
 
@@ -65,7 +65,7 @@ impl Sim {
         let gone =
             |(kind, uid): (Kind, &str)| self.store.all(kind).all(|(_, it)| super::store::uid(it) != uid);
         let orphaned = self.store.all(Kind::Pod).filter(|(_, pod)| {
-            !going(pod)
+            !is_terminating(pod)
                 && match owner(pod) {
                     Some(("StatefulSet", _, uid)) => gone((Kind::StatefulSet, uid)),
                     Some(("ReplicaSet", _, uid)) => gone((Kind::Deployment, uid.trim_end_matches("-rs"))),
@@ -73,25 +73,25 @@ impl Sim {
                 }
         });
         for pod in orphaned.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
-            self.mark_going(Kind::Pod, &pod, None, Leave::Judged);
+            self.mark_terminating(Kind::Pod, &pod, None, Permission::ByGuard);
         }
     }
 
     /// Removes deleted claims, with their data, once no pod uses them.
-    fn claims_go(&mut self) {
+    fn delete_claims(&mut self) {
         let used = |claim: &str| {
             self.store.all(Kind::Pod).any(|(pod, _)| claim.ends_with(&format!("-{pod}")))
                 || self.galera.servers.values().any(|server| server.disk == claim)
         };
-        let claims = self.store.all(Kind::Claim).filter(|(name, it)| going(it) && !used(name));
+        let claims = self.store.all(Kind::Claim).filter(|(name, it)| is_terminating(it) && !used(name));
         for claim in claims.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
             self.store.remove(self.agenda.now, Kind::Claim, &claim);
             self.galera.disks.remove(&claim);
-            self.story.tell(self.agenda.now, "controllers", || format!("{claim} is gone, and its data"));
+            self.story.record(self.agenda.now, "controllers", || format!("{claim} is gone, and its data"));
         }
     }
 
-    fn stateful_set(&mut self) {
+    fn control_stateful_set(&mut self) {
         let Some(set) = self.store.get(Kind::StatefulSet, CLUSTER).cloned() else { return };
         let now = self.agenda.now;
         let newest = revision_of(&set["spec"]["template"]);
@@ -104,9 +104,9 @@ impl Sim {
             known => known.to_owned(),
         };
         self.adopt_orphans(&set);
-        self.step_of_stateful_set(&set, &current, &newest);
+        self.scale_or_roll(&set, &current, &newest);
         let own = self.members();
-        let updated = own.iter().filter(|pod| revision(pod) == newest && !going(pod)).count();
+        let updated = own.iter().filter(|pod| revision(pod) == newest && !is_terminating(pod)).count();
         let all_ready = set["spec"]["replicas"] == own.len() && own.iter().all(|it| ready(it));
         let current = if updated == own.len() && all_ready { newest.clone() } else { current };
         let generation = set["metadata"]["generation"].clone();
@@ -116,7 +116,7 @@ impl Sim {
                 "replicas": own.len(),
                 "readyReplicas": own.iter().filter(|it| ready(it)).count(),
                 "updatedReplicas": updated,
-                "currentReplicas": count(&own, |pod| revision(pod) == current && !going(pod)),
+                "currentReplicas": count(&own, |pod| revision(pod) == current && !is_terminating(pod)),
                 "currentRevision": current,
                 "updateRevision": newest,
             });
@@ -140,7 +140,7 @@ impl Sim {
         own
     }
 
-    fn step_of_stateful_set(&mut self, set: &Value, current: &str, newest: &str) {
+    fn scale_or_roll(&mut self, set: &Value, current: &str, newest: &str) {
         let replicas = set["spec"]["replicas"].as_i64().unwrap_or(1);
         let own = self.members();
         let named = |wanted: i64| own.iter().find(|pod| ordinal(text(pod, "/metadata/name")) == wanted);
@@ -152,7 +152,7 @@ impl Sim {
                     // During a rollout, members that it has not reached are recreated from the old template, unless
                     // `rollingUpdate` is set.
                     let revision = if wanted < not_reached { current } else { newest };
-                    return self.make_member(set, wanted, revision);
+                    return self.create_member(set, wanted, revision);
                 }
                 Some(pod) if !ready(pod) => return,
                 Some(_) => {}
@@ -160,32 +160,32 @@ impl Sim {
         }
         let beyond = own.iter().rev().find(|pod| ordinal(text(pod, "/metadata/name")) >= replicas);
         if let Some(pod) = beyond {
-            if !going(pod) {
-                self.stops(pod, None);
+            if !is_terminating(pod) {
+                self.delete_member(pod, None);
             }
             return;
         }
         if let Some(pod) = own.iter().rev().find(|pod| revision(pod) != newest) {
-            self.stops(pod, Some(Leave::Rolled));
+            self.delete_member(pod, Some(Permission::TemplateRollout));
         }
     }
 
-    fn stops(&mut self, pod: &Value, rolled: Option<Leave>) {
+    fn delete_member(&mut self, pod: &Value, rolled: Option<Permission>) {
         let why = if rolled.is_some() { "has an old template" } else { "is beyond the replicas" };
         let name = text(pod, "/metadata/name").to_owned();
-        self.story.tell(self.agenda.now, "statefulset", || format!("deletes {name}: it {why}"));
-        if let Some(leave) = rolled {
-            self.laws.ordered_to_go(&name, uid(pod), leave);
+        self.story.record(self.agenda.now, "statefulset", || format!("deletes {name}: it {why}"));
+        if let Some(permission) = rolled {
+            self.laws.removal_permitted(&name, uid(pod), permission);
         }
         self.delete(STATEFUL_SETS, Kind::Pod, &name, json!({})).expect("it is exempt");
     }
 
-    fn make_member(&mut self, set: &Value, ordinal: i64, revision: &str) {
+    fn create_member(&mut self, set: &Value, ordinal: i64, revision: &str) {
         let name = format!("{CLUSTER}-{ordinal}");
         let claim = format!("datadir-{name}");
         match self.store.get(Kind::Claim, &claim) {
-            _ if self.waits(STATEFUL_SETS) => return,
-            Some(claim) if going(claim) => return,
+            _ if self.is_backing_off(STATEFUL_SETS) => return,
+            Some(claim) if is_terminating(claim) => return,
             Some(_) => {}
             None => {
                 let labels = &set["spec"]["selector"]["matchLabels"];
@@ -200,36 +200,36 @@ impl Sim {
         pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": CLUSTER, "uid": uid(set), "controller": true }]);
         let volume = json!({ "name": "datadir", "persistentVolumeClaim": { "claimName": claim } });
         pod["spec"]["volumes"].as_array_mut().unwrap().push(volume);
-        self.creates(STATEFUL_SETS, pod);
+        self.create_pod(STATEFUL_SETS, pod);
     }
 
-    fn creates(&mut self, who: &'static str, pod: Value) {
+    fn create_pod(&mut self, user: &'static str, pod: Value) {
         let name = text(&pod, "/metadata/name").to_owned();
-        let outcome = self.apply(who, Kind::Pod, pod);
-        self.story.tell(self.agenda.now, who.rsplit_once(':').unwrap().1, || match &outcome {
+        let outcome = self.apply(user, Kind::Pod, pod);
+        self.story.record(self.agenda.now, user.rsplit_once(':').unwrap().1, || match &outcome {
             Ok(()) => format!("creates {name}"),
             Err(refusal) => {
-                format!("may not create {name}: {}", refusal.words.lines().next().unwrap_or_default())
+                format!("may not create {name}: {}", refusal.message.lines().next().unwrap_or_default())
             }
         });
-        self.controllers.queues.retain(|it, _| outcome.is_err() || *it != who);
+        self.controllers.queues.retain(|it, _| outcome.is_err() || *it != user);
         if let Err(refusal) = outcome {
-            self.laws.refused(&refusal);
-            self.backs_off(who);
+            self.laws.check_refusal(&refusal);
+            self.back_off(user);
         }
     }
 
     /// Delays the next try of a controller, longer after each failure.
-    fn backs_off(&mut self, who: &'static str) {
-        let (pause, not_before) = self.controllers.queues.entry(who).or_default();
+    fn back_off(&mut self, user: &'static str) {
+        let (pause, not_before) = self.controllers.queues.entry(user).or_default();
         *pause = (*pause * 2).clamp(SECOND, 300 * SECOND);
         *not_before = self.agenda.now + *pause;
         let after = *pause;
-        self.agenda.put(after, Happening::Controllers);
+        self.agenda.put(after, SimEvent::Controllers);
     }
 
-    fn waits(&self, who: &str) -> bool {
-        self.controllers.queues.get(who).is_some_and(|(_, not_before)| self.agenda.now < *not_before)
+    fn is_backing_off(&self, user: &str) -> bool {
+        self.controllers.queues.get(user).is_some_and(|(_, not_before)| self.agenda.now < *not_before)
     }
 
     /// Adopts pods with the StatefulSet's name and labels that have no owner.
@@ -254,23 +254,24 @@ impl Sim {
         }
     }
 
-    fn deployment(&mut self) {
+    fn control_deployment(&mut self) {
         let Some(set) = self.store.get(Kind::Deployment, BOOTSTRAP).cloned() else { return };
-        let of_set =
-            |pod: &&Rc<Value>| owner(pod).is_some_and(|(kind, _, _)| kind == "ReplicaSet") && !going(pod);
+        let of_set = |pod: &&Rc<Value>| {
+            owner(pod).is_some_and(|(kind, _, _)| kind == "ReplicaSet") && !is_terminating(pod)
+        };
         let own: Vec<_> = self.store.all(Kind::Pod).map(|(_, it)| it).filter(of_set).cloned().collect();
         match (set["spec"]["replicas"].as_i64().unwrap_or(1), own.first()) {
             (0, Some(pod)) => {
                 let name = text(pod, "/metadata/name").to_owned();
                 self.delete(REPLICA_SETS, Kind::Pod, &name, json!({})).expect("it is exempt");
             }
-            (1.., None) if !self.waits(REPLICA_SETS) => {
+            (1.., None) if !self.is_backing_off(REPLICA_SETS) => {
                 self.controllers.pods += 1;
                 let template = &set["spec"]["template"];
                 let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"], "status": { "phase": "Pending" } });
                 pod["metadata"]["name"] = json!(format!("{BOOTSTRAP}-6d5f7-x{}", self.controllers.pods));
                 pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{BOOTSTRAP}-6d5f7"), "uid": format!("{}-rs", uid(&set)), "controller": true }]);
-                self.creates(REPLICA_SETS, pod);
+                self.create_pod(REPLICA_SETS, pod);
             }
             _ => {}
         }
@@ -292,7 +293,7 @@ impl Sim {
     }
 
     /// Returns why the disruption budget refuses this eviction, if it does.
-    pub fn budget_refuses(&self, pod: &Value) -> Option<String> {
+    pub fn budget_refusal(&self, pod: &Value) -> Option<String> {
         owner(pod).filter(|(kind, ..)| *kind == "StatefulSet")?;
         self.store.all(Kind::Budget).next()?;
         let (own, asked) = (self.members(), self.asked_for().unwrap_or_default());

@@ -15,17 +15,17 @@ pub struct Disk {
     /// The history the rows belong to; `None` if the disk is empty.
     pub history: Option<u64>,
     /// No state transfer to it was interrupted.
-    pub whole: bool,
+    pub complete: bool,
     /// The server was stopped in order, so grastate.dat holds its position.
-    pub in_order: bool,
+    pub stopped_in_order: bool,
     /// Its server was the last to leave the cluster.
-    pub safe: bool,
+    pub safe_to_bootstrap: bool,
     /// The last Primary component it was in (gvwstate.dat).
     pub view: Option<BTreeSet<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum Phase {
     /// It recovers its position.
     Preparing,
     /// It looks for a serving member.
@@ -50,7 +50,7 @@ pub struct Server {
     pub disk: String,
     /// A number that is unique to this run.
     pub run: u64,
-    pub doing: Doing,
+    pub phase: Phase,
     /// The Primary component it is in.
     pub component: Option<u64>,
     pub donor: Option<String>,
@@ -88,7 +88,7 @@ pub enum Alarm {
         of: BTreeSet<String>,
     },
     /// A component formed although positions were not compared.
-    Blind {
+    Uncompared {
         by: BTreeSet<String>,
     },
 }
@@ -109,10 +109,10 @@ pub struct Galera {
 }
 
 /// The number of missing rows beyond which a full copy is needed.
-const KEPT_ROWS: u64 = 60;
+const INCREMENTAL_ROWS: u64 = 60;
 
 impl Galera {
-    pub fn fresh(&mut self) -> u64 {
+    pub fn next_id(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
@@ -122,7 +122,7 @@ impl Galera {
         format!("{history:08x}-51a1-11f0-8000-{history:012x}")
     }
 
-    fn cell(&self, pod: &str) -> &str {
+    fn partition(&self, pod: &str) -> &str {
         let node = self.servers.get(pod).map_or("", |it| &it.node);
         if self.isolated.contains(node) { node } else { "network" }
     }
@@ -134,52 +134,54 @@ impl Galera {
         let (start, name) = (server.start.clone(), server.disk.clone());
         let disk = self.disks.entry(name).or_default();
         if start.founds {
-            if disk.history.is_some() && !disk.safe {
+            if disk.history.is_some() && !disk.safe_to_bootstrap {
                 return Err("it may not be safe to bootstrap the cluster from this node");
             }
             let rows = disk.rows;
-            let history = self.fresh();
+            let history = self.next_id();
             self.alarms.push(Alarm::Founded { by: pod.to_owned(), rows });
             self.enter(pod, history, [pod.to_owned()].into(), history);
             return Ok(());
         }
-        let compares = start.recovers || disk.in_order;
-        let waits = disk.view.is_some() && disk.whole && compares || disk.view.is_some() && !start.recovers;
-        self.servers.get_mut(pod).unwrap().doing = if waits { Doing::Waiting } else { Doing::Looking };
+        let compares = start.recovers || disk.stopped_in_order;
+        let waits =
+            disk.view.is_some() && disk.complete && compares || disk.view.is_some() && !start.recovers;
+        self.servers.get_mut(pod).unwrap().phase = if waits { Phase::Waiting } else { Phase::Looking };
         Ok(())
     }
 
     /// Makes a server serve in a component of these members.
     fn enter(&mut self, pod: &str, component: u64, members: BTreeSet<String>, history: u64) {
         let server = self.servers.get_mut(pod).unwrap();
-        (server.doing, server.component, server.donor) = (Doing::Synced, Some(component), None);
+        (server.phase, server.component, server.donor) = (Phase::Synced, Some(component), None);
         let disk = self.disks.entry(server.disk.clone()).or_default();
-        (disk.history, disk.whole, disk.in_order, disk.safe) = (Some(history), true, false, false);
+        (disk.history, disk.complete, disk.stopped_in_order, disk.safe_to_bootstrap) =
+            (Some(history), true, false, false);
         disk.view = Some(members.clone());
         self.components.insert(component, Component { history, members });
     }
 
-    /// Derives the consequences of an event: members lose each other, find each other again, and join.
+    /// Derives the consequences of an event: components split, form again, and take in joiners.
     pub fn settle(&mut self) {
-        self.shrink();
-        self.rejoin();
-        self.form();
-        self.rejoin();
+        self.split_components();
+        self.join_components();
+        self.form_components();
+        self.join_components();
         self.abort_orphaned_joiners();
         self.write_views();
     }
 
     /// Splits components. Members that vanished count against the majority of the last view.
-    fn shrink(&mut self) {
+    fn split_components(&mut self) {
         for id in self.components.keys().copied().collect::<Vec<_>>() {
             let Component { members, .. } = self.components[&id].clone();
-            let mut cells: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+            let mut partitions: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
             for pod in &members {
                 if self.servers.get(pod).is_some_and(|it| it.component == Some(id)) {
-                    cells.entry(self.cell(pod)).or_default().insert(pod.clone());
+                    partitions.entry(self.partition(pod)).or_default().insert(pod.clone());
                 }
             }
-            let largest = cells.into_values().find(|cell| cell.len() * 2 > members.len());
+            let largest = partitions.into_values().find(|partition| partition.len() * 2 > members.len());
             if largest.as_ref() == Some(&members) {
                 continue;
             }
@@ -187,8 +189,8 @@ impl Galera {
             for pod in members.difference(&stay) {
                 if let Some(server) = self.servers.get_mut(pod).filter(|it| it.component == Some(id)) {
                     (server.component, server.donor) = (None, None);
-                    match server.doing {
-                        Doing::Synced => server.doing = Doing::CutOff,
+                    match server.phase {
+                        Phase::Synced => server.phase = Phase::CutOff,
                         _ => self.aborted.push((pod.clone(), server.run)),
                     }
                 }
@@ -205,9 +207,9 @@ impl Galera {
     }
 
     /// Makes servers join a Primary component that they reach.
-    fn rejoin(&mut self) {
+    fn join_components(&mut self) {
         let out = |server: &Server| {
-            let seeks = matches!(server.doing, Doing::Looking | Doing::Waiting | Doing::CutOff);
+            let seeks = matches!(server.phase, Phase::Looking | Phase::Waiting | Phase::CutOff);
             server.component.is_none() && seeks && !server.stopping
         };
         for pod in
@@ -216,63 +218,65 @@ impl Galera {
             let server = &self.servers[&pod];
             let knows = |member: &String| {
                 let listed = server.start.hosts.iter().any(|host| host == member || member.starts_with(host));
-                let synced = self.servers.get(member).is_some_and(|it| it.doing == Doing::Synced);
-                synced && self.cell(member) == self.cell(&pod) && (listed || server.doing == Doing::CutOff)
+                let synced = self.servers.get(member).is_some_and(|it| it.phase == Phase::Synced);
+                synced
+                    && self.partition(member) == self.partition(&pod)
+                    && (listed || server.phase == Phase::CutOff)
             };
             let found = self.components.iter().find(|(_, it)| it.members.iter().any(knows));
             let Some((id, component)) = found.map(|(id, it)| (*id, it.clone())) else { continue };
             let rows = self.rows_of(&component);
             let disk = &self.disks[&server.disk];
-            let compares = server.start.recovers || disk.in_order || server.doing == Doing::CutOff;
-            let same = disk.history == Some(component.history) && disk.whole && compares;
-            let full = !same || disk.rows > rows || rows - disk.rows > KEPT_ROWS;
+            let compares = server.start.recovers || disk.stopped_in_order || server.phase == Phase::CutOff;
+            let same = disk.history == Some(component.history) && disk.complete && compares;
+            let full = !same || disk.rows > rows || rows - disk.rows > INCREMENTAL_ROWS;
             let server = self.servers.get_mut(&pod).unwrap();
-            (server.doing, server.component) = (Doing::Joining { full }, Some(id));
+            (server.phase, server.component) = (Phase::Joining { full }, Some(id));
             self.components.get_mut(&id).unwrap().members.insert(pod);
         }
     }
 
     /// Forms a component when enough of a lost view is together again: a majority of members that never stopped, or all members.
-    fn form(&mut self) {
+    fn form_components(&mut self) {
         let mut by_view: BTreeMap<(String, BTreeSet<String>), BTreeSet<String>> = BTreeMap::new();
         for (pod, server) in &self.servers {
-            let waits = matches!(server.doing, Doing::Waiting | Doing::CutOff) && !server.stopping;
+            let waits = matches!(server.phase, Phase::Waiting | Phase::CutOff) && !server.stopping;
             if let Some(view) = self.disks[&server.disk].view.clone().filter(|_| waits) {
-                by_view.entry((self.cell(pod).to_owned(), view)).or_default().insert(pod.clone());
+                by_view.entry((self.partition(pod).to_owned(), view)).or_default().insert(pod.clone());
             }
         }
         for ((_, view), present) in by_view {
-            let never_stopped = present.iter().filter(|it| self.servers[*it].doing == Doing::CutOff).count();
+            let never_stopped = present.iter().filter(|it| self.servers[*it].phase == Phase::CutOff).count();
             if never_stopped * 2 <= view.len() && present != view {
                 continue;
             }
-            let blind = |pod: &&String| {
+            let uncompared = |pod: &&String| {
                 let server = &self.servers[*pod];
                 let disk = &self.disks[&server.disk];
-                server.doing == Doing::Waiting && !server.start.recovers && !disk.in_order
+                server.phase == Phase::Waiting && !server.start.recovers && !disk.stopped_in_order
             };
-            if present.iter().any(|pod| blind(&pod)) {
-                self.alarms.push(Alarm::Blind { by: present.clone() });
+            if present.iter().any(|pod| uncompared(&pod)) {
+                self.alarms.push(Alarm::Uncompared { by: present.clone() });
             }
             let newest = present.iter().max_by_key(|pod| self.disks[&self.servers[*pod].disk].rows).unwrap();
             let (rows, history) = {
                 let disk = &self.disks[&self.servers[newest].disk];
                 (disk.rows, disk.history.unwrap())
             };
-            let id = self.fresh();
+            let id = self.next_id();
             for pod in &present {
                 let lacks = self.disks[&self.servers[pod].disk].rows < rows;
                 self.enter(pod, id, present.clone(), history);
                 if lacks {
-                    self.servers.get_mut(pod).unwrap().doing = Doing::Joining { full: false };
+                    self.servers.get_mut(pod).unwrap().phase = Phase::Joining { full: false };
                 }
             }
         }
     }
 
-    /// Ends joiners whose donor is gone; what they have received is of no use.
+    /// Ends joiners whose donor is gone; a partial transfer is useless.
     fn abort_orphaned_joiners(&mut self) {
-        let served = |donor: &String| self.servers.get(donor).is_some_and(|it| it.doing == Doing::Synced);
+        let served = |donor: &String| self.servers.get(donor).is_some_and(|it| it.phase == Phase::Synced);
         let orphaned = self.servers.iter().filter(|(_, it)| it.donor.as_ref().is_some_and(|it| !served(it)));
         let orphaned: Vec<_> = orphaned.map(|(pod, it)| (pod.clone(), it.run)).collect();
         for (pod, _) in &orphaned {
@@ -285,7 +289,7 @@ impl Galera {
         for component in self.components.values() {
             for pod in &component.members {
                 let server = &self.servers[pod];
-                if server.doing == Doing::Synced {
+                if server.phase == Phase::Synced {
                     self.disks.get_mut(&server.disk).unwrap().view = Some(component.members.clone());
                 }
             }
@@ -297,13 +301,13 @@ impl Galera {
         let mut begun = Vec::new();
         for pod in self.servers.keys().cloned().collect::<Vec<_>>() {
             let server = &self.servers[&pod];
-            let (Doing::Joining { full }, Some(id), None) = (server.doing, server.component, &server.donor)
+            let (Phase::Joining { full }, Some(id), None) = (server.phase, server.component, &server.donor)
             else {
                 continue;
             };
             let gives = |donor: &&String| {
                 let it = &self.servers[*donor];
-                it.doing == Doing::Synced
+                it.phase == Phase::Synced
                     && !it.stopping
                     && self.servers.values().all(|it| it.donor.as_ref() != Some(donor))
             };
@@ -334,7 +338,7 @@ impl Galera {
     /// Returns the number of rows that a component has.
     pub fn rows_of(&self, component: &Component) -> u64 {
         let synced = component.members.iter().filter_map(|pod| self.servers.get(pod));
-        let synced = synced.filter(|it| it.doing == Doing::Synced);
+        let synced = synced.filter(|it| it.phase == Phase::Synced);
         synced.map(|it| self.disks[&it.disk].rows).max().unwrap_or_default()
     }
 
@@ -347,23 +351,23 @@ impl Galera {
         self.acknowledged += rows;
         for pod in component.members.clone() {
             let server = &self.servers[&pod];
-            if server.doing == Doing::Synced {
+            if server.phase == Phase::Synced {
                 self.disks.get_mut(&server.disk).unwrap().rows = self.acknowledged;
             }
         }
     }
 
     /// Stops a server in order: the remaining members keep their component.
-    pub fn leave(&mut self, pod: &str) {
+    pub fn stop(&mut self, pod: &str) {
         let Some(server) = self.servers.remove(pod) else { return };
         let disk = self.disks.entry(server.disk.clone()).or_default();
-        if server.doing == Doing::Synced || server.doing == Doing::CutOff {
-            (disk.view, disk.in_order, disk.safe) = (None, true, false);
+        if server.phase == Phase::Synced || server.phase == Phase::CutOff {
+            (disk.view, disk.stopped_in_order, disk.safe_to_bootstrap) = (None, true, false);
         }
         if let Some(component) = server.component.and_then(|id| self.components.get_mut(&id)) {
             component.members.remove(pod);
             if component.members.is_empty() {
-                self.disks.get_mut(&server.disk).unwrap().safe = server.doing == Doing::Synced;
+                self.disks.get_mut(&server.disk).unwrap().safe_to_bootstrap = server.phase == Phase::Synced;
                 self.components.remove(&server.component.unwrap());
             }
         }
@@ -371,19 +375,19 @@ impl Galera {
     }
 
     /// Ends a server without notice. Of its rows, `unwritten` were not on its disk yet; other members have them.
-    pub fn vanish(&mut self, pod: &str, unwritten: u64) {
+    pub fn kill(&mut self, pod: &str, unwritten: u64) {
         let Some(server) = self.servers.remove(pod) else { return };
         let disk = self.disks.entry(server.disk).or_default();
-        disk.in_order = false;
+        disk.stopped_in_order = false;
         disk.rows -= unwritten.min(disk.rows);
     }
 
     pub fn synced(&self, pod: &str) -> bool {
-        self.servers.get(pod).is_some_and(|it| it.doing == Doing::Synced && it.component.is_some())
+        self.servers.get(pod).is_some_and(|it| it.phase == Phase::Synced && it.component.is_some())
     }
 
     /// Whether the server is the donor of a joiner.
-    pub fn gives(&self, pod: &str) -> bool {
+    pub fn is_donor(&self, pod: &str) -> bool {
         self.servers.values().any(|it| it.donor.as_deref() == Some(pod))
     }
 }

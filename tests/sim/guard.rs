@@ -18,13 +18,13 @@ use facts::view::{Facts, Freshness, Id, Reservation, Reservations, View, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::clock::{Millis, SECOND, moment};
+use super::clock::{Millis, SECOND, timestamp};
 use super::store::Store;
 
 /// How long a reservation lasts, as in `reserve.rs`.
-const LASTS: Millis = 30 * SECOND;
-/// How long a replica does not repeat its own reservation of the same pod, as in `reserve/ledger.rs`.
-const AGAIN: Millis = 2 * SECOND;
+const RESERVATION_LASTS: Millis = 30 * SECOND;
+/// A replica does not repeat its own reservation of the same pod within this time, as in `reserve/ledger.rs`.
+const NOT_REPEATED_WITHIN: Millis = 2 * SECOND;
 
 /// The guard's own identity at the API server.
 pub const OWN_USER: &str = "system:serviceaccount:gatera:gatera";
@@ -36,11 +36,11 @@ pub struct Replica {
     facts: Facts,
     world: World,
     /// The number of events of the log that it has received.
-    heard: usize,
+    received: usize,
     /// The time at which its watches were last alive.
-    pub heard_at: Millis,
+    pub current_at: Millis,
     /// The time until which its watches are silent.
-    pub silent_until: Millis,
+    pub no_events_until: Millis,
     /// The time that an event takes to reach it.
     pub delay: Millis,
     /// The error of its node's clock.
@@ -56,7 +56,7 @@ pub struct Guard {
     pub replicas: Vec<Replica>,
     pub leader: usize,
     /// All reservations ever made; other fields name one by its index here.
-    book: Vec<MemberRemoval>,
+    reservations_made: Vec<MemberRemoval>,
     /// The reservations that are in the Lease now.
     lease: Vec<u64>,
 }
@@ -66,8 +66,8 @@ pub struct Answer {
     pub decision: Decision,
     pub patch: Option<json_patch::Patch>,
     /// The refusal, as a person reads it.
-    pub words: String,
-    /// A reservation was written, because a member is about to go.
+    pub message: String,
+    /// A reservation was written, because a member is about to leave.
     pub reserved: bool,
 }
 
@@ -78,7 +78,7 @@ impl Guard {
             Replica { up: true, facts: rulebook().facts(&settings.adoption), world, ..Replica::default() }
         };
         let replicas = (0..replicas).map(new).collect();
-        Self { settings, replicas, leader: 0, book: Vec::new(), lease: Vec::new() }
+        Self { settings, replicas, leader: 0, reservations_made: Vec::new(), lease: Vec::new() }
     }
 
     /// Lists the replicas that are ready to answer.
@@ -87,16 +87,16 @@ impl Guard {
     }
 
     /// Delivers the events that have reached the replica by now.
-    pub fn listen(&mut self, index: usize, store: &Store, now: Millis) {
+    pub fn receive_events(&mut self, index: usize, store: &Store, now: Millis) {
         let replica = &mut self.replicas[index];
-        if now < replica.silent_until {
+        if now < replica.no_events_until {
             return;
         }
         let until = now.saturating_sub(replica.delay);
-        let mut news = false;
-        while let Some(change) = store.log.get(replica.heard).filter(|it| it.at <= until) {
-            replica.heard += 1;
-            news = true;
+        let mut changed = false;
+        while let Some(change) = store.log.get(replica.received).filter(|it| it.at <= until) {
+            replica.received += 1;
+            changed = true;
             match &change.object {
                 Some(object) => {
                     replica.facts.put(object.clone());
@@ -107,13 +107,13 @@ impl Guard {
                 }
             }
         }
-        replica.heard_at = now;
-        if news {
+        replica.current_at = now;
+        if changed {
             replica.world = replica.world.after(&mut replica.facts);
             // A view that is updated event by event must equal one that is built from everything at once.
-            if replica.heard.is_multiple_of(64) {
-                let whole = World::build(replica.facts.clone(), Freshness::Current);
-                assert_eq!(clusters(&replica.world), clusters(&whole));
+            if replica.received.is_multiple_of(64) {
+                let rebuilt = World::build(replica.facts.clone(), Freshness::Current);
+                assert_eq!(clusters(&replica.world), clusters(&rebuilt));
             }
         }
     }
@@ -125,27 +125,35 @@ impl Guard {
             facts.put(object);
         }
         let world = World::build(facts.clone(), Freshness::Current);
-        let (heard, heard_at) = (store.log.len(), now);
+        let (received, current_at) = (store.log.len(), now);
         let Replica { delay, clock_is_off_by, .. } = self.replicas[index];
-        self.replicas[index] =
-            Replica { up: true, facts, world, heard, heard_at, delay, clock_is_off_by, ..Replica::default() };
+        self.replicas[index] = Replica {
+            up: true,
+            facts,
+            world,
+            received,
+            current_at,
+            delay,
+            clock_is_off_by,
+            ..Replica::default()
+        };
     }
 
-    /// Calls the function with the view of one replica.
-    pub fn look<T>(&self, index: usize, now: Millis, look: impl FnOnce(&View<'_>) -> T) -> T {
+    /// Calls the function with the current view of one replica.
+    pub fn with_view<T>(&self, index: usize, now: Millis, ask: impl FnOnce(&View<'_>) -> T) -> T {
         let replica = &self.replicas[index];
-        let age = SignedDuration::from_millis(i64::try_from(now - replica.heard_at).unwrap());
+        let age = SignedDuration::from_millis(i64::try_from(now - replica.current_at).unwrap());
         let (freshness, reservations) = (Freshness::at_age(Some(age)), self.reservations(index, now));
-        let view = View::new(&replica.world, moment(now) + replica.clock_is_off_by, &self.settings);
-        look(&View { freshness, reservations: &reservations, ..view })
+        let view = View::new(&replica.world, timestamp(now) + replica.clock_is_off_by, &self.settings);
+        ask(&View { freshness, reservations: &reservations, ..view })
     }
 
     fn reservations(&self, index: usize, now: Millis) -> Reservations {
-        let known = self.replicas[index].known.iter().filter(|(_, since)| now - **since < LASTS);
+        let known = self.replicas[index].known.iter().filter(|(_, since)| now - **since < RESERVATION_LASTS);
         known
-            .map(|(note, since)| {
+            .map(|(number, since)| {
                 let MemberRemoval { cluster, pod, uid, .. } =
-                    self.book[usize::try_from(*note).unwrap()].clone();
+                    self.reservations_made[usize::try_from(*number).unwrap()].clone();
                 Reservation { cluster, pod, uid, age: (now - since) / SECOND }
             })
             .collect()
@@ -153,23 +161,23 @@ impl Guard {
 
     /// Reads the reservations in the Lease. Each counts from the time at which the replica learns of it; an expired one stays
     /// known as long as it is in the Lease.
-    fn learn(&mut self, index: usize, now: Millis) {
+    fn read_lease(&mut self, index: usize, now: Millis) {
         let lease = &self.lease;
         let known = &mut self.replicas[index].known;
-        known.retain(|note, since| now - *since < LASTS || lease.contains(note));
-        for note in lease {
-            known.entry(*note).or_insert(now);
+        known.retain(|number, since| now - *since < RESERVATION_LASTS || lease.contains(number));
+        for number in lease {
+            known.entry(*number).or_insert(now);
         }
     }
 
     /// Returns the snapshots that must be created for a new pod.
-    pub fn copies(&self, index: usize, origin: Origin, body: &str, now: Millis) -> Vec<Value> {
+    pub fn snapshots(&self, index: usize, origin: Origin, body: &str, now: Millis) -> Vec<Value> {
         if origin != Origin::Mutating {
             return Vec::new();
         }
         let incoming = review::read(body.as_bytes(), origin, rulebook().kinds())
             .expect("an API server writes readable reviews");
-        self.look(index, now, |view| inject::snapshots(&incoming.review, view))
+        self.with_view(index, now, |view| inject::snapshots(&incoming.review, view))
     }
 
     /// Answers one review, from text to answer. `reachable`: the API server accepts the guard's own writes.
@@ -185,22 +193,22 @@ impl Guard {
         let incoming = review::read(body.as_bytes(), origin, rulebook().kinds())
             .expect("an API server writes readable reviews");
         let review = &incoming.review;
-        let mut decision = self.look(index, now, |view| rulebook().evaluate(review, view));
-        let member_removal = self.look(index, now, |view| rules::member_removal(review, view));
+        let mut decision = self.with_view(index, now, |view| rulebook().evaluate(review, view));
+        let member_removal = self.with_view(index, now, |view| rules::member_removal(review, view));
         let member_removal = member_removal.filter(|_| decision.allowed());
         let mut reserved = false;
         if let Some(member_removal) = member_removal {
             if reachable {
                 // Judged again with all reservations that the Lease shows at the moment of writing.
-                self.learn(index, now);
-                decision = self.look(index, now, |view| rulebook().evaluate(review, view));
+                self.read_lease(index, now);
+                decision = self.with_view(index, now, |view| rulebook().evaluate(review, view));
                 reserved = decision.allowed();
                 if reserved {
-                    self.note(index, member_removal, now);
+                    self.write_reservation(index, member_removal, now);
                 }
             } else {
                 let problem = "the API server cannot be reached";
-                self.look(index, now, |view| {
+                self.with_view(index, now, |view| {
                     rules::refuse_unreserved(&member_removal, problem, review, view, &mut decision);
                 });
             }
@@ -208,27 +216,30 @@ impl Guard {
         let object = incoming.object.filter(|_| origin == Origin::Mutating && decision.allowed());
         let patch = object.and_then(|object| {
             let amend = |view: &View<'_>| amend(review, &object, &decision, &View { made, ..*view });
-            self.look(index, now, amend)
+            self.with_view(index, now, amend)
         });
-        let words = report::refusal(&review.subject(), &decision, &Pages::Program);
-        Answer { decision, patch, words, reserved }
+        let message = report::refusal(&review.subject(), &decision, &Pages::Program);
+        Answer { decision, patch, message, reserved }
     }
 
     /// Writes a reservation into the Lease, together with all others that still count for this replica, unless the replica itself
     /// reserved this pod a moment ago.
-    fn note(&mut self, index: usize, member_removal: MemberRemoval, now: Millis) {
-        let of_this_pod = |note: u64| self.book[usize::try_from(note).unwrap()].uid == member_removal.uid;
+    fn write_reservation(&mut self, index: usize, member_removal: MemberRemoval, now: Millis) {
+        let of_this_pod =
+            |number: u64| self.reservations_made[usize::try_from(number).unwrap()].uid == member_removal.uid;
         let Replica { known, own, .. } = &self.replicas[index];
-        let last = known.keys().rev().find(|note| of_this_pod(**note));
-        if last.is_some_and(|note| now - known[note] < AGAIN && own.contains(note)) {
+        let last = known.keys().rev().find(|number| of_this_pod(**number));
+        if last.is_some_and(|number| now - known[number] < NOT_REPEATED_WITHIN && own.contains(number)) {
             return;
         }
-        let others = known.iter().filter(|(note, since)| now - **since < LASTS && !of_this_pod(**note));
-        let new = self.book.len() as u64;
-        self.lease = others.map(|(note, _)| *note).chain([new]).collect();
-        self.book.push(member_removal);
+        let others = known
+            .iter()
+            .filter(|(number, since)| now - **since < RESERVATION_LASTS && !of_this_pod(**number));
+        let new = self.reservations_made.len() as u64;
+        self.lease = others.map(|(number, _)| *number).chain([new]).collect();
+        self.reservations_made.push(member_removal);
         self.replicas[index].own.insert(new);
-        self.learn(index, now);
+        self.read_lease(index, now);
     }
 }
 

@@ -9,16 +9,16 @@ use jiff::SignedDuration;
 use objects::Kind;
 use serde_json::{Value, json};
 
-use super::clock::{Millis, SECOND, written_by};
-use super::galera::{Doing, Server, Start};
+use super::clock::{Millis, SECOND, api_time_by};
+use super::galera::{Phase, Server, Start};
 use super::manifests::{BOOTSTRAP, BOOTSTRAP_SERVICE};
-use super::stage::{Happening, Sim};
-use super::store::{going, mark, text, uid};
+use super::stage::{Sim, SimEvent};
+use super::store::{is_terminating, mark, text, uid};
 
 /// The container of a pod.
 #[allow(clippy::struct_excessive_bools, reason = "each is one thing that a kubelet knows")]
 #[derive(Clone, Debug, Default)]
-pub struct Life {
+pub struct Container {
     pub uid: String,
     pub node: String,
     /// The server that runs in it.
@@ -27,59 +27,72 @@ pub struct Life {
     /// The error of the node's clock when the container started.
     clock: SignedDuration,
     pub ready: bool,
-    since: Millis,
+    changed_at: Millis,
     started: bool,
     probing: bool,
     restarts: u32,
     pub stopping: bool,
     /// Its readiness probe sees Galera's state.
-    pub proves: bool,
+    pub proves_synced: bool,
     /// The content of its mounted option files when the container last started.
-    files: String,
-    words: String,
+    option_files: String,
+    message: String,
 }
 
 /// The time after which a server ends that has found no member to join.
-const LOOKS: Millis = 30 * SECOND;
+const LOOKING_TIMEOUT: Millis = 30 * SECOND;
 
 impl Sim {
     /// Whether the control plane gets no reports from this node's kubelet.
-    pub fn silent(&self, node: &str) -> bool {
-        self.dark.contains_key(node) || self.galera.isolated.contains(node)
+    pub fn is_unreachable(&self, node: &str) -> bool {
+        self.without_power.contains_key(node) || self.galera.isolated.contains(node)
     }
 
     /// Runs one pass of all kubelets.
     pub fn kubelets(&mut self) {
         let now = self.agenda.now;
-        let forgotten =
-            self.lives.iter().filter(|(pod, life)| self.this_pod(pod, &life.uid).is_none() && !life.stopping);
-        for (pod, life) in forgotten.map(|(pod, life)| (pod.clone(), life.clone())).collect::<Vec<_>>() {
-            if !self.silent(&life.node) {
-                self.lives.get_mut(&pod).unwrap().stopping = true;
-                self.departs(&pod, &life.uid);
+        let forgotten = self
+            .containers
+            .iter()
+            .filter(|(pod, container)| self.this_pod(pod, &container.uid).is_none() && !container.stopping);
+        for (pod, container) in
+            forgotten.map(|(pod, container)| (pod.clone(), container.clone())).collect::<Vec<_>>()
+        {
+            if !self.is_unreachable(&container.node) {
+                self.containers.get_mut(&pod).unwrap().stopping = true;
+                self.report_removal(&pod, &container.uid);
                 let after = self.dice.between(SECOND, 4 * SECOND);
-                self.agenda.put(after, Happening::Stopped { pod, uid: life.uid });
+                self.agenda.put(after, SimEvent::Stopped { pod, uid: container.uid });
             }
         }
         let bound = self.store.all(Kind::Pod).filter(|(_, pod)| {
             let node = text(pod, "/spec/nodeName");
-            !node.is_empty() && !self.silent(node)
+            !node.is_empty() && !self.is_unreachable(node)
         });
         for (name, pod) in bound.map(|(name, pod)| (name.to_owned(), pod.clone())).collect::<Vec<_>>() {
-            match self.lives.get_mut(&name) {
-                None if going(&pod) => self.store.remove(now, Kind::Pod, &name),
+            match self.containers.get_mut(&name) {
+                None if is_terminating(&pod) => self.store.remove(now, Kind::Pod, &name),
                 None => {
                     let (uid, node) = (uid(&pod).to_owned(), text(&pod, "/spec/nodeName").to_owned());
-                    let proves = mark(&pod, marks::INJECTED).is_some_and(|it| !it.ends_with(marks::UNPROVEN));
-                    let life = Life { uid: uid.clone(), node, proves, since: now, ..Life::default() };
-                    self.lives.insert(name.clone(), life);
+                    let proves_synced =
+                        mark(&pod, marks::INJECTED).is_some_and(|it| !it.ends_with(marks::UNPROVEN));
+                    let container = Container {
+                        uid: uid.clone(),
+                        node,
+                        proves_synced,
+                        changed_at: now,
+                        ..Container::default()
+                    };
+                    self.containers.insert(name.clone(), container);
                     let after = self.dice.between(SECOND, 4 * SECOND);
-                    self.agenda.put(after, Happening::Start { pod: name, uid });
+                    self.agenda.put(after, SimEvent::Start { pod: name, uid });
                 }
-                Some(life) if life.uid == uid(&pod) && going(&pod) && !life.stopping => {
-                    life.stopping = true;
-                    let uid = life.uid.clone();
-                    self.departs(&name, &uid);
+                Some(container)
+                    if container.uid == uid(&pod) && is_terminating(&pod) && !container.stopping =>
+                {
+                    container.stopping = true;
+                    let uid = container.uid.clone();
+                    self.report_removal(&name, &uid);
                     self.stop(&name, &uid);
                 }
                 Some(_) => {}
@@ -90,40 +103,44 @@ impl Sim {
     /// Starts a container.
     pub fn start(&mut self, name: &str, uid: &str) {
         let Some(pod) = self.this_pod(name, uid).cloned() else { return };
-        let Some(life) = self.lives.get(name).filter(|it| it.uid == uid && !it.stopping && it.run.is_none())
+        let Some(container) =
+            self.containers.get(name).filter(|it| it.uid == uid && !it.stopping && it.run.is_none())
         else {
             return;
         };
-        if self.silent(&life.node) {
+        if self.is_unreachable(&container.node) {
             return;
         }
-        let Some(files) = self.mounted(&pod).or_else(|| Some(life.files.clone()).filter(|it| !it.is_empty()))
+        let Some(option_files) = self
+            .mounted_option_files(&pod)
+            .or_else(|| Some(container.option_files.clone()).filter(|it| !it.is_empty()))
         else {
             // A ConfigMap is missing: the kubelet tries again.
             return self
                 .agenda
-                .put(5 * SECOND, Happening::Start { pod: name.to_owned(), uid: uid.to_owned() });
+                .put(5 * SECOND, SimEvent::Start { pod: name.to_owned(), uid: uid.to_owned() });
         };
-        let (run, now) = (self.galera.fresh(), self.agenda.now);
-        let clock = self.clocks.get(&life.node).copied().unwrap_or_default();
-        let life = self.lives.get_mut(name).unwrap();
-        (life.files, life.run, life.began, life.started) = (files, Some(run), now, false);
-        life.clock = clock;
+        let (run, now) = (self.galera.next_id(), self.agenda.now);
+        let clock = self.clocks.get(&container.node).copied().unwrap_or_default();
+        let container = self.containers.get_mut(name).unwrap();
+        (container.option_files, container.run, container.began, container.started) =
+            (option_files, Some(run), now, false);
+        container.clock = clock;
         let claim = pod["spec"]["volumes"]
             .as_array()
             .into_iter()
             .flatten()
             .find_map(|it| it["persistentVolumeClaim"]["claimName"].as_str());
         let disk = claim.map_or_else(|| uid.to_owned(), str::to_owned);
-        let node = life.node.clone();
+        let node = container.node.clone();
         self.galera.disks.entry(disk.clone()).or_default();
-        let start = Start { recovers: steps(&pod), ..Start::default() };
+        let start = Start { recovers: has_step_script(&pod), ..Start::default() };
         let server = Server {
             uid: uid.to_owned(),
             node,
             disk,
             run,
-            doing: Doing::Preparing,
+            phase: Phase::Preparing,
             component: None,
             donor: None,
             stopping: false,
@@ -132,11 +149,11 @@ impl Sim {
         self.galera.servers.insert(name.to_owned(), server);
         self.report(name);
         let after = self.dice.between(SECOND / 2, 3 * SECOND);
-        self.agenda.put(after, Happening::Prepared { pod: name.to_owned(), run });
+        self.agenda.put(after, SimEvent::Prepared { pod: name.to_owned(), run });
     }
 
     /// Returns the option files that the pod's own volumes name; `None` if one is missing.
-    fn mounted(&self, pod: &Value) -> Option<String> {
+    fn mounted_option_files(&self, pod: &Value) -> Option<String> {
         let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
         let names = volumes.filter_map(|it| it["configMap"]["name"].as_str());
         names
@@ -150,9 +167,9 @@ impl Sim {
             return;
         };
         let Some(pod) = self.this_pod(name, &server.uid).cloned() else { return };
-        let files = self.lives[name].files.clone();
+        let option_files = self.containers[name].option_files.clone();
         let address = setting(mark(&pod, marks::MY_CNF).unwrap_or_default(), "wsrep_cluster_address")
-            .or_else(|| setting(&files, "wsrep_cluster_address"))
+            .or_else(|| setting(&option_files, "wsrep_cluster_address"))
             .unwrap_or_default();
         let hosts: Vec<_> = address
             .trim_start_matches("gcomm://")
@@ -160,12 +177,13 @@ impl Sim {
             .filter(|it| !it.is_empty())
             .map(|it| self.resolve(it))
             .collect();
-        let argued = pod["spec"]["containers"][0]["args"].to_string().contains("--wsrep-new-cluster");
-        let founds = hosts.is_empty() || argued || setting(&files, "wsrep_new_cluster").is_some();
+        let has_argument = pod["spec"]["containers"][0]["args"].to_string().contains("--wsrep-new-cluster");
+        let founds =
+            hosts.is_empty() || has_argument || setting(&option_files, "wsrep_new_cluster").is_some();
         let known = mark(&pod, marks::IDENTITY).unwrap_or_default();
         let gated = ![marks::UNKNOWN, marks::FOUNDS, marks::FREE, ""].contains(&known);
         let refused = match () {
-            () if is_fatal(&files) => Some("an option kills the server"),
+            () if is_fatal(&option_files) => Some("an option kills the server"),
             () if founds && gated && server.start.recovers => {
                 Some("gatera did not start the server: it would found a new cluster")
             }
@@ -175,11 +193,11 @@ impl Sim {
         (server.start.hosts, server.start.founds) = (hosts, founds);
         let outcome = refused.map_or_else(|| self.galera.connect(name), Err);
         if let Err(why) = outcome {
-            self.story.tell(self.agenda.now, name, || format!("ends: {why}"));
-            why.clone_into(&mut self.lives.get_mut(name).unwrap().words);
+            self.story.record(self.agenda.now, name, || format!("ends: {why}"));
+            why.clone_into(&mut self.containers.get_mut(name).unwrap().message);
             return self.server_ended(name, run);
         }
-        self.agenda.put(LOOKS, Happening::GivesUp { pod: name.to_owned(), run });
+        self.agenda.put(LOOKING_TIMEOUT, SimEvent::GivesUp { pod: name.to_owned(), run });
     }
 
     /// Resolves a host name to the prefix of the names of its pods.
@@ -190,9 +208,9 @@ impl Sim {
     }
 
     pub fn gives_up(&mut self, name: &str, run: u64) {
-        let looks = |it: &Server| it.run == run && it.doing == Doing::Looking && !it.stopping;
+        let looks = |it: &Server| it.run == run && it.phase == Phase::Looking && !it.stopping;
         if self.galera.servers.get(name).is_some_and(looks) {
-            self.story.tell(self.agenda.now, name, || "found nobody to join, and ends".to_owned());
+            self.story.record(self.agenda.now, name, || "found no member to join, and ends".to_owned());
             self.server_ended(name, run);
         }
     }
@@ -202,33 +220,32 @@ impl Sim {
         if self.galera.servers.get(name).is_none_or(|it| it.run != run) {
             return;
         }
-        self.galera.vanish(name, 0);
+        self.galera.kill(name, 0);
         let now = self.agenda.now;
-        let Some(life) = self.lives.get_mut(name).filter(|it| it.run == Some(run)) else { return };
-        if life.ready {
-            (life.ready, life.since) = (false, now);
+        let Some(container) = self.containers.get_mut(name).filter(|it| it.run == Some(run)) else { return };
+        if container.ready {
+            (container.ready, container.changed_at) = (false, now);
         }
-        life.run = None;
-        if life.stopping {
+        container.run = None;
+        if container.stopping {
             return;
         }
-        life.restarts = if now - life.began > 600 * SECOND { 1 } else { life.restarts + 1 };
-        let pause = if life.restarts <= 1 { 1 } else { (10 << (life.restarts - 2).min(5)).min(300) };
-        let uid = life.uid.clone();
-        self.agenda.put(pause * SECOND, Happening::Start { pod: name.to_owned(), uid });
+        container.restarts = if now - container.began > 600 * SECOND { 1 } else { container.restarts + 1 };
+        let pause =
+            if container.restarts <= 1 { 1 } else { (10 << (container.restarts - 2).min(5)).min(300) };
+        let uid = container.uid.clone();
+        self.agenda.put(pause * SECOND, SimEvent::Start { pod: name.to_owned(), uid });
         self.report(name);
     }
 
     /// Stops a container. A pod that was prepared for that first waits for its joiner.
     pub fn stop(&mut self, name: &str, uid: &str) {
-        let Some(life) = self.lives.get(name).filter(|it| it.uid == uid) else { return };
-        let waits = life.proves && self.galera.gives(name);
+        let Some(container) = self.containers.get(name).filter(|it| it.uid == uid) else { return };
+        let waits = container.proves_synced && self.galera.is_donor(name);
         let serves =
-            self.galera.servers.get(name).is_some_and(|it| matches!(it.doing, Doing::Synced | Doing::CutOff));
+            self.galera.servers.get(name).is_some_and(|it| matches!(it.phase, Phase::Synced | Phase::CutOff));
         if waits {
-            return self
-                .agenda
-                .put(2 * SECOND, Happening::Stop { pod: name.to_owned(), uid: uid.to_owned() });
+            return self.agenda.put(2 * SECOND, SimEvent::Stop { pod: name.to_owned(), uid: uid.to_owned() });
         }
         if let Some(server) = self.galera.servers.get_mut(name) {
             server.stopping = true;
@@ -238,103 +255,105 @@ impl Sim {
         } else {
             self.dice.between(SECOND, 4 * SECOND)
         };
-        self.agenda.put(after, Happening::Stopped { pod: name.to_owned(), uid: uid.to_owned() });
+        self.agenda.put(after, SimEvent::Stopped { pod: name.to_owned(), uid: uid.to_owned() });
     }
 
     /// Completes a stop: the pod is removed.
     pub fn stopped(&mut self, name: &str, uid: &str) {
-        let Some(life) = self.lives.get(name).filter(|it| it.uid == uid).cloned() else { return };
-        if self.silent(&life.node) {
+        let Some(container) = self.containers.get(name).filter(|it| it.uid == uid).cloned() else { return };
+        if self.is_unreachable(&container.node) {
             return;
         }
         let forced = self.this_pod(name, uid).is_none();
         if self.galera.servers.get(name).is_some_and(|it| it.uid == uid) {
-            if forced { self.galera.vanish(name, 0) } else { self.galera.leave(name) }
+            if forced { self.galera.kill(name, 0) } else { self.galera.stop(name) }
         }
-        self.lives.remove(name);
+        self.containers.remove(name);
         self.galera.disks.remove(uid);
-        self.story.tell(self.agenda.now, name, || "has stopped".to_owned());
+        self.story.record(self.agenda.now, name, || "has stopped".to_owned());
         if forced {
-            self.agenda.put(SECOND, Happening::Kubelets);
+            self.agenda.put(SECOND, SimEvent::Kubelets);
         } else {
             self.store.remove(self.agenda.now, Kind::Pod, name);
         }
     }
 
     /// Schedules probes, which notice a change after a while.
-    pub fn look_at_readiness(&mut self) {
+    pub fn schedule_probes(&mut self) {
         let news: Vec<_> = self
-            .lives
+            .containers
             .iter()
-            .filter(|(pod, life)| !life.probing && self.answers(pod, life) != life.ready)
-            .map(|(pod, life)| (pod.clone(), life.uid.clone(), life.ready))
+            .filter(|(pod, container)| {
+                !container.probing && self.probe_succeeds(pod, container) != container.ready
+            })
+            .map(|(pod, container)| (pod.clone(), container.uid.clone(), container.ready))
             .collect();
         for (pod, uid, was_ready) in news {
-            self.lives.get_mut(&pod).unwrap().probing = true;
+            self.containers.get_mut(&pod).unwrap().probing = true;
             let after = if was_ready { self.dice.between(5, 10) } else { self.dice.between(1, 5) };
-            self.agenda.put(after * SECOND, Happening::Probe { pod, uid });
+            self.agenda.put(after * SECOND, SimEvent::Probe { pod, uid });
         }
     }
 
     /// Whether a readiness probe succeeds. The guard's own proves Synced; the template's asks the database, which also answers
     /// when cut off.
-    fn answers(&self, pod: &str, life: &Life) -> bool {
-        let server = self.galera.servers.get(pod).filter(|it| Some(it.run) == life.run);
-        server.is_some_and(|it| match it.doing {
-            Doing::Synced => true,
-            Doing::CutOff => !life.proves,
+    fn probe_succeeds(&self, pod: &str, container: &Container) -> bool {
+        let server = self.galera.servers.get(pod).filter(|it| Some(it.run) == container.run);
+        server.is_some_and(|it| match it.phase {
+            Phase::Synced => true,
+            Phase::CutOff => !container.proves_synced,
             _ => false,
         })
     }
 
     pub fn probe(&mut self, name: &str, uid: &str) {
-        let Some(life) = self.lives.get(name).filter(|it| it.uid == uid) else { return };
-        let (ready, now) = (self.answers(name, life), self.agenda.now);
-        let life = self.lives.get_mut(name).unwrap();
-        life.probing = false;
-        if life.ready != ready {
-            (life.ready, life.since) = (ready, now);
-            life.started |= ready;
+        let Some(container) = self.containers.get(name).filter(|it| it.uid == uid) else { return };
+        let (ready, now) = (self.probe_succeeds(name, container), self.agenda.now);
+        let container = self.containers.get_mut(name).unwrap();
+        container.probing = false;
+        if container.ready != ready {
+            (container.ready, container.changed_at) = (ready, now);
+            container.started |= ready;
             self.report(name);
         }
     }
 
     /// Reports a pod's status.
     pub fn report(&mut self, name: &str) {
-        let Some(life) = self.lives.get(name).cloned() else { return };
-        if self.silent(&life.node) || self.this_pod(name, &life.uid).is_none() {
+        let Some(container) = self.containers.get(name).cloned() else { return };
+        if self.is_unreachable(&container.node) || self.this_pod(name, &container.uid).is_none() {
             return;
         }
         // By the clock that the node had when the container started.
-        let written = |at| written_by(life.clock, at);
-        let state = match life.run {
-            Some(_) => json!({ "running": { "startedAt": written(life.began) } }),
-            None if life.restarts > 1 => json!({ "waiting": { "reason": "CrashLoopBackOff" } }),
+        let api_time = |at| api_time_by(container.clock, at);
+        let state = match container.run {
+            Some(_) => json!({ "running": { "startedAt": api_time(container.began) } }),
+            None if container.restarts > 1 => json!({ "waiting": { "reason": "CrashLoopBackOff" } }),
             None => json!({ "waiting": { "reason": "ContainerCreating" } }),
         };
-        let last = if life.restarts > 0 {
-            json!({ "terminated": { "startedAt": written(life.began), "message": life.words } })
+        let last = if container.restarts > 0 {
+            json!({ "terminated": { "startedAt": api_time(container.began), "message": container.message } })
         } else {
             json!({})
         };
         let status = json!({
             "phase": "Running",
-            "conditions": [{ "type": "Ready", "status": if life.ready { "True" } else { "False" }, "lastTransitionTime": written(life.since) }],
-            "containerStatuses": [{ "name": "mariadb", "state": state, "lastState": last, "started": life.started }],
+            "conditions": [{ "type": "Ready", "status": if container.ready { "True" } else { "False" }, "lastTransitionTime": api_time(container.changed_at) }],
+            "containerStatuses": [{ "name": "mariadb", "state": state, "lastState": last, "started": container.started }],
         });
         self.store.edit(self.agenda.now, Kind::Pod, name, |it| it["status"] = status);
     }
 
-    /// Reports a departure, and what permitted it, to the laws.
-    fn departs(&mut self, pod: &str, uid: &str) {
+    /// Reports the removal of a pod, and what permitted it, to the laws.
+    fn report_removal(&mut self, pod: &str, uid: &str) {
         // Without a StatefulSet every member counts.
         let asked_for = self.asked_for().unwrap_or(i64::MAX);
-        self.laws.departs(pod, uid, asked_for, &self.galera, self.agenda.now);
+        self.laws.judge_removal(pod, uid, asked_for, &self.galera, self.agenda.now);
     }
 }
 
 /// Whether the server is started by the step script.
-fn steps(pod: &Value) -> bool {
+fn has_step_script(pod: &Value) -> bool {
     pod["spec"]["containers"][0]["command"].to_string().contains("start-member.sh")
 }
 

@@ -1,4 +1,4 @@
-//! The laws: what must hold after every event, whatever people, faults and late watches do.
+//! The laws: what must hold after every event, in spite of everything that people, faults and late watches do.
 //!
 //! 1. By the guard's doing (what it allowed, what its leader did) two members are never out at once, and the majority stays.
 //! 2. Likewise, no acknowledged row is lost, and there are never two Primary components.
@@ -6,8 +6,8 @@
 //! 4. Every refusal comes from an existing rule, with a message.
 //! 5. At rest every rollout of a configuration has ended, and after one that was stopped all members run the good revision.
 //!
-//! Must not know: how anything comes about. The guard does not answer for what people take upon themselves: from then on the
-//! story is *excused* from the first two laws, with a named reason, and counted.
+//! Must not know: what caused a state. The guard is not responsible for what people do against its advice: from then on the story
+//! is *excused* from the first two laws, with a named reason, and counted.
 
 use gatera::rulebook;
 use std::collections::BTreeMap;
@@ -16,23 +16,23 @@ use engine::rules;
 use leader::plan::rollout::{self, RolloutStage};
 use serde_json::Value;
 
-use super::api::{Leave, Refusal};
+use super::api::{Permission, Refusal};
 use super::clock::{MINUTE, Millis, SECOND};
 use super::controllers::ready;
 use super::galera::{Alarm, Galera};
 use super::stage::Sim;
 use super::store::ordinal;
 
-/// Requests that the guard allows, with a warning, although they may break a law, because it cannot know better. The departure
-/// that breaks the law excuses its story from then on, with this reason.
+/// Requests that the guard allows, with a warning, although they may break a law, because it cannot know better. The removal that
+/// breaks the law excuses its story from then on, with this reason.
 pub mod warned {
     /// G14 allows a new template while the only member keeps failing, because it may be the cure. If the member recovers by
     /// itself (a ConfigMap was corrected), the controller restarts it all the same, with no other member left to join.
     pub const ONLY_MEMBER_ROLLED: &str =
-        "the only member got well, and was restarted for a template that was let through";
+        "the only member recovered, and was restarted for a template that the guard had allowed";
     /// A StatefulSet that was deleted with its pods left behind and is recreated with another template restarts them, even a
     /// single one. Nothing in a pod shows that the template is another (G14).
-    pub const ONLY_MEMBER_TAKEN_BACK: &str = "a new StatefulSet took the only member back, and restarted it";
+    pub const ONLY_MEMBER_ADOPTED: &str = "a new StatefulSet adopted the only member, and restarted it";
     /// G07 does not refuse once the StatefulSet is gone and no container of its members runs.
     pub const CLAIM_LEFT_BEHIND: &str =
         "a claim that a StatefulSet left behind was deleted, against a warning";
@@ -43,7 +43,7 @@ pub struct Laws {
     broken: Option<String>,
     excused: Option<&'static str>,
     /// What permitted the deletion of a pod, by the pod's uid.
-    leave: BTreeMap<String, Leave>,
+    permissions: BTreeMap<String, Permission>,
     /// Members that are out by the guard's doing, with the uid of the pod that went.
     out: BTreeMap<String, String>,
     /// Members that are out for another reason, each with the time at which it failed.
@@ -51,18 +51,18 @@ pub struct Laws {
     steps: Vec<(Millis, String)>,
     /// The template of a StatefulSet with one member was changed; see [`warned`].
     only_member_changed: bool,
-    pub taken_back: bool,
+    pub recreated: bool,
     pub judged: u64,
     pub uninjected: u64,
     refusals: BTreeMap<&'static str, u64>,
-    departures: u64,
+    removals: u64,
 }
 
-/// How long a failure may be unseen: by the node controller, and then by a late view.
+/// How long a failure may remain unnoticed: first by the node controller, then in a late view.
 const UNSEEN: Millis = 60 * SECOND;
 
 /// The number of announcements allowed per minute: the plan repeats one each time a member that keeps crashing has started again.
-const TELLS_A_MINUTE: u64 = 1;
+const ANNOUNCEMENTS_PER_MINUTE: u64 = 1;
 
 impl Laws {
     pub fn is_broken(&self) -> bool {
@@ -77,67 +77,69 @@ impl Laws {
         self.excused
     }
 
-    /// Excuses the story: from now on the guard does not answer for the members and their data.
+    /// Excuses the story: from now on the guard is not responsible for the members and their data.
     pub fn excuse(&mut self, why: &'static str) {
         self.excused.get_or_insert(why);
     }
 
-    fn breaks(&mut self, law: &str) {
+    fn break_law(&mut self, law: &str) {
         self.broken.get_or_insert(law.to_owned());
     }
 
     /// Breaks one of the first two laws, unless the story is excused.
-    fn answers_for(&mut self, law: &str) {
+    fn break_unless_excused(&mut self, law: &str) {
         if self.excused.is_none() {
-            self.breaks(law);
+            self.break_law(law);
         }
     }
 
     /// Notes a change of a StatefulSet that the guard only warns about.
-    pub fn look_for_warned(&mut self, before: Option<&Value>, after: &Value) {
+    pub fn note_template_change(&mut self, before: Option<&Value>, after: &Value) {
         let Some(before) = before else { return };
         let to = after["replicas"].as_i64();
         let changed = after.get("template").is_some_and(|it| *it != before["spec"]["template"]);
         self.only_member_changed |= changed && to == Some(1);
     }
 
-    pub fn ordered_to_go(&mut self, pod: &str, uid: &str, leave: Leave) {
+    pub fn removal_permitted(&mut self, pod: &str, uid: &str, permission: Permission) {
         if ordinal(pod) >= 0 {
-            self.leave.entry(uid.to_owned()).or_insert(leave);
+            self.permissions.entry(uid.to_owned()).or_insert(permission);
         }
     }
 
     /// Judges a pod that begins to stop.
-    pub fn departs(&mut self, pod: &str, uid: &str, asked_for: i64, galera: &Galera, now: Millis) {
-        let Some(leave) = self.leave.get(uid).copied().filter(|_| galera.synced(pod)) else { return };
+    pub fn judge_removal(&mut self, pod: &str, uid: &str, asked_for: i64, galera: &Galera, now: Millis) {
+        let Some(permission) = self.permissions.get(uid).copied().filter(|_| galera.synced(pod)) else {
+            return;
+        };
         // The control plane gave up on its node, or its node was unreachable before.
-        if matches!(leave, Leave::Unasked | Leave::Unheard) {
+        if matches!(permission, Permission::FailedOpen | Permission::NodeUnreachable) {
             return;
         }
-        self.departures += 1;
-        if leave == Leave::Overridden {
-            self.excuse("a member went by an override");
+        self.removals += 1;
+        if permission == Permission::ByOverride {
+            self.excuse("a member was removed by an override");
         }
         let other =
             self.out.iter().find(|(other, _)| *other != pod && (0..asked_for).contains(&ordinal(other)));
         if let Some((other, its)) = other {
-            let leaves = [leave, self.leave[its]];
-            self.answers_for(&format!(
-                "law 1: {pod} goes while {other} is out, both by our doing ({leaves:?})"
+            let permissions = [permission, self.permissions[its]];
+            self.break_unless_excused(&format!(
+                "law 1: {pod} goes while {other} is out, both by the guard's doing ({permissions:?})"
             ));
         }
         // Until a node is known to be silent, its member is seen as Ready.
         let unseen = self.failed.values().any(|since| now - since < UNSEEN);
         let last = !galera.servers.keys().any(|other| other != pod && galera.synced(other));
         if last && !unseen {
-            let rolled = leave == Leave::Rolled;
+            let rolled = permission == Permission::TemplateRollout;
             match () {
                 () if rolled && self.only_member_changed => self.excuse(warned::ONLY_MEMBER_ROLLED),
-                () if rolled && self.taken_back && asked_for == 1 => {
-                    self.excuse(warned::ONLY_MEMBER_TAKEN_BACK);
+                () if rolled && self.recreated && asked_for == 1 => {
+                    self.excuse(warned::ONLY_MEMBER_ADOPTED);
                 }
-                () => self.answers_for(&format!(
-                    "law 1: {pod} goes by our doing ({leave:?}), and nobody else serves"
+                () => self.break_unless_excused(&format!(
+                    "law 1: {pod} goes by the guard's doing ({permission:?}), and no other member serves"
                 )),
             }
         }
@@ -145,12 +147,12 @@ impl Laws {
     }
 
     /// Notes that a member fails for a reason other than the guard's doing.
-    pub fn fails(&mut self, pod: &str, now: Millis) {
+    pub fn member_failed(&mut self, pod: &str, now: Millis) {
         self.failed.insert(pod.to_owned(), now);
     }
 
     /// Notes the members that are back, and checks that no row is lost.
-    pub fn look(&mut self, galera: &Galera, asked_for: impl Fn(&str) -> bool) {
+    pub fn check_rows(&mut self, galera: &Galera, asked_for: impl Fn(&str) -> bool) {
         let server = |pod: &str| galera.servers.get(pod);
         self.out.retain(|pod, uid| match server(pod) {
             Some(it) if it.uid == *uid => true,
@@ -158,49 +160,54 @@ impl Laws {
             None => asked_for(pod),
         });
         self.failed.retain(|pod, _| !galera.synced(pod));
-        let kept = galera.disks.values().filter(|it| it.whole).map(|it| it.rows).max().unwrap_or_default();
+        let kept = galera.disks.values().filter(|it| it.complete).map(|it| it.rows).max().unwrap_or_default();
         if kept < galera.acknowledged {
             let law = format!(
                 "law 2: row {} was acknowledged, and {kept} is the last on any disk",
                 galera.acknowledged
             );
-            self.answers_for(&law);
+            self.break_unless_excused(&law);
         }
         if galera.components.len() > 1 {
-            self.answers_for("law 2: there are two Primary components");
+            self.break_unless_excused("law 2: there are two Primary components");
         }
     }
 
-    pub fn hear(&mut self, alarm: &Alarm, galera: &Galera) {
+    pub fn judge_alarm(&mut self, alarm: &Alarm, galera: &Galera) {
         match alarm {
             Alarm::Founded { by, rows } if *rows < galera.acknowledged => {
                 let law = format!("law 2: {by} founds a cluster with {rows} of {} rows", galera.acknowledged);
-                self.answers_for(&law);
+                self.break_unless_excused(&law);
             }
             Alarm::Founded { .. } => {}
             Alarm::LostPrimary { of } => {
                 let ours = galera.isolated.is_empty() && of.iter().all(|pod| !self.failed.contains_key(pod));
                 if ours && of.iter().any(|pod| self.out.contains_key(pod)) {
-                    self.answers_for(&format!(
+                    self.break_unless_excused(&format!(
                         "law 1: the majority of {of:?} is lost, and none of them had failed"
                     ));
                 }
             }
             // These members were created while no replica answered; G19 warns about them.
-            Alarm::Blind { .. } => self.excuse("members without the step formed without comparing positions"),
+            Alarm::Uncompared { .. } => {
+                self.excuse("members without the step formed without comparing positions");
+            }
         }
     }
 
-    pub fn refused(&mut self, refusal: &Refusal) {
+    pub fn check_refusal(&mut self, refusal: &Refusal) {
         let Some(rule) = refusal.rule else { return };
         *self.refusals.entry(rule).or_default() += 1;
         let known = rulebook().find(rule).is_some() || rule == rules::UNREADABLE;
-        if !known || !refusal.words.starts_with(&format!("[{rule}] ")) || refusal.words.lines().count() < 3 {
-            self.breaks(&format!("law 4: {rule} refuses with these words: {}", refusal.words));
+        if !known
+            || !refusal.message.starts_with(&format!("[{rule}] "))
+            || refusal.message.lines().count() < 3
+        {
+            self.break_law(&format!("law 4: {rule} refuses with this message: {}", refusal.message));
         }
     }
 
-    pub fn applied(&mut self, now: Millis, step: &str) {
+    pub fn step_done(&mut self, now: Millis, step: &str) {
         self.steps.push((now, step.to_owned()));
     }
 
@@ -209,7 +216,7 @@ impl Laws {
         format!(
             "{} judged, {} departures, {} steps, refused {:?}",
             self.judged,
-            self.departures,
+            self.removals,
             self.steps.len(),
             self.refusals
         )
@@ -218,10 +225,11 @@ impl Laws {
 
 impl Sim {
     /// Checks the laws at rest, when there have been no requests for a long time.
-    pub fn laws_at_rest(&mut self, since: Millis) {
+    pub fn check_laws_at_rest(&mut self, since: Millis) {
         let late: Vec<_> =
             self.laws.steps.iter().filter(|(at, _)| *at >= since).map(|(_, it)| it.clone()).collect();
-        let (tells, steps): (Vec<_>, Vec<_>) = late.into_iter().partition(|it| it.starts_with("Tell "));
+        let (announcements, steps): (Vec<_>, Vec<_>) =
+            late.into_iter().partition(|it| it.starts_with("Announce "));
         let minutes = (self.agenda.now - since) / MINUTE;
         // A member that does not report its cluster's id is asked less and less often.
         let done: Vec<_> = steps.iter().filter(|it| *it != "Ask").collect();
@@ -230,28 +238,31 @@ impl Sim {
             i64::try_from(members.len()) == Ok(replicas) && members.iter().all(|it| ready(it))
                 // A member that was created while no guard ran reports nothing, and is asked every ten minutes until it is
                 // replaced.
-                && self.lives.values().all(|life| life.proves)
+                && self.containers.values().all(|container| container.proves_synced)
         });
-        if !done.is_empty() || steps.len() > 3 || tells.len() as u64 > TELLS_A_MINUTE * minutes {
-            self.laws.breaks(&format!("law 3: in {minutes} minutes of rest: {steps:?} {tells:?}"));
+        if !done.is_empty()
+            || steps.len() > 3
+            || announcements.len() as u64 > ANNOUNCEMENTS_PER_MINUTE * minutes
+        {
+            self.laws.break_law(&format!("law 3: in {minutes} minutes of rest: {steps:?} {announcements:?}"));
         } else if calm
             && self.galera.components.len() == 1
             && self.galera.isolated.is_empty()
             && !steps.is_empty()
         {
             self.laws
-                .breaks(&format!("law 3: everybody is Ready, and there is still something to do: {steps:?}"));
+                .break_law(&format!("law 3: all members are Ready, and steps are still planned: {steps:?}"));
         }
         if calm && self.galera.components.len() == 1 && self.galera.isolated.is_empty() {
-            self.roll_outs_have_ended();
+            self.check_rollouts_ended();
         }
     }
 
     /// Checks that every rollout is done, was stopped for a reason, or is held by a person, and that after a stopped one all
     /// members with a snapshot run the last good file.
-    fn roll_outs_have_ended(&mut self) {
+    fn check_rollouts_ended(&mut self) {
         let (index, now) = (self.guard.leader, self.agenda.now);
-        let broken = self.guard.look(index, now, |view| {
+        let broken = self.guard.with_view(index, now, |view| {
             let cluster = view.world.clusters().next()?;
             let stage = rollout::stage(cluster, view);
             let good = cluster.rollout.as_ref().map(|note| &note.good);
@@ -263,13 +274,13 @@ impl Sim {
                 // A single member is never restarted.
                 RolloutStage::Stopped(..) if cluster.members.len() == 1 => None,
                 RolloutStage::Stopped(..) if runs.clone().any(|it| Some(it) != good) => {
-                    Some("law 5: it was stopped, and not everybody runs what was good".to_owned())
+                    Some("law 5: a rollout was stopped, and not all members run the good revision".to_owned())
                 }
                 _ => None,
             }
         });
         if let Some(law) = broken {
-            self.laws.breaks(&law);
+            self.laws.break_law(&law);
         }
     }
 }

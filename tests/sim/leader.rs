@@ -1,7 +1,7 @@
 //! The leader: one replica looks at its own view, asks the real plan for steps, and carries them out.
 //!
 //! Owns: the effect of each step on the API server. Must not know: why a step is right, or when it is due (the real
-//! `plan::StepScheduler` decides). A new step is one more arm in [`Sim::effect`].
+//! `plan::StepScheduler` decides). A new step is one more arm in [`Sim::execute`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use leader::plan::{self, Announcement, Finish, LeaderStep, LookedUp, Mark, Pendi
 use objects::{ConfigMap, Kind, Object, Reader};
 use serde_json::{Value, json};
 
-use super::clock::{SECOND, moment};
+use super::clock::{SECOND, timestamp};
 use super::galera::Galera;
-use super::stage::{Happening, Sim};
-use super::store::{going, text, uid};
+use super::stage::{Sim, SimEvent};
+use super::store::{is_terminating, text, uid};
 
 impl Sim {
     /// Runs one pass of the leader.
@@ -29,40 +29,40 @@ impl Sim {
         if !self.guard.replicas[index].up {
             return;
         }
-        self.guard.listen(index, &self.store, now);
+        self.guard.receive_events(index, &self.store, now);
         let time = Duration::from_millis(now);
-        let steps = self.guard.look(index, now, |view| self.lookout.next(view, time));
+        let steps = self.guard.with_view(index, now, |view| self.planner.next(view, time));
         // Clusters whose next steps must be planned again.
         let mut changed = BTreeSet::new();
-        for step in self.pace.due(&steps, time).into_iter().cloned().collect::<Vec<_>>() {
+        for step in self.scheduler.due(&steps, time).into_iter().cloned().collect::<Vec<_>>() {
             if changed.contains(&step.cluster()) {
                 continue;
             }
             if step.destroys() {
                 changed.insert(step.cluster());
                 // A destructive step must still follow from the current view.
-                if !self.guard.look(index, now, |view| plan::still_due(&step, view)) {
+                if !self.guard.with_view(index, now, |view| plan::still_due(&step, view)) {
                     continue;
                 }
             }
-            let outcome = self.effect(&step);
-            let (name, short) = (format!("guard-{index} leads"), brief(&step));
-            self.story.tell(now, &name, || match &outcome {
+            let outcome = self.execute(&step);
+            let (name, short) = (format!("guard-{index} leads"), description(&step));
+            self.story.record(now, &name, || match &outcome {
                 Ok(()) => format!("does {short}"),
                 Err(why) => format!("tries {short}: {why}"),
             });
-            self.pace.did(&step, time);
-            self.laws.applied(now, &short);
+            self.scheduler.did(&step, time);
+            self.laws.step_done(now, &short);
         }
-        let again = u64::try_from(self.pace.again(&steps, time).as_millis()).unwrap().max(SECOND / 10);
-        if self.looks_again <= now || now + again < self.looks_again {
-            self.looks_again = now + again;
-            self.agenda.put(again, Happening::Leader);
+        let again = u64::try_from(self.scheduler.again(&steps, time).as_millis()).unwrap().max(SECOND / 10);
+        if self.next_look <= now || now + again < self.next_look {
+            self.next_look = now + again;
+            self.agenda.put(again, SimEvent::Leader);
         }
     }
 
     /// Carries out a step at the API server; the error says why it did nothing.
-    fn effect(&mut self, step: &LeaderStep) -> Result<(), String> {
+    fn execute(&mut self, step: &LeaderStep) -> Result<(), String> {
         match step {
             LeaderStep::Mark(it) => self.write_mark(it),
             LeaderStep::Address { pod, uid, text } => {
@@ -76,15 +76,15 @@ impl Sim {
             LeaderStep::Evict { pod, uid: wanted, .. } => {
                 let there = self.store.get(Kind::Pod, pod).is_some_and(|it| uid(it) == wanted);
                 if !there {
-                    return Err("it is another pod by now".to_owned());
+                    return Err("another pod has this name by now".to_owned());
                 }
-                self.evict(super::guard::OWN_USER, pod).map_err(|refusal| refusal.words)
+                self.evict(super::guard::OWN_USER, pod).map_err(|refusal| refusal.message)
             }
             LeaderStep::Condemn(it) => self.set_removing(it, Some(&it.owner)),
             LeaderStep::Delete(it) => self.delete_condemned(it),
             LeaderStep::Correct { mark, events } => {
                 for reported in events {
-                    self.tell_everybody(reported);
+                    self.publish(reported);
                 }
                 let Mark { id, uid, version, bootstrap } = mark;
                 match bootstrap {
@@ -94,7 +94,7 @@ impl Sim {
             }
             LeaderStep::Finish(it) => self.finish(it),
             LeaderStep::Announce(reported) => {
-                self.tell_everybody(reported);
+                self.publish(reported);
                 Ok(())
             }
         }
@@ -106,12 +106,12 @@ impl Sim {
         let next = it.record.next.iter().map(|next| &next.revision);
         for revision in next.chain([&it.record.good]) {
             for (source, digest) in revision.iter() {
-                let copy = self.guard.look(index, now, |view| {
+                let object = self.guard.with_view(index, now, |view| {
                     let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
                     Some(snapshot(cluster, view, source, digest))
                 });
-                match copy {
-                    Some(Snapshot::Make(copy)) => self.make_copy(copy),
+                match object {
+                    Some(Snapshot::Make(object)) => self.create_snapshot(object),
                     Some(Snapshot::Lost) if *revision != it.record.good => {
                         return Err("it has changed".to_owned());
                     }
@@ -120,7 +120,7 @@ impl Sim {
             }
         }
         for reported in &it.events {
-            self.tell_everybody(reported);
+            self.publish(reported);
         }
         self.annotate(
             Kind::StatefulSet,
@@ -133,14 +133,14 @@ impl Sim {
     }
 
     /// Creates a snapshot unless it exists.
-    pub fn make_copy(&mut self, copy: Value) {
-        if self.store.get(Kind::ConfigMap, text(&copy, "/metadata/name")).is_none() {
-            self.store.put(self.agenda.now, Kind::ConfigMap, copy);
+    pub fn create_snapshot(&mut self, object: Value) {
+        if self.store.get(Kind::ConfigMap, text(&object, "/metadata/name")).is_none() {
+            self.store.put(self.agenda.now, Kind::ConfigMap, object);
         }
     }
 
-    fn tell_everybody(&mut self, reported: &Announcement) {
-        self.story.tell(self.agenda.now, "event", || format!("{}: {}", reported.reason, reported.note));
+    fn publish(&mut self, reported: &Announcement) {
+        self.story.record(self.agenda.now, "event", || format!("{}: {}", reported.reason, reported.note));
     }
 
     /// Writes one annotation of the object with this uid, in this version; an empty version matches any.
@@ -196,7 +196,7 @@ impl Sim {
         let mut left = it.left.clone();
         for target in &it.rest {
             let found = self.look_up(target);
-            let warrant = self.guard.look(index, now, |view| {
+            let warrant = self.guard.with_view(index, now, |view| {
                 Some(plan::warrant(view.cluster(&it.id.namespace, &it.id.name)?, view, it, target, &found))
             });
             match warrant {
@@ -212,7 +212,7 @@ impl Sim {
             }
         }
         for reported in it.events(&left) {
-            self.tell_everybody(&reported);
+            self.publish(&reported);
         }
         self.write_mark(&it.mark())
     }
@@ -236,13 +236,13 @@ impl Sim {
     fn ask_members(&mut self, id: &Id, wanted: &str) -> Result<(), String> {
         let (index, now) = (self.guard.leader, self.agenda.now);
         let reported: identity::Answers = self
-            .lives
+            .containers
             .iter()
-            .filter(|(_, life)| life.ready)
-            .filter_map(|(pod, life)| {
+            .filter(|(_, container)| container.ready)
+            .filter_map(|(pod, container)| {
                 let component = self.galera.components.get(&self.galera.servers.get(pod)?.component?)?;
                 let is = Identity::read(&Galera::id(component.history))?;
-                Some((life.uid.clone(), (moment(now), IdentityReport::Is(is))))
+                Some((container.uid.clone(), (timestamp(now), IdentityReport::Is(is))))
             })
             .collect();
         let look = |view: &View<'_>| {
@@ -252,7 +252,7 @@ impl Sim {
             let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
             Some((found, word, cluster.workload.metadata.resource_version.clone()))
         };
-        let found = self.guard.look(index, now, look);
+        let found = self.guard.with_view(index, now, look);
         let Some((Concluded { is, new, unannotated, beside }, word, version)) = found else {
             return Err("they have not reported, or their reports differ".to_owned());
         };
@@ -261,11 +261,11 @@ impl Sim {
             self.annotate(Kind::StatefulSet, &id.name, wanted, &version, marks::IDENTITY, Some(&mark))?;
         }
         for reported in &beside {
-            self.tell_everybody(reported);
+            self.publish(reported);
         }
         for (pod, uid) in unannotated
             .iter()
-            .filter(|(pod, _)| self.store.get(Kind::Pod, pod).is_some_and(|it| !going(it)))
+            .filter(|(pod, _)| self.store.get(Kind::Pod, pod).is_some_and(|it| !is_terminating(it)))
             .cloned()
             .collect::<Vec<_>>()
         {
@@ -276,7 +276,7 @@ impl Sim {
 }
 
 /// Describes a step in a few words.
-fn brief(step: &LeaderStep) -> String {
+fn description(step: &LeaderStep) -> String {
     match step {
         LeaderStep::Mark(it) => format!("Mark {}", it.bootstrap.as_deref().unwrap_or("data")),
         LeaderStep::Address { pod, .. } => format!("Address of {}", pod.name),
@@ -288,6 +288,6 @@ fn brief(step: &LeaderStep) -> String {
         LeaderStep::Delete(it) => format!("Delete {}", it.target),
         LeaderStep::Correct { .. } => "Correct".to_owned(),
         LeaderStep::Finish(_) => "Finish".to_owned(),
-        LeaderStep::Announce(reported) => format!("Tell {}", reported.reason),
+        LeaderStep::Announce(reported) => format!("Announce {}", reported.reason),
     }
 }

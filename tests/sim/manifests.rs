@@ -1,6 +1,6 @@
 //! The objects of the cluster that every story is about, as people would apply them.
 //!
-//! Must not know: what becomes of the objects. They are what the original documents install, without the mistakes that the
+//! Must not know: what happens to the objects later. They are what the original documents install, without the mistakes that the
 //! rulebook refuses.
 
 use objects::Kind;

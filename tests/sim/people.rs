@@ -1,4 +1,4 @@
-//! People: they enter the commands that the rulebook is about, good and bad, and some of them again and again.
+//! People: the commands that users enter, good and bad ones, and some of them repeatedly.
 //!
 //! Must not know: what is refused. Data: a roll of the dice becomes one or several [`Intent`]s; each is a request to the API
 //! server, and its answer goes into the story.
@@ -7,12 +7,12 @@ use objects::Kind;
 use serde_json::{Value, json};
 
 use super::api::Refusal;
-use super::clock::{SECOND, moment};
+use super::clock::{SECOND, timestamp};
 use super::manifests::{
     BOOTSTRAP, BOOTSTRAP_CONFIG, BOOTSTRAP_SERVICE, CLUSTER, CONFIG, NODES, bootstrap_objects, claim, config,
     config_with_address, member, node_name, stateful_set,
 };
-use super::stage::{Happening, Sim};
+use super::stage::{Sim, SimEvent};
 use super::store::text;
 
 const PERSON: &str = "ops@example.com";
@@ -39,17 +39,17 @@ pub enum Intent {
 impl Sim {
     /// Schedules the next command and the one after it.
     pub fn command(&mut self) {
-        if self.is_over() {
+        if self.is_quiet() {
             return;
         }
         let idle = self.knobs.idle;
         let after = self.dice.between(idle / 8, idle);
-        self.agenda.put(after, Happening::Command);
+        self.agenda.put(after, SimEvent::Command);
         if self.dice.chance(self.knobs.overrides) {
-            self.take_responsibility();
+            self.set_override();
         }
         for (after, intent) in self.choose() {
-            self.agenda.put(after, Happening::Intent(Box::new(intent)));
+            self.agenda.put(after, SimEvent::Intent(Box::new(intent)));
         }
     }
 
@@ -123,54 +123,58 @@ impl Sim {
     }
 
     /// Sets an override for half an hour, for all rules that people know.
-    fn take_responsibility(&mut self) {
-        let until = moment(self.agenda.now + 1800 * SECOND);
+    fn set_override(&mut self) {
+        let until = timestamp(self.agenda.now + 1800 * SECOND);
         let text = format!("G01,G02,G03,G04,G07,G14 until={until:.0} reason=a drill");
         let outcome = self.change(PERSON, Kind::StatefulSet, CLUSTER, |it| {
             it["metadata"]["annotations"]["gatera.dev/override"] = json!(text);
         });
-        self.answered("takes responsibility for StatefulSet galera", outcome);
+        self.record_answer("sets an override on StatefulSet galera", outcome);
     }
 
     pub fn carry_out(&mut self, intent: Intent) {
-        let words = said(&intent);
+        let command = command_line(&intent);
         let outcome = match intent {
-            Intent::Apply(kind, object) => self.apply(PERSON, kind, with_live_marks(self, kind, object)),
+            Intent::Apply(kind, object) => {
+                self.apply(PERSON, kind, with_live_annotations(self, kind, object))
+            }
             Intent::Delete(kind, name, options) => self.delete(PERSON, kind, &name, options),
             Intent::Scale(kind, name, replicas) => self.scale(PERSON, kind, &name, replicas),
             Intent::Drain { node, tries } => return self.drain(&node, tries),
             Intent::Uncordon(node) => return self.cordon(&node, false),
-            Intent::Image(image) => self.template(|it| it["spec"]["containers"][0]["image"] = json!(image)),
+            Intent::Image(image) => {
+                self.edit_template(|it| it["spec"]["containers"][0]["image"] = json!(image))
+            }
             Intent::Restart => {
-                let now = moment(self.agenda.now).to_string();
-                self.template(|it| {
+                let now = timestamp(self.agenda.now).to_string();
+                self.edit_template(|it| {
                     it["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] = json!(now);
                 })
             }
             Intent::Undo => {
                 let before = self.previous_template();
-                self.template(|it| *it = before.unwrap_or(it.clone()))
+                self.edit_template(|it| *it = before.unwrap_or(it.clone()))
             }
             Intent::Argument(argument) => {
-                self.template(|it| it["spec"]["containers"][0]["args"] = json!(["mariadbd", argument]))
+                self.edit_template(|it| it["spec"]["containers"][0]["args"] = json!(["mariadbd", argument]))
             }
         };
-        self.answered(&words, outcome);
+        self.record_answer(&command, outcome);
     }
 
-    fn template(&mut self, edit: impl FnOnce(&mut Value)) -> Result<(), Refusal> {
+    fn edit_template(&mut self, edit: impl FnOnce(&mut Value)) -> Result<(), Refusal> {
         self.change(PERSON, Kind::StatefulSet, CLUSTER, |it| edit(&mut it["spec"]["template"]))
     }
 
-    fn answered(&mut self, command: &str, outcome: Result<(), Refusal>) {
+    fn record_answer(&mut self, command: &str, outcome: Result<(), Refusal>) {
         let now = self.agenda.now;
         match outcome {
-            Ok(()) => self.story.tell(now, "ops", || format!("{command}: allowed")),
+            Ok(()) => self.story.record(now, "ops", || format!("{command}: allowed")),
             Err(refusal) => {
-                self.story.tell(now, "ops", || {
-                    format!("{command}: refused, {}", refusal.words.lines().next().unwrap_or_default())
+                self.story.record(now, "ops", || {
+                    format!("{command}: refused, {}", refusal.message.lines().next().unwrap_or_default())
                 });
-                self.laws.refused(&refusal);
+                self.laws.check_refusal(&refusal);
             }
         }
     }
@@ -185,25 +189,26 @@ impl Sim {
         let pods: Vec<_> = on_it.map(|(name, _)| name.to_owned()).collect();
         for pod in &pods {
             let outcome = self.evict(PERSON, pod);
-            self.answered(&format!("evicts {pod}"), outcome);
+            self.record_answer(&format!("evicts {pod}"), outcome);
         }
         let cordoned = self.store.get(Kind::Node, node).is_some_and(|it| it["spec"]["unschedulable"] == true);
         if !pods.is_empty() && tries > 1 && cordoned {
             let again = Intent::Drain { node: node.to_owned(), tries: tries - 1 };
-            self.agenda.put(5 * SECOND, Happening::Intent(Box::new(again)));
+            self.agenda.put(5 * SECOND, SimEvent::Intent(Box::new(again)));
         }
     }
 
-    fn cordon(&mut self, node: &str, closed: bool) {
-        self.story.tell(self.agenda.now, "ops", || {
-            format!("{} {node}", if closed { "cordons" } else { "uncordons" })
+    fn cordon(&mut self, node: &str, unschedulable: bool) {
+        self.story.record(self.agenda.now, "ops", || {
+            format!("{} {node}", if unschedulable { "cordons" } else { "uncordons" })
         });
-        self.store.edit(self.agenda.now, Kind::Node, node, |it| it["spec"]["unschedulable"] = json!(closed));
+        self.store
+            .edit(self.agenda.now, Kind::Node, node, |it| it["spec"]["unschedulable"] = json!(unschedulable));
     }
 }
 
 /// Adds the live annotations, which `kubectl apply` leaves alone unless it wrote them.
-fn with_live_marks(sim: &Sim, kind: Kind, mut object: Value) -> Value {
+fn with_live_annotations(sim: &Sim, kind: Kind, mut object: Value) -> Value {
     let live = sim.store.get(kind, text(&object, "/metadata/name"));
     let annotations = live.and_then(|it| it["metadata"]["annotations"].as_object());
     for (key, value) in annotations.into_iter().flatten() {
@@ -213,7 +218,7 @@ fn with_live_marks(sim: &Sim, kind: Kind, mut object: Value) -> Value {
 }
 
 /// Describes a command roughly as a person would type it.
-fn said(intent: &Intent) -> String {
+fn command_line(intent: &Intent) -> String {
     match intent {
         Intent::Apply(kind, it) => format!(
             "applies {} {} {}",

@@ -1,7 +1,7 @@
 //! The stage: the state of the simulated world, the events in it, and the loop that processes them.
 //!
-//! Owns: [`Sim`] and [`Happening`]; each other module implements some of the events. Must not know: what is right (`laws.rs`).
-//! Data: a seed and settings in, an [`Ending`] out; the same seed always has the same ending.
+//! Owns: [`Sim`] and [`SimEvent`]; each other module implements some of the events. Must not know: what is right (`laws.rs`).
+//! Data: a seed and settings in, an [`Outcome`] out; the same seed always has the same outcome.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::clock::{Agenda, Dice, MINUTE, Millis, SECOND};
 use super::controllers::Controllers;
 use super::galera::{Alarm, Galera};
 use super::guard::Guard;
-use super::kubelet::Life;
+use super::kubelet::Container;
 use super::laws::Laws;
 use super::manifests;
 use super::people::Intent;
@@ -25,7 +25,7 @@ use super::story::Story;
 
 /// An event.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum SimEvent {
     Controllers,
     Kubelets,
     Leader,
@@ -44,8 +44,13 @@ pub enum Happening {
     NodeBack(String),
     NodeSilent { node: String, since: Millis },
     ReplicaBack(usize),
-    Hears,
+    WatchesResume,
 }
+
+/// The readers of the store, which are woken when it has changed.
+pub const CONTROLLERS: usize = 0;
+pub const KUBELETS: usize = 1;
+pub const LEADER: usize = 2;
 
 /// The parameters that differ from seed to seed.
 #[derive(Debug)]
@@ -59,28 +64,28 @@ pub struct Knobs {
     pub lost_writes: u64,
     /// How many of a thousand commands come with an override.
     pub overrides: u64,
-    /// The API server adds the details of RollingUpdate to a manifest that names no type.
-    pub spells_out: bool,
+    /// Whether the API server adds `rollingUpdate` to a StatefulSet.
+    pub adds_partition: bool,
     /// The time after which people and faults do nothing more.
-    pub curtain: Millis,
+    pub quiet_from: Millis,
 }
 
-/// The time in which everything must come to rest after the curtain, and for which it is then observed.
+/// The time in which everything must come to rest after `quiet_from`, and for which it is then observed.
 const REST: Millis = 12 * MINUTE;
 
 pub struct Sim {
-    pub agenda: Agenda<Happening>,
+    pub agenda: Agenda<SimEvent>,
     pub dice: Dice,
     pub store: Store,
     pub guard: Guard,
-    pub pace: StepScheduler,
-    pub lookout: IncrementalPlanner,
+    pub scheduler: StepScheduler,
+    pub planner: IncrementalPlanner,
     /// The time at which the leader looks although nothing has changed.
-    pub looks_again: Millis,
+    pub next_look: Millis,
     pub galera: Galera,
-    pub lives: BTreeMap<String, Life>,
+    pub containers: BTreeMap<String, Container>,
     /// The nodes without power, and since when.
-    pub dark: BTreeMap<String, Millis>,
+    pub without_power: BTreeMap<String, Millis>,
     /// The error of each node's clock.
     pub clocks: BTreeMap<String, SignedDuration>,
     pub controllers: Controllers,
@@ -89,11 +94,12 @@ pub struct Sim {
     pub knobs: Knobs,
     /// The version of the store for which its readers were last woken.
     woken: u64,
+    /// Whether each reader of the store is about to run.
     pub waking: [bool; 3],
 }
 
-/// The end of a story.
-pub struct Ending {
+/// The result of a run.
+pub struct Outcome {
     pub events: u64,
     /// The law that was broken, if any.
     pub broken: Option<String>,
@@ -103,7 +109,7 @@ pub struct Ending {
 }
 
 impl Sim {
-    fn of(seed: u64, settings: Settings, listens: bool) -> Self {
+    fn of(seed: u64, settings: Settings, records: bool) -> Self {
         let mut dice = Dice::of(seed);
         let knobs = Knobs {
             members: if dice.chance(200) { 5 } else { 3 },
@@ -111,8 +117,8 @@ impl Sim {
             calm: if dice.chance(300) { 0 } else { dice.between(40, 300) * SECOND },
             lost_writes: if dice.chance(200) { 50 } else { 0 },
             overrides: if dice.chance(100) { 200 } else { 0 },
-            spells_out: dice.chance(500),
-            curtain: dice.between(10, 25) * MINUTE,
+            adds_partition: dice.chance(500),
+            quiet_from: dice.between(10, 25) * MINUTE,
         };
         let guard = Guard::of(usize::try_from(dice.between(1, 3)).unwrap(), settings);
         Self {
@@ -120,41 +126,41 @@ impl Sim {
             dice,
             store: Store::default(),
             guard,
-            pace: StepScheduler::default(),
-            lookout: IncrementalPlanner::default(),
-            looks_again: 0,
+            scheduler: StepScheduler::default(),
+            planner: IncrementalPlanner::default(),
+            next_look: 0,
             galera: Galera::default(),
-            lives: BTreeMap::new(),
-            dark: BTreeMap::new(),
+            containers: BTreeMap::new(),
+            without_power: BTreeMap::new(),
             clocks: BTreeMap::new(),
             controllers: Controllers::default(),
             laws: Laws::default(),
-            story: Story::heard(listens),
+            story: Story::new(records),
             knobs,
             woken: 0,
             waking: [false; 3],
         }
     }
 
-    /// Plays the story of a seed.
-    pub fn play(seed: u64, settings: Settings, listens: bool) -> Ending {
-        let mut sim = Self::of(seed, settings, listens);
+    /// Runs a seed to its end.
+    pub fn run(seed: u64, settings: Settings, records: bool) -> Outcome {
+        let mut sim = Self::of(seed, settings, records);
         sim.install();
-        let (mut events, end) = (0, sim.knobs.curtain + 2 * REST);
+        let (mut events, end) = (0, sim.knobs.quiet_from + 2 * REST);
         while let Some(what) = sim.agenda.take().filter(|_| sim.agenda.now < end && !sim.laws.is_broken()) {
             events += 1;
-            sim.happen(what);
-            sim.draw_conclusions();
+            sim.process(what);
+            sim.after_event();
         }
         if !sim.laws.is_broken() {
-            sim.laws_at_rest(end - REST);
+            sim.check_laws_at_rest(end - REST);
         }
-        Ending {
+        Outcome {
             events,
             broken: sim.laws.broken(),
             excused: sim.laws.excused(),
             tally: sim.laws.tally(),
-            story: sim.story.whole(),
+            story: sim.story.text(),
         }
     }
 
@@ -168,66 +174,66 @@ impl Sim {
         }
         for (kind, object) in manifests::installed(self.knobs.members) {
             self.agenda
-                .put(self.agenda.now + SECOND, Happening::Intent(Box::new(Intent::Apply(kind, object))));
+                .put(self.agenda.now + SECOND, SimEvent::Intent(Box::new(Intent::Apply(kind, object))));
         }
-        self.agenda.put(3 * MINUTE, Happening::Command);
-        self.agenda.put(10 * SECOND, Happening::Write);
+        self.agenda.put(3 * MINUTE, SimEvent::Command);
+        self.agenda.put(10 * SECOND, SimEvent::Write);
         if self.knobs.calm > 0 {
-            self.agenda.put(4 * MINUTE, Happening::Fault);
+            self.agenda.put(4 * MINUTE, SimEvent::Fault);
         }
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn process(&mut self, what: SimEvent) {
         match what {
-            Happening::Controllers => {
-                self.waking[0] = false;
+            SimEvent::Controllers => {
+                self.waking[CONTROLLERS] = false;
                 self.control();
             }
-            Happening::Kubelets => {
-                self.waking[1] = false;
+            SimEvent::Kubelets => {
+                self.waking[KUBELETS] = false;
                 self.kubelets();
             }
-            Happening::Leader => {
-                self.waking[2] = false;
+            SimEvent::Leader => {
+                self.waking[LEADER] = false;
                 self.lead();
             }
-            Happening::Commit(approved) => self.commit(*approved),
-            Happening::Start { pod, uid } => self.start(&pod, &uid),
-            Happening::Prepared { pod, run } => self.prepared(&pod, run),
-            Happening::Transferred { pod, run } => {
+            SimEvent::Commit(approved) => self.commit(*approved),
+            SimEvent::Start { pod, uid } => self.start(&pod, &uid),
+            SimEvent::Prepared { pod, run } => self.prepared(&pod, run),
+            SimEvent::Transferred { pod, run } => {
                 if self.galera.transferred(&pod, run) {
-                    self.story.tell(self.agenda.now, &pod, || "is Synced".to_owned());
+                    self.story.record(self.agenda.now, &pod, || "is Synced".to_owned());
                 }
             }
-            Happening::GivesUp { pod, run } => self.gives_up(&pod, run),
-            Happening::Stop { pod, uid } => self.stop(&pod, &uid),
-            Happening::Stopped { pod, uid } => self.stopped(&pod, &uid),
-            Happening::Probe { pod, uid } => self.probe(&pod, &uid),
-            Happening::Write => self.write(),
-            Happening::Command => self.command(),
-            Happening::Intent(intent) => self.carry_out(*intent),
-            Happening::Fault => self.fault(),
-            Happening::NodeBack(node) => self.node_back(&node),
-            Happening::NodeSilent { node, since } => self.node_silent(&node, since),
-            Happening::ReplicaBack(index) => self.replica_back(index),
-            Happening::Hears => self.wake(2, 0),
+            SimEvent::GivesUp { pod, run } => self.gives_up(&pod, run),
+            SimEvent::Stop { pod, uid } => self.stop(&pod, &uid),
+            SimEvent::Stopped { pod, uid } => self.stopped(&pod, &uid),
+            SimEvent::Probe { pod, uid } => self.probe(&pod, &uid),
+            SimEvent::Write => self.write(),
+            SimEvent::Command => self.command(),
+            SimEvent::Intent(intent) => self.carry_out(*intent),
+            SimEvent::Fault => self.fault(),
+            SimEvent::NodeBack(node) => self.node_back(&node),
+            SimEvent::NodeSilent { node, since } => self.node_silent(&node, since),
+            SimEvent::ReplicaBack(index) => self.replica_back(index),
+            SimEvent::WatchesResume => self.wake(LEADER, 0),
         }
     }
 
     fn write(&mut self) {
         let rows = self.dice.between(1, 5);
         self.galera.write(rows);
-        let after = if self.is_over() { MINUTE } else { self.dice.between(2, 15) * SECOND };
-        self.agenda.put(after, Happening::Write);
+        let after = if self.is_quiet() { MINUTE } else { self.dice.between(2, 15) * SECOND };
+        self.agenda.put(after, SimEvent::Write);
     }
 
     /// Whether people and faults have ended.
-    pub fn is_over(&self) -> bool {
-        self.agenda.now >= self.knobs.curtain
+    pub fn is_quiet(&self) -> bool {
+        self.agenda.now >= self.knobs.quiet_from
     }
 
     /// Concludes an event: Galera settles, kubelets probe, the laws are checked, and the readers of the store are woken.
-    fn draw_conclusions(&mut self) {
+    fn after_event(&mut self) {
         loop {
             self.galera.settle();
             let aborted = std::mem::take(&mut self.galera.aborted);
@@ -235,47 +241,48 @@ impl Sim {
                 break;
             }
             for (pod, run) in aborted {
-                self.story.tell(self.agenda.now, &pod, || "its server gives up joining".to_owned());
-                self.laws.fails(&pod, self.agenda.now);
+                self.story.record(self.agenda.now, &pod, || "its server gives up joining".to_owned());
+                self.laws.member_failed(&pod, self.agenda.now);
                 self.server_ended(&pod, run);
             }
         }
         for (pod, run, full) in self.galera.begin_transfers() {
             let takes = if full { self.dice.between(5, 60) } else { self.dice.between(1, 4) };
-            self.story.tell(self.agenda.now, &pod, || {
-                format!("copies {}", if full { "everything" } else { "what it missed" })
+            self.story.record(self.agenda.now, &pod, || {
+                format!("receives {}", if full { "a full copy" } else { "the missing rows" })
             });
-            self.agenda.put(takes * SECOND, Happening::Transferred { pod, run });
+            self.agenda.put(takes * SECOND, SimEvent::Transferred { pod, run });
         }
         for alarm in std::mem::take(&mut self.galera.alarms) {
-            self.story.tell(self.agenda.now, "galera", || match &alarm {
+            self.story.record(self.agenda.now, "galera", || match &alarm {
                 Alarm::Founded { by, rows } => format!("{by} founds a cluster with {rows} rows"),
                 Alarm::LostPrimary { of } => format!("no majority is left of {of:?}"),
-                Alarm::Blind { by } => format!("{by:?} form without comparing positions"),
+                Alarm::Uncompared { by } => format!("{by:?} form without comparing positions"),
             });
-            self.laws.hear(&alarm, &self.galera);
+            self.laws.judge_alarm(&alarm, &self.galera);
         }
-        self.look_at_readiness();
+        self.schedule_probes();
         let asked_for = self.asked_for();
-        self.laws
-            .look(&self.galera, |pod| asked_for.is_none_or(|replicas| (0..replicas).contains(&ordinal(pod))));
-        let line = || self.galera.servers.iter().map(|(pod, it)| format!("{pod}:{:?} ", it.doing)).collect();
+        self.laws.check_rows(&self.galera, |pod| {
+            asked_for.is_none_or(|replicas| (0..replicas).contains(&ordinal(pod)))
+        });
+        let line = || self.galera.servers.iter().map(|(pod, it)| format!("{pod}:{:?} ", it.phase)).collect();
         self.story.members(line);
         if self.store.version != self.woken {
             self.woken = self.store.version;
             let after = self.dice.between(20, 300);
-            self.wake(0, after);
-            self.wake(1, after / 2);
+            self.wake(CONTROLLERS, after);
+            self.wake(KUBELETS, after / 2);
             let delay = self.guard.replicas[self.guard.leader].delay + after;
-            self.wake(2, delay);
+            self.wake(LEADER, delay);
         }
     }
 
     /// Wakes controllers, kubelets or the leader, unless they are already about to run.
-    pub fn wake(&mut self, who: usize, after: Millis) {
-        if !self.waking[who] {
-            self.waking[who] = true;
-            let what = [Happening::Controllers, Happening::Kubelets, Happening::Leader][who].clone();
+    pub fn wake(&mut self, reader: usize, after: Millis) {
+        if !self.waking[reader] {
+            self.waking[reader] = true;
+            let what = [SimEvent::Controllers, SimEvent::Kubelets, SimEvent::Leader][reader].clone();
             self.agenda.put(after, what);
         }
     }

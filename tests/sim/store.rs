@@ -107,7 +107,7 @@ pub fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
-pub fn going(object: &Value) -> bool {
+pub fn is_terminating(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 

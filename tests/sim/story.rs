@@ -3,29 +3,29 @@
 //! Must not know: what is right. Nothing is recorded at first, because most seeds end well; a seed that fails is run again with
 //! recording on.
 
-use super::clock::{Millis, face};
+use super::clock::{Millis, clock_text};
 
 #[derive(Default)]
 pub struct Story {
-    listens: bool,
+    records: bool,
     lines: Vec<String>,
 }
 
 impl Story {
-    pub fn heard(listens: bool) -> Self {
-        Self { listens, lines: Vec::new() }
+    pub fn new(records: bool) -> Self {
+        Self { records, lines: Vec::new() }
     }
 
     /// Records an event. The text is only built while recording is on.
-    pub fn tell(&mut self, now: Millis, who: &str, what: impl FnOnce() -> String) {
-        if self.listens {
-            self.lines.push(format!("{} {who:<18} {}", face(now), what()));
+    pub fn record(&mut self, now: Millis, source: &str, what: impl FnOnce() -> String) {
+        if self.records {
+            self.lines.push(format!("{} {source:<18} {}", clock_text(now), what()));
         }
     }
 
     /// Records the state of the members after an event, if it differs from the last one recorded.
     pub fn members(&mut self, members: impl FnOnce() -> String) {
-        if self.listens {
+        if self.records {
             let line = format!("{:31}{}", "", members());
             if self.lines.iter().rev().find(|it| it.starts_with("      ")) != Some(&line) {
                 self.lines.push(line);
@@ -33,7 +33,7 @@ impl Story {
         }
     }
 
-    pub fn whole(&self) -> String {
+    pub fn text(&self) -> String {
         self.lines.join("\n")
     }
 }
