@@ -1,13 +1,13 @@
-//! The bootstrap node is removed once no member needs it: what is planned in small worlds (`bootstrap/small.rs`), what
-//! happens on a control plane with nodes, and what happens when the leader is killed between any two steps
-//! (`bootstrap/crash.rs`).
+//! The bootstrap node is removed once no member needs it: what is planned against a fake API server (`bootstrap/fake_api.rs`),
+//! what happens on a control plane with nodes (`bootstrap/live.rs`), and what happens when the leader is killed between any two
+//! steps (`bootstrap/crash.rs`).
 
 pub mod crash;
+mod fake_api;
 mod forged;
 mod forged_live;
 pub mod gate;
 pub mod live;
-mod small;
 
 use facts::settings::Settings;
 use facts::view::View;
@@ -18,32 +18,33 @@ use report::status;
 use serde_json::{Value, json};
 
 use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene};
-use small::Small;
+use fake_api::FakeApi;
 
 const SERVICE: &str = "galera-instance-bootstrap-svc";
-const WITHOUT: &str = "gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs";
+const MEMBER_ADDRESSES: &str = "gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs";
 
 /// Returns a cluster that has just formed and still has its bootstrap node.
 fn formed() -> Scene {
     Scene { bootstrap: "running".into(), data: "none".into(), ..Scene::default() }
 }
 
-fn stage(small: &Small) -> BootstrapStage {
-    small.look(|view| bootstrap::stage(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), view))
+fn stage(api: &FakeApi) -> BootstrapStage {
+    api.with_view(|view| bootstrap::stage(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), view))
 }
 
-fn kept(small: &Small) -> String {
-    match stage(small) {
+/// Returns why the bootstrap node is kept.
+fn reason_kept(api: &FakeApi) -> String {
+    match stage(api) {
         BootstrapStage::Kept(why) => why,
-        other => panic!("it should be kept: {other:?}"),
+        other => panic!("the bootstrap node should be kept: {other:?}"),
     }
 }
 
 #[test]
 fn a_formed_cluster_loses_its_bootstrap_node_step_by_step() {
-    let mut small = Small::of(&formed());
-    let done = small.run(1);
-    let words: Vec<_> = done.iter().map(small::word).collect();
+    let mut api = FakeApi::of(&formed());
+    let done = api.run(1);
+    let words: Vec<_> = done.iter().map(fake_api::description).collect();
     assert_eq!(
         words,
         [
@@ -60,39 +61,39 @@ fn a_formed_cluster_loses_its_bootstrap_node_step_by_step() {
         ]
     );
     assert_eq!(
-        small.events,
+        api.events,
         [
             "BootstrapRemoved: removed Deployment galera-instance-bootstrap, Service galera-instance-bootstrap-svc, ConfigMap \
           galera-instance-bootstrap: 3 of 3 members Synced"
         ]
     );
-    small.is_clean();
-    assert_eq!(stage(&small), BootstrapStage::Removed);
+    api.assert_removed();
+    assert_eq!(stage(&api), BootstrapStage::Removed);
 }
 
 /// A new leader may repeat a step that was done but that it has not seen yet.
 #[test]
-fn every_step_may_be_done_twice() {
-    let mut small = Small::of(&formed());
-    small.run(2);
-    small.is_clean();
-    assert_eq!(small.events.len(), 1, "{:?}", small.events);
+fn every_step_is_idempotent() {
+    let mut api = FakeApi::of(&formed());
+    api.run(2);
+    api.assert_removed();
+    assert_eq!(api.events.len(), 1, "{:?}", api.events);
 }
 
-/// The Deployment and the leader that deleted it are gone: the mark on the StatefulSet still names what belonged to it.
+/// The Deployment is deleted, and a new leader leads: the annotation on the StatefulSet still names what belonged to it.
 #[test]
-fn what_belonged_to_a_deployment_that_is_gone_is_known() {
-    let mut small = Small::of(&formed());
-    while small.object("Deployment", BOOTSTRAP).is_some() {
-        small.step();
+fn objects_of_a_deleted_deployment_are_still_removed() {
+    let mut api = FakeApi::of(&formed());
+    while api.object("Deployment", BOOTSTRAP).is_some() {
+        api.step();
     }
-    small.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["status"]["conditions"] = json!([]);
-    small.run(1);
-    small.is_clean();
+    api.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["status"]["conditions"] = json!([]);
+    api.run(1);
+    api.assert_removed();
 }
 
 #[test]
-fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
+fn the_bootstrap_node_is_kept_while_it_may_be_needed_and_the_reason_is_reported() {
     let scene =
         |members: &[&str]| Scene { members: members.iter().map(|it| (*it).into()).collect(), ..formed() };
     let rolling = json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } });
@@ -128,36 +129,36 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
              unless wsrep_cluster_state_uuid is zeros (gatera explain G04), restart them one at a time, each when the one before is Ready again: kubectl -n db delete pod galera-instance-galera-0",
         ),
     ] {
-        let small = Small::of(&scene);
-        assert_eq!(kept(&small), why);
+        let api = FakeApi::of(&scene);
+        assert_eq!(reason_kept(&api), why);
         let note = format!("the bootstrap node stays: {why}");
         let reported = |step: &LeaderStep| matches!(step, LeaderStep::Announce(reported) if reported.reason == "BootstrapKept" && reported.note == note);
-        let steps = small.look(plan::next);
+        let steps = api.with_view(plan::next);
         assert!(steps.iter().any(reported), "{steps:?}");
         assert!(!steps.iter().any(LeaderStep::destroys), "{steps:?}");
     }
     assert!(matches!(
-        stage(&Small::of(&Scene { stateful_set: on_delete, ..formed() })),
+        stage(&FakeApi::of(&Scene { stateful_set: on_delete, ..formed() })),
         BootstrapStage::Going(..)
     ));
 }
 
 #[test]
-fn a_member_that_fails_midway_stops_it_before_the_node_goes() {
-    let mut small = Small::of(&formed());
+fn a_member_that_fails_midway_delays_the_removal() {
+    let mut api = FakeApi::of(&formed());
     for _ in 0..4 {
-        small.step();
+        api.step();
     }
-    small.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["status"]["conditions"] = json!([]);
-    assert_eq!(kept(&small), "2 of 3 members Synced, galera-instance-galera-1 is not Ready yet");
-    small.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["status"]["conditions"] =
+    api.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["status"]["conditions"] = json!([]);
+    assert_eq!(reason_kept(&api), "2 of 3 members Synced, galera-instance-galera-1 is not Ready yet");
+    api.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["status"]["conditions"] =
         json!([{ "type": "Ready", "status": "True" }]);
-    small.run(1);
-    small.is_clean();
+    api.run(1);
+    api.assert_removed();
 }
 
 #[test]
-fn nothing_is_done_to_what_ends_or_is_not_known() {
+fn nothing_is_planned_for_terminating_objects_or_an_old_view() {
     for scene in [
         Scene { namespace_going: true, ..formed() },
         Scene { view: "stale".into(), ..formed() },
@@ -169,59 +170,59 @@ fn nothing_is_done_to_what_ends_or_is_not_known() {
         Scene { bootstrap: "held".into(), data: "present".into(), ..formed() },
         Scene { bootstrap: "absent".into(), data: "present".into(), ..formed() },
     ] {
-        let mut small = Small::of(&scene);
-        small.without_bootstrap_in_addresses();
-        assert_eq!(small.look(plan::next), [], "{scene:?}");
+        let mut api = FakeApi::of(&scene);
+        api.drop_bootstrap_from_addresses();
+        assert_eq!(api.with_view(plan::next), [], "{scene:?}");
     }
 }
 
 /// The namespace begins to terminate midway: no further step is planned.
 #[test]
-fn a_namespace_that_goes_midway_is_left_alone() {
-    let mut small = Small::of(&formed());
-    small.step();
-    small.object("Namespace", NAMESPACE).unwrap()["metadata"]["deletionTimestamp"] =
+fn a_namespace_that_terminates_midway_is_left_alone() {
+    let mut api = FakeApi::of(&formed());
+    api.step();
+    api.object("Namespace", NAMESPACE).unwrap()["metadata"]["deletionTimestamp"] =
         json!("2026-12-01T09:29:00Z");
-    assert_eq!(small.look(plan::next), []);
+    assert_eq!(api.with_view(plan::next), []);
 }
 
 #[test]
-fn what_was_applied_again_stays_and_is_not_reported_again() {
-    let mut small = Small::of(&formed());
-    let before = small.clone();
-    small.run(1);
-    small.bring_back(&before);
-    assert_eq!(small.look(plan::next), []);
+fn objects_that_are_applied_again_stay_and_are_not_reported_again() {
+    let mut api = FakeApi::of(&formed());
+    let before = api.clone();
+    api.run(1);
+    api.apply_again(&before);
+    assert_eq!(api.with_view(plan::next), []);
     assert_eq!(
-        stage(&small),
+        stage(&api),
         BootstrapStage::LeftAlone("Deployment galera-instance-bootstrap was applied again after it was removed; remove it from what you apply".into())
     );
     // The same holds when the objects are applied again between two steps.
-    let mut small = before.clone();
-    while small.object("Deployment", BOOTSTRAP).is_some() {
-        small.step();
+    let mut api = before.clone();
+    while api.object("Deployment", BOOTSTRAP).is_some() {
+        api.step();
     }
-    small.bring_back(&before);
-    small.run(1);
+    api.apply_again(&before);
+    api.run(1);
     for (kind, name) in [("Deployment", BOOTSTRAP), ("Service", SERVICE), ("ConfigMap", BOOTSTRAP)] {
-        assert!(small.object(kind, name).is_some(), "{kind} {name} is somebody's");
+        assert!(api.object(kind, name).is_some(), "{kind} {name} belongs to its owner");
     }
-    assert_eq!(small.events.len(), 1);
+    assert_eq!(api.events.len(), 1);
 }
 
 /// Only what the bootstrap node alone uses is removed: nothing that another cluster, a member or anything else needs.
 #[test]
-fn what_others_need_stays() {
+fn objects_that_others_need_stay() {
     let reads = |map: &str| json!({ "spec": { "template": { "spec": { "volumes": [{ "name": "config", "configMap": { "name": map } }] } } } });
-    let targets = |small: &Small| {
-        let Some(LeaderStep::Mark(mark)) = small.look(plan::next).into_iter().next() else {
-            panic!("{:?}", stage(small))
+    let targets = |api: &FakeApi| {
+        let Some(LeaderStep::Mark(mark)) = api.with_view(plan::next).into_iter().next() else {
+            panic!("{:?}", stage(api))
         };
         let note = mark.bootstrap.unwrap();
         let kinds = note.split(' ').skip(2).map(|it| it.split('/').next().unwrap().to_owned());
         kinds.collect::<Vec<_>>()
     };
-    let member_reads = Small::of(&Scene { stateful_set: reads(BOOTSTRAP), ..formed() });
+    let member_reads = FakeApi::of(&Scene { stateful_set: reads(BOOTSTRAP), ..formed() });
     assert_eq!(targets(&member_reads), ["Deployment", "Service"]);
 
     let mut other = scene::bootstrap_deployment(0);
@@ -230,13 +231,13 @@ fn what_others_need_stays() {
         &json!({ "metadata": { "name": "other" }, "spec": { "template": { "metadata": { "labels": { "instance": "other" } } } } }),
     );
     json_patch::merge(&mut other, &reads(BOOTSTRAP));
-    assert_eq!(targets(&Small::of(&Scene { also: vec![other], ..formed() })), ["Deployment", "Service"]);
+    assert_eq!(targets(&FakeApi::of(&Scene { also: vec![other], ..formed() })), ["Deployment", "Service"]);
 
-    let mut plain = Small::of(&formed());
+    let mut plain = FakeApi::of(&formed());
     plain.object("ConfigMap", BOOTSTRAP).unwrap()["data"] = json!({ "ca.crt": "…" });
     assert_eq!(targets(&plain), ["Deployment", "Service"], "it does not show that it is Galera's");
 
-    let mut governing = Small::of(&formed());
+    let mut governing = FakeApi::of(&formed());
     governing.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["serviceName"] = json!(SERVICE);
     assert_eq!(targets(&governing), ["Deployment", "ConfigMap"]);
 }
@@ -245,42 +246,42 @@ fn what_others_need_stays() {
 fn a_bootstrap_pod_without_a_deployment_is_left_to_its_owner() {
     let mut pod = scene::bootstrap_pod("alone");
     pod["metadata"]["ownerReferences"] = json!([]);
-    let small = Small::of(&Scene { bootstrap: "absent".into(), also: vec![pod], ..formed() });
+    let api = FakeApi::of(&Scene { bootstrap: "absent".into(), also: vec![pod], ..formed() });
     assert_eq!(
-        kept(&small),
+        reason_kept(&api),
         "pod galera-instance-bootstrap-alone has no Deployment, so gatera does not remove it; when all members are Ready: \
          kubectl -n db delete pod galera-instance-bootstrap-alone"
     );
 }
 
 #[test]
-fn addresses_follow_replicas_and_nobody_founds() {
-    let mut small = Small::of(&Scene { data: "present".into(), ..Scene::default() });
-    small.without_bootstrap_in_addresses();
-    assert_eq!(small.look(plan::next), []);
-    small.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(4);
-    let steps = small.run(1);
+fn addresses_follow_replicas_and_no_member_founds_a_cluster() {
+    let mut api = FakeApi::of(&Scene { data: "present".into(), ..Scene::default() });
+    api.drop_bootstrap_from_addresses();
+    assert_eq!(api.with_view(plan::next), []);
+    api.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(4);
+    let steps = api.run(1);
     assert_eq!(steps.len(), 3, "{steps:?}");
-    let more = format!("{WITHOUT},galera-instance-galera-3.galera-instance-hs");
-    assert_eq!(small.address(0), more);
-    // The owner of one member asked to leave its address unchanged, and another member was never injected.
-    small.object("Pod", &format!("{STATEFUL_SET}-0")).unwrap()["metadata"]["annotations"]["gatera.dev/address"] =
+    let more = format!("{MEMBER_ADDRESSES},galera-instance-galera-3.galera-instance-hs");
+    assert_eq!(api.address(0), more);
+    // One member has an annotation to keep its address, and another one was never injected.
+    api.object("Pod", &format!("{STATEFUL_SET}-0")).unwrap()["metadata"]["annotations"]["gatera.dev/address"] =
         json!("keep");
-    small.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["metadata"]["annotations"] = json!({});
-    small.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(3);
-    assert_eq!(small.run(1).len(), 1);
-    assert_eq!((small.address(0), small.address(2)), (more, WITHOUT.to_owned()));
+    api.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["metadata"]["annotations"] = json!({});
+    api.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(3);
+    assert_eq!(api.run(1).len(), 1);
+    assert_eq!((api.address(0), api.address(2)), (more, MEMBER_ADDRESSES.to_owned()));
     // During recovery from DOWN the members found a cluster, and the address list would keep them from doing so.
-    small.object("ConfigMap", "galera-instance-nodeconfig").unwrap()["data"] =
+    api.object("ConfigMap", "galera-instance-nodeconfig").unwrap()["data"] =
         json!({ "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" });
-    small.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(1);
-    assert_eq!(small.look(plan::next), []);
+    api.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(1);
+    assert_eq!(api.with_view(plan::next), []);
 }
 
 #[test]
-fn status_tells_the_story() {
-    let story = |small: &Small, name: &str| {
-        let (text, json) = small.look(|view| {
+fn status_shows_every_stage() {
+    let section = |api: &FakeApi, name: &str| {
+        let (text, json) = api.with_view(|view| {
             let all = ClusterStatus::all(view);
             (status::text(&all, false), status::json(&all, &[]))
         });
@@ -290,28 +291,28 @@ fn status_tells_the_story() {
     };
     let mut text = String::new();
     let joining = Scene { members: ["ready", "starting", "absent"].map(String::from).into(), ..formed() };
-    text += &story(&Small::of(&joining), "a member joins");
-    let mut small = Small::of(&formed());
-    text += &story(&small, "formed");
-    small.step();
-    text += &story(&small, "the address goes first");
-    small.run(1);
-    text += &story(&small, "removed");
+    text += &section(&FakeApi::of(&joining), "a member joins");
+    let mut api = FakeApi::of(&formed());
+    text += &section(&api, "formed");
+    api.step();
+    text += &section(&api, "the addresses change first");
+    api.run(1);
+    text += &section(&api, "removed");
     let note = |note: &str| {
         let bootstrap = json!({ "metadata": { "annotations": { "gatera.dev/bootstrap": note } } });
-        let mut small =
-            Small::of(&Scene { data: "present".into(), stateful_set: bootstrap, ..Scene::default() });
-        small.without_bootstrap_in_addresses();
-        small
+        let mut api =
+            FakeApi::of(&Scene { data: "present".into(), stateful_set: bootstrap, ..Scene::default() });
+        api.drop_bootstrap_from_addresses();
+        api
     };
     let forged = note("removing 1 Service/galera-instance-hs/uid-0");
-    text += &story(&forged, "somebody wrote a note that names what is not the bootstrap node's");
-    text += &story(&note("gone"), "somebody wrote a note that says nothing");
+    text += &section(&forged, "a forged annotation that names objects of others");
+    text += &section(&note("gone"), "a forged annotation in another format");
     let unverified =
         Scene { members: ["unverified", "ready", "unverified"].map(String::from).into(), ..formed() };
-    text += &story(&Small::of(&unverified), "members from before");
-    text += &story(
-        &Small::of(&Scene { bootstrap: "held".into(), data: "present".into(), ..formed() }),
+    text += &section(&FakeApi::of(&unverified), "members that are older than the guard");
+    text += &section(
+        &FakeApi::of(&Scene { bootstrap: "held".into(), data: "present".into(), ..formed() }),
         "applied again",
     );
     let claim = |ordinal: u8| {
@@ -319,7 +320,7 @@ fn status_tells_the_story() {
         json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "namespace": "db" }, "status": { "phase": "Bound" } })
     };
     let shrunk = Scene { also: vec![claim(3), claim(4)], ..Scene::default() };
-    text += &story(&Small::of(&shrunk), "five members became three");
+    text += &section(&FakeApi::of(&shrunk), "five members became three");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("status", text);
     });
@@ -327,9 +328,9 @@ fn status_tells_the_story() {
 
 /// The JSON output is a contract with other programs.
 #[test]
-fn status_is_also_for_programs() {
-    let small = Small::of(&formed());
-    let json = small.look(|view: &View<'_>| {
+fn status_as_json() {
+    let api = FakeApi::of(&formed());
+    let json = api.with_view(|view: &View<'_>| {
         let all = ClusterStatus::all(view);
         status::json(&all, &[])
     });

@@ -1,8 +1,8 @@
 //! The simulator: a small model of a control plane, kubelets, Galera and users, in which the real rules, the real injection
 //! and the real plan go through millions of events.
 //!
-//! Owns: which seeds are run, and for how long. Must not know: what happens in a run (`sim/stage.rs` is the entry point).
-//! The story of a seed is everything that happens in its run, and depends only on the seed. A seed that breaks a law is run again,
+//! Owns: which seeds are run, and for how long. Must not know: what happens in a run (`sim/stage.rs` is the entry point). The
+//! story of a seed is everything that happens in its run, and depends only on the seed. A seed that breaks a law is run again,
 //! and its story printed. `GATERA_SIM_STEPS` is the number of events of all seeds together, and `GATERA_SIM_SEED` the seed whose
 //! story is printed.
 

@@ -3,9 +3,9 @@
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::WITHOUT;
+use super::MEMBER_ADDRESSES;
 use super::gate::Gate;
-use super::live::{addresses, events, nothing_is_left, there};
+use super::live::{addresses, assert_nothing_is_left, events, existing};
 use crate::cluster::STATEFUL_SET;
 use crate::guarded::{Guard, Start, free_lease, install, program};
 use crate::lab::{ControlPlane, User, eventually};
@@ -20,14 +20,14 @@ pub struct Leader {
 }
 
 /// A control plane whose guards are killed.
-pub struct Stage {
+pub struct CrashLab {
     pub plane: &'static ControlPlane,
     service: Balancer,
-    // Two guards on one control plane would wait for each other's Lease.
+    // Two guards on one control plane would wait for the same Lease.
     _alone: MutexGuard<'static, ()>,
 }
 
-impl Stage {
+impl CrashLab {
     /// Returns a control plane of its own, because its guards are killed.
     pub fn new() -> Self {
         static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| ControlPlane::start_with_nodes(4));
@@ -71,7 +71,7 @@ impl Stage {
 }
 
 impl Alive {
-    fn note(&self) -> String {
+    fn bootstrap_annotation(&self) -> String {
         self.stateful_set()["metadata"]["annotations"]["gatera.dev/bootstrap"]
             .as_str()
             .unwrap_or_default()
@@ -80,36 +80,37 @@ impl Alive {
 }
 
 #[test]
-fn whoever_leads_next_finishes_what_was_begun() {
-    let stage = Stage::new();
-    let mut leader = stage.leader(0);
+fn the_next_leader_finishes_a_removal() {
+    let lab = CrashLab::new();
+    let mut leader = lab.leader(0);
     let mut stopped_at = Vec::new();
     // The first write, a mark, two of the deletions, and no crash at all.
-    let some = [0, 8, 11, 13, usize::MAX];
+    let usual = [0, 8, 11, 13, usize::MAX];
     let all = std::env::var("GATERA_CRASHES").is_ok_and(|it| it == "all");
-    for writes in (0..).map_while(|turn| if all { Some(turn) } else { some.get(turn).copied() }) {
-        let alive = stage.namespace();
-        leader.gate.lets_through(&alive.ns, writes);
+    for writes in (0..).map_while(|turn| if all { Some(turn) } else { usual.get(turn).copied() }) {
+        let alive = lab.namespace();
+        leader.gate.allow_writes(&alive.ns, writes);
         alive.apply(&[]).succeeded();
         // The webhooks keep working, so members are injected.
         alive.until_ready(3);
         let members = alive.members();
-        let held = eventually("the leader to be held up, or done", || {
+        let held = eventually("a write of the leader to be held, or the removal to be done", || {
             // In this order, because the last write is visible before its answer is held back.
-            let done = alive.note().starts_with("removed ") && leader.gate.is_idle();
-            let held = leader.gate.holds_somebody();
+            let done = alive.bootstrap_annotation().starts_with("removed ") && leader.gate.is_idle();
+            let held = leader.gate.holds_a_request();
             (held || done).then_some(held)
         });
         if held {
-            let there = there(&alive, &[]);
+            let existing = existing(&alive, &[]);
             let left = ["deployment", "service", "configmap"]
-                .map(|kind| there.iter().any(|it| it.starts_with(kind)));
-            stopped_at.push((alive.note().split(' ').next().unwrap_or_default().to_owned(), left));
-            leader = stage.kill(leader);
+                .map(|kind| existing.iter().any(|it| it.starts_with(kind)));
+            stopped_at
+                .push((alive.bootstrap_annotation().split(' ').next().unwrap_or_default().to_owned(), left));
+            leader = lab.kill(leader);
         }
         alive.until_bootstrap_removed();
-        nothing_is_left(&alive);
-        assert_eq!(addresses(&alive), vec![WITHOUT; 3], "after {writes} writes");
+        assert_nothing_is_left(&alive);
+        assert_eq!(addresses(&alive), vec![MEMBER_ADDRESSES; 3], "after {writes} writes");
         assert_eq!(alive.members(), members, "a member was restarted after {writes} writes");
         assert_eq!(alive.stateful_set()["metadata"]["annotations"]["gatera.dev/data"], "present");
         let reported = events(&alive, "BootstrapRemoved");
@@ -131,32 +132,32 @@ fn whoever_leads_next_finishes_what_was_begun() {
     assert!(stopped_at.len() >= if all { 15 } else { 4 }, "{stopped_at:?}");
     // The audit also writes, so not every run stops between the Service and the ConfigMap.
     let half = |left: &[bool; 3]| !left[0] && (left[1] || left[2]);
-    let stopped = |note: &str, is: &dyn Fn(&[bool; 3]) -> bool| {
+    let stopped = |bootstrap_annotation: &str, is: &dyn Fn(&[bool; 3]) -> bool| {
         assert!(
-            stopped_at.iter().any(|(at, left)| at == note && is(left)),
-            "not at {note:?}: {stopped_at:?}"
+            stopped_at.iter().any(|(at, left)| at == bootstrap_annotation && is(left)),
+            "not at {bootstrap_annotation:?}: {stopped_at:?}"
         );
     };
     stopped("", &|left| *left == [true; 3]);
     stopped("removing", &|left| *left == [true; 3]);
     stopped("removing", &half);
-    let alive = stage.namespace();
-    a_namespace_that_ends_midway(&stage, leader, &alive);
+    let alive = lab.namespace();
+    check_namespace_deleted_midway(&lab, leader, &alive);
 }
 
 /// Checks that nothing more is done in a namespace that is being deleted, and that its end is not delayed.
-fn a_namespace_that_ends_midway(stage: &Stage, leader: Leader, alive: &Alive) {
-    leader.gate.lets_through(&alive.ns, 5);
+fn check_namespace_deleted_midway(lab: &CrashLab, leader: Leader, alive: &Alive) {
+    leader.gate.allow_writes(&alive.ns, 5);
     alive.apply(&[]).succeeded();
     alive.until_ready(3);
-    eventually("the leader to be held up", || leader.gate.holds_somebody().then_some(()));
-    assert!(alive.note().starts_with("removing "));
+    eventually("a write of the leader to be held", || leader.gate.holds_a_request().then_some(()));
+    assert!(alive.bootstrap_annotation().starts_with("removing "));
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
-    let release = format!("gatera.dev/override=G03 until={until} reason=the end");
-    alive.admin(&["annotate", "namespace", &alive.ns, &release]).succeeded();
-    alive.admin(&["annotate", "statefulset", STATEFUL_SET, &release]).succeeded();
+    let override_mark = format!("gatera.dev/override=G03 until={until} reason=the end");
+    alive.admin(&["annotate", "namespace", &alive.ns, &override_mark]).succeeded();
+    alive.admin(&["annotate", "statefulset", STATEFUL_SET, &override_mark]).succeeded();
     alive.admin(&["delete", "namespace", &alive.ns, "--wait=false"]).succeeded();
-    let leader = stage.kill(leader);
+    let leader = lab.kill(leader);
     eventually("the namespace to be gone", || {
         (alive.admin(&["get", "namespace", &alive.ns]).status == 1).then_some(())
     });

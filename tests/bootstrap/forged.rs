@@ -1,65 +1,65 @@
-//! An annotation or mark that the guard did not write deletes nothing; and a ConfigMap that other objects read stays, whatever
-//! they are. In small worlds; `forged_live.rs` has the attack on a control plane.
+//! An annotation or mark that the guard did not write deletes nothing; and a ConfigMap stays if any other object reads it.
+//! Against a fake API server; `forged_live.rs` has the attack on a control plane.
 
 use facts::view::{Id, RemovalTarget};
 use leader::plan::{self, Finish, LeaderStep, LookedUp, Warrant};
 use objects::{Kind, Object, Reader};
 use serde_json::{Value, json};
 
-use super::small::{Small, word};
-use super::{SERVICE, formed, kept};
+use super::fake_api::{FakeApi, description};
+use super::{SERVICE, formed, reason_kept};
 use crate::scene::{BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene};
 
 const MARK: &str = "gatera.dev/removing";
 
 /// Returns a cluster without a bootstrap node, beside objects that do not belong to it.
-fn neighbours(also: Vec<Value>) -> Small {
+fn cluster_beside_others(also: Vec<Value>) -> FakeApi {
     let mut theirs = vec![
         json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "uid": "uid-web" }, "spec": { "selector": { "app": "web" } } }),
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web", "uid": "uid-web" }, "data": { "key": "value" } }),
         json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "uid": "uid-web" }, "spec": { "template": { "metadata": { "labels": { "app": "web" } } } } }),
     ];
     theirs.extend(also);
-    let mut small = Small::of(&Scene { data: "present".into(), also: theirs, ..Scene::default() });
-    small.without_bootstrap_in_addresses();
-    small
+    let mut api = FakeApi::of(&Scene { data: "present".into(), also: theirs, ..Scene::default() });
+    api.drop_bootstrap_from_addresses();
+    api
 }
 
-fn write_note(small: &mut Small, note: &str) {
-    small.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"]["gatera.dev/bootstrap"] =
-        json!(note);
+fn write_annotation(api: &mut FakeApi, annotation: &str) {
+    api.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"]["gatera.dev/bootstrap"] =
+        json!(annotation);
 }
 
-fn mark(small: &mut Small, kind: &str, name: &str) {
-    let object = small.object(kind, name).unwrap();
+fn write_mark(api: &mut FakeApi, kind: &str, name: &str) {
+    let object = api.object(kind, name).unwrap();
     json_patch::merge(object, &json!({ "metadata": { "annotations": { MARK: "1" } } }));
 }
 
-fn note(small: &mut Small) -> Value {
-    small.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"]["gatera.dev/bootstrap"]
+fn annotation(api: &mut FakeApi) -> Value {
+    api.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"]["gatera.dev/bootstrap"]
         .clone()
 }
 
 /// An attack that was tried, without and with forged marks.
 #[test]
-fn a_note_that_names_what_is_not_ours_deletes_nothing() {
+fn a_forged_annotation_deletes_nothing() {
     for marked in [false, true] {
-        let mut small = neighbours(vec![]);
+        let mut api = cluster_beside_others(vec![]);
         let theirs = [("Service", "web"), ("ConfigMap", "web"), ("Deployment", "web")];
         let governing = ("Service", "galera-instance-hs");
         let own = ("ConfigMap", "galera-instance-nodeconfig");
         for (kind, name) in theirs.into_iter().chain([governing, own]).filter(|_| marked) {
-            mark(&mut small, kind, name);
+            write_mark(&mut api, kind, name);
         }
         let uid = |name| if name == "web" { "uid-web" } else { "uid-0" };
         let named = theirs.into_iter().chain([governing, own]);
         let named = named.map(|(kind, name)| format!(" {kind}/{name}/{}", uid(name))).collect::<String>();
-        write_note(&mut small, &format!("removing 1{named}"));
-        let before = small.clone();
-        let steps: Vec<_> = small.run(1).iter().map(word).collect();
+        write_annotation(&mut api, &format!("removing 1{named}"));
+        let before = api.clone();
+        let steps: Vec<_> = api.run(1).iter().map(description).collect();
         assert_eq!(steps.len(), 1, "{steps:?}");
         for (kind, name) in theirs.into_iter().chain([governing, own]) {
-            assert_eq!(small.object(kind, name), before.clone().object(kind, name), "{kind} {name}");
+            assert_eq!(api.object(kind, name), before.clone().object(kind, name), "{kind} {name}");
         }
         let reported = |target: &str, why: &str| {
             let (kind, name) = target.split_once(' ').unwrap();
@@ -69,7 +69,7 @@ fn a_note_that_names_what_is_not_ours_deletes_nothing() {
             )
         };
         assert_eq!(
-            small.events,
+            api.events,
             [
                 reported("Service web", "it does not lead to the bootstrap node of galera-instance-galera"),
                 reported(
@@ -84,13 +84,13 @@ fn a_note_that_names_what_is_not_ours_deletes_nothing() {
                 ),
             ]
         );
-        assert_eq!(note(&mut small), "removed 1", "and that is the end of it");
+        assert_eq!(annotation(&mut api), "removed 1", "the removal has ended");
     }
 }
 
 #[test]
-fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_reported_once() {
-    for (note, data, members, why) in [
+fn an_annotation_that_the_guard_cannot_have_written_is_removed_and_reported_once() {
+    for (annotation, data, members, why) in [
         ("removing 1 Secret/root/uid", "present", "ready", "its format is not gatera's"),
         ("removing 1 Service/x", "present", "ready", "its format is not gatera's"),
         ("gone", "present", "ready", "its format is not gatera's"),
@@ -98,14 +98,14 @@ fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_reported_once() {
     ] {
         let scene =
             Scene { data: data.into(), members: vec![members.into(); 3], claims: false, ..Scene::default() };
-        let mut small = Small::of(&scene);
-        small.without_bootstrap_in_addresses();
-        write_note(&mut small, note);
-        let steps: Vec<_> = small.run(2).iter().map(word).collect();
-        assert_eq!(steps, ["correct nothing"], "{note}");
-        assert_eq!(self::note(&mut small), Value::Null);
+        let mut api = FakeApi::of(&scene);
+        api.drop_bootstrap_from_addresses();
+        write_annotation(&mut api, annotation);
+        let steps: Vec<_> = api.run(2).iter().map(description).collect();
+        assert_eq!(steps, ["correct nothing"], "{annotation}");
+        assert_eq!(self::annotation(&mut api), Value::Null);
         assert_eq!(
-            small.events,
+            api.events,
             [format!(
                 "NotRemoved: annotation gatera.dev/bootstrap was not written by gatera: {why}; nothing was removed because of it, and gatera deletes \
                  the annotation; to see who wrote it: kubectl -n db get statefulset {STATEFUL_SET} --show-managed-fields --output=yaml"
@@ -116,10 +116,10 @@ fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_reported_once() {
 
 /// Members that have yet to join still find the bootstrap node.
 #[test]
-fn a_forged_note_cuts_no_joiner_off() {
-    let mut small = Small::of(&Scene { members: vec!["starting".into(); 3], claims: false, ..formed() });
-    write_note(&mut small, "removing 1");
-    let service = small.look(|view| {
+fn a_forged_annotation_does_not_hide_the_bootstrap_service() {
+    let mut api = FakeApi::of(&Scene { members: vec!["starting".into(); 3], claims: false, ..formed() });
+    write_annotation(&mut api, "removing 1");
+    let service = api.with_view(|view| {
         view.bootstrap_service(view.cluster(NAMESPACE, STATEFUL_SET).unwrap()).map(str::to_owned)
     });
     assert_eq!(service.as_deref(), Some(SERVICE));
@@ -127,35 +127,35 @@ fn a_forged_note_cuts_no_joiner_off() {
 
 /// An annotation copied from another cluster does not apply to this one.
 #[test]
-fn a_note_of_another_uid_is_no_note() {
-    let mut small = neighbours(vec![]);
-    write_note(&mut small, "removing 2 Service/web/uid-web");
-    assert_eq!(small.look(plan::next), []);
+fn an_annotation_with_another_uid_is_ignored() {
+    let mut api = cluster_beside_others(vec![]);
+    write_annotation(&mut api, "removing 2 Service/web/uid-web");
+    assert_eq!(api.with_view(plan::next), []);
 }
 
 /// While the bootstrap node exists, a wrong annotation is replaced by the right one, which is then carried out.
 #[test]
-fn a_wrong_note_is_replaced_while_the_world_shows_the_right_one() {
+fn a_wrong_annotation_is_replaced_while_the_bootstrap_node_exists() {
     let web = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "uid": "uid-web" }, "spec": { "selector": { "app": "web" } } });
     for named in
         ["", " Service/web/uid-web", " Service/web/uid-web ConfigMap/other/uid-other Deployment/web/uid-web"]
     {
-        let mut small = Small::of(&Scene { also: vec![web.clone()], ..formed() });
-        write_note(&mut small, &format!("removing 1{named}"));
-        small.without_bootstrap_in_addresses();
-        let steps: Vec<_> = small.run(1).iter().map(word).collect();
+        let mut api = FakeApi::of(&Scene { also: vec![web.clone()], ..formed() });
+        write_annotation(&mut api, &format!("removing 1{named}"));
+        api.drop_bootstrap_from_addresses();
+        let steps: Vec<_> = api.run(1).iter().map(description).collect();
         assert!(
             steps.contains(&format!(
                 "correct removing 1 Deployment/{BOOTSTRAP}/uid-0 Service/{SERVICE}/uid-0 ConfigMap/{BOOTSTRAP}/uid-0"
             )),
             "{steps:?}"
         );
-        small.is_clean();
-        assert!(small.object("Service", "web").is_some());
+        api.assert_removed();
+        assert!(api.object("Service", "web").is_some());
         let reported =
-            |name: &str| small.events.iter().any(|it| it.starts_with(&format!("NotRemoved: {name} ")));
-        assert_eq!(reported("Service web"), !named.is_empty(), "{:?}", small.events);
-        assert_eq!(reported("ConfigMap other"), named.contains("other"), "{:?}", small.events);
+            |name: &str| api.events.iter().any(|it| it.starts_with(&format!("NotRemoved: {name} ")));
+        assert_eq!(reported("Service web"), !named.is_empty(), "{:?}", api.events);
+        assert_eq!(reported("ConfigMap other"), named.contains("other"), "{:?}", api.events);
     }
 }
 
@@ -174,16 +174,14 @@ fn reader(kind: &str, api: &str) -> Value {
 }
 
 #[test]
-fn a_config_map_that_anybody_else_reads_stays() {
-    for (kind, api, _) in Reader::KINDS {
-        let mut small = Small::of(&Scene { also: vec![reader(kind, api)], ..formed() });
-        small.run(1);
-        assert!(small.object("ConfigMap", BOOTSTRAP).is_some(), "{kind}");
-        assert!(
-            small.object("Service", SERVICE).is_none() && small.object("Deployment", BOOTSTRAP).is_none()
-        );
+fn a_config_map_with_another_reader_stays() {
+    for (kind, path, _) in Reader::KINDS {
+        let mut api = FakeApi::of(&Scene { also: vec![reader(kind, path)], ..formed() });
+        api.run(1);
+        assert!(api.object("ConfigMap", BOOTSTRAP).is_some(), "{kind}");
+        assert!(api.object("Service", SERVICE).is_none() && api.object("Deployment", BOOTSTRAP).is_none());
         assert_eq!(
-            small.events,
+            api.events,
             [
                 format!(
                     "NotRemoved: ConfigMap {BOOTSTRAP} is not removed: {kind} theirs reads it; if nothing needs it: \
@@ -197,7 +195,7 @@ fn a_config_map_that_anybody_else_reads_stays() {
     }
 }
 
-/// Every reason for which a ConfigMap stays, one by one.
+/// Each reason for which a ConfigMap stays.
 #[test]
 fn in_doubt_a_config_map_stays() {
     let target = |kind, name: &str| RemovalTarget { kind, name: name.into(), uid: "uid-0".into() };
@@ -208,7 +206,7 @@ fn in_doubt_a_config_map_stays() {
         left: vec![],
         count: String::new(),
     };
-    let small = Small::of(&Scene { data: "present".into(), ..Scene::default() });
+    let api = FakeApi::of(&Scene { data: "present".into(), ..Scene::default() });
     let map = |change: Value| {
         let mut it = json!({
             "metadata": { "name": BOOTSTRAP, "namespace": NAMESPACE, "uid": "uid-0", "resourceVersion": "7", "annotations": { MARK: "1" } },
@@ -236,11 +234,16 @@ fn in_doubt_a_config_map_stays() {
     let stays = |why: &str| Warrant::Stays(why.to_owned());
     let unmarked = || stays("it was not marked while the bootstrap node existed, so its owner is unknown");
     for (case, map, readers, warrant) in [
-        ("its own", Some(map(json!({}))), Ok(vec![]), Warrant::Given("7".into())),
+        ("it may be deleted", Some(map(json!({}))), Ok(vec![]), Warrant::Given("7".into())),
         ("gone", None, Ok(vec![]), Warrant::Gone),
-        ("a successor", Some(map(json!({ "metadata": { "uid": "new" } }))), Ok(vec![]), Warrant::Gone),
         (
-            "going",
+            "another object of that name",
+            Some(map(json!({ "metadata": { "uid": "new" } }))),
+            Ok(vec![]),
+            Warrant::Gone,
+        ),
+        (
+            "being deleted",
             Some(map(json!({ "metadata": { "deletionTimestamp": "2026-12-01T09:29:00Z" } }))),
             Ok(vec![]),
             Warrant::Gone,
@@ -259,19 +262,19 @@ fn in_doubt_a_config_map_stays() {
             stays("nothing in it shows that it is Galera's"),
         ),
         (
-            "nobody knows",
+            "its readers are unknown",
             Some(map(json!({}))),
             Err("gatera may not list cronjobs".to_owned()),
             stays("gatera may not list cronjobs, so its readers are unknown"),
         ),
         (
-            "its ReplicaSet still goes",
+            "its ReplicaSet still exists",
             Some(map(json!({}))),
             Ok(set()),
             Warrant::Waits("ReplicaSet theirs must be deleted first".into()),
         ),
         (
-            "so does its pod",
+            "its pod still exists",
             Some(map(json!({}))),
             Ok([pod(), set()].concat()),
             Warrant::Waits("Pod theirs must be deleted first".into()),
@@ -285,43 +288,43 @@ fn in_doubt_a_config_map_stays() {
         ("a pod of another owner", Some(map(json!({}))), Ok(pod()), stays("Pod theirs reads it")),
     ] {
         let found = LookedUp { map, readers };
-        assert_eq!(small.judged(&finish, &finish.rest[1], &found), warrant, "{case}");
+        assert_eq!(api.warrant_given(&finish, &finish.rest[1], &found), warrant, "{case}");
     }
 }
 
-/// The labels do not show whose bootstrap node it is, so it is not removed, neither before nor midway.
+/// The labels do not show to which cluster the bootstrap node belongs, so it is not removed, not even midway.
 #[test]
 fn a_bootstrap_node_of_two_clusters_stays() {
     let mut twin = Scene::default().stateful_set();
     twin["metadata"]["name"] = json!("twin");
     let why = "twin has the same instance label, so it is unclear which of the two it belongs to; give one of them another label, or remove the bootstrap node yourself";
-    assert_eq!(kept(&Small::of(&Scene { also: vec![twin.clone()], ..formed() })), why);
-    let mut small = Small::of(&formed());
-    while small.object("Deployment", BOOTSTRAP).is_some() {
-        small.step();
+    assert_eq!(reason_kept(&FakeApi::of(&Scene { also: vec![twin.clone()], ..formed() })), why);
+    let mut api = FakeApi::of(&formed());
+    while api.object("Deployment", BOOTSTRAP).is_some() {
+        api.step();
     }
-    small.add(Kind::StatefulSet, twin);
-    small.run(1);
-    assert!(small.object("Service", SERVICE).is_some());
+    api.add(Kind::StatefulSet, twin);
+    api.run(1);
+    assert!(api.object("Service", SERVICE).is_some());
     let reported =
         format!("NotRemoved: Service {SERVICE} is not removed: it leads to the bootstrap node of twin too;");
-    assert!(small.events[0].starts_with(&reported), "{:?}", small.events);
+    assert!(api.events[0].starts_with(&reported), "{:?}", api.events);
 }
 
 /// In these modes the guard changes nothing, even if a removal has begun.
 #[test]
-fn a_clean_up_rests_where_gatera_only_looks() {
+fn a_removal_pauses_in_modes_audit_and_off() {
     for (steps, mode) in [(4, "audit"), (5, "off"), (9, "off")] {
-        let mut small = Small::of(&formed());
+        let mut api = FakeApi::of(&formed());
         for _ in 0..steps {
-            small.step();
+            api.step();
         }
-        small.object("Namespace", NAMESPACE).unwrap()["metadata"]["labels"]["gatera.dev/mode"] = json!(mode);
+        api.object("Namespace", NAMESPACE).unwrap()["metadata"]["labels"]["gatera.dev/mode"] = json!(mode);
         assert_eq!(
-            kept(&small),
+            reason_kept(&api),
             format!("namespace db is in mode {mode}, in which gatera removes and restarts nothing")
         );
-        assert!(small.look(plan::next).iter().all(|step| matches!(step, LeaderStep::Announce(_))));
+        assert!(api.with_view(plan::next).iter().all(|step| matches!(step, LeaderStep::Announce(_))));
     }
 }
 
@@ -347,11 +350,11 @@ fn a_service_that_others_name_stays() {
                 }] } } },
             }),
         );
-        let mut small = Small::of(&Scene { also: vec![other], ..formed() });
-        while small.object("Deployment", BOOTSTRAP).is_some() {
-            small.step();
+        let mut api = FakeApi::of(&Scene { also: vec![other], ..formed() });
+        while api.object("Deployment", BOOTSTRAP).is_some() {
+            api.step();
         }
-        small.run(1);
-        assert_eq!(small.object("Service", SERVICE).is_some(), stays, "{address}");
+        api.run(1);
+        assert_eq!(api.object("Service", SERVICE).is_some(), stays, "{address}");
     }
 }

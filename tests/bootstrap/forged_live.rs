@@ -55,7 +55,7 @@ const THEIRS: [&str; 5] =
     ["service/other", "service/web", "configmap/web", "configmap/copy", "deployment/web"];
 
 #[test]
-fn a_forged_note_deletes_nothing_and_is_reported() {
+fn a_forged_annotation_deletes_nothing_and_is_reported() {
     let plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start()));
     install(plane);
     // Without marks, and with marks that a user with more rights wrote.
@@ -73,12 +73,12 @@ fn a_forged_note_deletes_nothing_and_is_reported() {
             let (_, kind) = kinds.iter().find(|(it, _)| *it == word).unwrap();
             format!(" {kind}/{name}/{}", uid(what))
         });
-        let note = format!("gatera.dev/bootstrap=removing {own}{}", named.collect::<String>());
+        let annotation = format!("gatera.dev/bootstrap=removing {own}{}", named.collect::<String>());
         let kubeconfig = kubeconfig_of(plane, &alive.ns, "mallory", &alive.ns, None);
         let output = Command::new(plane.tools_folder().join("kubectl"))
             .env("KUBECONFIG", kubeconfig)
             .args(["annotate", "statefulset", STATEFUL_SET, "--namespace", &alive.ns])
-            .args(["gatera.dev/data=present", &note])
+            .args(["gatera.dev/data=present", &annotation])
             .stdin(Stdio::null())
             .output()
             .unwrap();
@@ -91,7 +91,7 @@ fn a_forged_note_deletes_nothing_and_is_reported() {
     let guard = Guard::start(plane, &program(), &start);
     guard.until_registered();
     for (alive, before, own) in &forged {
-        eventually("the end of it", || {
+        eventually("the guard to end the forged removal", || {
             let set = alive.stateful_set();
             (set["metadata"]["annotations"]["gatera.dev/bootstrap"] == format!("removed {own}")).then_some(())
         });
@@ -127,7 +127,7 @@ fn a_forged_note_deletes_nothing_and_is_reported() {
         }
     }
     let deleted = plane.asked_by_the_guard().into_iter().filter(|it| it.verb == "delete");
-    assert_eq!(deleted.collect::<Vec<_>>(), [], "not even tried");
+    assert_eq!(deleted.collect::<Vec<_>>(), [], "the guard did not even try");
     assert_eq!(plane.forbidden_to_the_guard(), []);
 }
 
@@ -155,7 +155,7 @@ fn a_config_map_that_a_cron_job_reads_stays_and_says_why() {
     assert_eq!(
         kept["metadata"]["annotations"]["gatera.dev/removing"],
         Value::Null,
-        "and is not marked any more"
+        "it has no mark any more"
     );
     assert_eq!(alive.admin(&["get", living_cluster::BOOTSTRAP]).status, 1);
 }

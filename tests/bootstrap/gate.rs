@@ -1,5 +1,5 @@
-//! A proxy between a guard and the API server, which lets a number of writes into a namespace through, and nothing after them.
-//! The answer to the last one never arrives, as if the writer had been killed at that moment.
+//! A proxy between a guard and the API server that forwards a given number of writes into a namespace and none after them. The
+//! answer to the last write never arrives, as if the guard had been killed at that moment.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -39,16 +39,16 @@ impl Gate {
         let address = runtime.block_on(async move {
             let app = Router::new().fallback(move |request: Request| {
                 let (api_server, limits) = (api_server.clone(), Arc::clone(&limits));
-                let counts = counts(&limits, &request);
+                let is_counted = is_counted(&limits, &request);
                 async move {
-                    if counts && is_over(&limits, 0) {
+                    if is_counted && is_over(&limits, 0) {
                         std::future::pending::<()>().await;
                     }
                     let response = forward(&api_server, request).await;
-                    if counts && is_over(&limits, usize::from(response.status().is_success())) {
+                    if is_counted && is_over(&limits, usize::from(response.status().is_success())) {
                         std::future::pending::<()>().await;
                     }
-                    if let Some(limit) = limits.lock().unwrap().as_mut().filter(|_| counts) {
+                    if let Some(limit) = limits.lock().unwrap().as_mut().filter(|_| is_counted) {
                         limit.open -= 1;
                     }
                     response
@@ -66,8 +66,8 @@ impl Gate {
         format!("http://{}", self.address)
     }
 
-    /// Lets this many writes into the namespace through.
-    pub fn lets_through(&self, namespace: &str, writes: usize) {
+    /// Allows this many writes into the namespace from now on.
+    pub fn allow_writes(&self, namespace: &str, writes: usize) {
         let folder = format!("/namespaces/{namespace}/");
         *self.limit.lock().unwrap() = Some(Limit { folder, left: writes, reached: false, open: 0 });
     }
@@ -78,19 +78,19 @@ impl Gate {
     }
 
     /// Whether a request waits for an answer that never arrives.
-    pub fn holds_somebody(&self) -> bool {
+    pub fn holds_a_request(&self) -> bool {
         self.limit.lock().unwrap().as_ref().is_some_and(|limit| limit.reached)
     }
 }
 
 /// Whether the request writes into the limited namespace. A write that the API server refuses (a conflict) changes nothing and is
 /// not counted.
-fn counts(limit: &Mutex<Option<Limit>>, request: &Request) -> bool {
+fn is_counted(limit: &Mutex<Option<Limit>>, request: &Request) -> bool {
     let mut limit = limit.lock().unwrap();
     let Some(limit) = limit.as_mut() else { return false };
-    let counts = request.method() != Method::GET && request.uri().path().contains(&limit.folder);
-    limit.open += usize::from(counts);
-    counts
+    let is_counted = request.method() != Method::GET && request.uri().path().contains(&limit.folder);
+    limit.open += usize::from(is_counted);
+    is_counted
 }
 
 /// Counts successful writes; returns whether the limit is reached.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{SERVICE, WITHOUT};
+use super::{MEMBER_ADDRESSES, SERVICE};
 use crate::cluster::STATEFUL_SET;
 use crate::guarded;
 use crate::lab::{User, eventually};
@@ -37,17 +37,17 @@ pub fn events(alive: &Alive, reason: &str) -> Vec<String> {
 }
 
 /// Lists what exists of the bootstrap node, and of these other objects.
-pub(super) fn there(alive: &Alive, others: &[&str]) -> Vec<String> {
+pub(super) fn existing(alive: &Alive, others: &[&str]) -> Vec<String> {
     let service = format!("service/{SERVICE}");
     let own = ["get", BOOTSTRAP, &service, "configmap/galera-instance-bootstrap"];
-    let there = [&own[..], others, &["--ignore-not-found", "--output=name"]].concat();
-    alive.admin(&there).succeeded().lines().map(str::to_owned).collect()
+    let existing = [&own[..], others, &["--ignore-not-found", "--output=name"]].concat();
+    alive.admin(&existing).succeeded().lines().map(str::to_owned).collect()
 }
 
-pub(super) fn nothing_is_left(alive: &Alive) {
+pub(super) fn assert_nothing_is_left(alive: &Alive) {
     let others =
         ["secret/galera-instance", "configmap/galera-instance-nodeconfig", "service/galera-instance-hs"];
-    assert_eq!(there(alive, &others), others);
+    assert_eq!(existing(alive, &others), others);
     assert_eq!(alive.founders(), "");
 }
 
@@ -62,8 +62,8 @@ fn status(alive: &Alive, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// Manifests become three members and nothing else, without a person's help; applied again, the bootstrap node stays away, and
-/// nothing loops.
+/// Manifests become three members without manual steps, and the bootstrap node is removed. If they are applied again, it stays at
+/// 0 replicas, and the guard writes nothing more.
 #[test]
 fn the_bootstrap_node_removes_itself_and_stays_away() {
     let alive = Alive::empty("bootstrap");
@@ -80,9 +80,9 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
         )
     );
     alive.until_bootstrap_removed();
-    nothing_is_left(&alive);
-    assert_eq!(addresses(&alive), vec![WITHOUT; 3]);
-    assert_eq!(alive.members(), members, "nobody was restarted");
+    assert_nothing_is_left(&alive);
+    assert_eq!(addresses(&alive), vec![MEMBER_ADDRESSES; 3]);
+    assert_eq!(alive.members(), members, "no member was restarted");
 
     let again = alive.apply(&[]);
     assert!(again.status == 0 && again.stderr.contains("kept at 0 replicas"), "{again}");
@@ -109,7 +109,7 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     // An annotation that a person removes is restored; without it the removal would begin again.
     alive.admin(&["annotate", "statefulset", STATEFUL_SET, "gatera.dev/bootstrap-"]).succeeded();
     alive.until_bootstrap_removed();
-    assert_eq!(writes(), before, "it was never gone");
+    assert_eq!(writes(), before, "the removal did not begin again");
     let (code, text, err) = status(&alive, &[STATEFUL_SET]);
     assert_eq!((code, &*err), (0, ""));
     assert!(text.contains("└── Steps of the guard: done\n"), "{text}");
@@ -118,7 +118,7 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
 
 /// 3 -> 5 -> 3: running members get the new list, and none restarts.
 #[test]
-fn addresses_follow_replicas_and_nobody_restarts() {
+fn addresses_follow_replicas_without_restarts() {
     let alive = Alive::cluster("membership");
     let before = alive.members();
     let scale = |from: i32, to: i32| {
@@ -130,12 +130,12 @@ fn addresses_follow_replicas_and_nobody_restarts() {
     scale(3, 5);
     alive.until_ready(5);
     let five = format!(
-        "{WITHOUT},galera-instance-galera-3.galera-instance-hs,galera-instance-galera-4.galera-instance-hs"
+        "{MEMBER_ADDRESSES},galera-instance-galera-3.galera-instance-hs,galera-instance-galera-4.galera-instance-hs"
     );
     eventually("five addresses of five", || (addresses(&alive) == vec![five.clone(); 5]).then_some(()));
-    assert!(alive.members().starts_with(&before), "nobody was restarted");
+    assert!(alive.members().starts_with(&before), "no member was restarted");
     scale(5, 3);
-    eventually("three addresses of three", || (addresses(&alive) == vec![WITHOUT; 3]).then_some(()));
+    eventually("three addresses of three", || (addresses(&alive) == vec![MEMBER_ADDRESSES; 3]).then_some(()));
     assert_eq!(alive.members(), before);
 }
 
@@ -164,13 +164,13 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
         "{text}"
     );
     assert_eq!(events(&alive, "BootstrapKept").len(), reported);
-    let (code, _, err) = status(&alive, &["nobody"]);
+    let (code, _, err) = status(&alive, &["other"]);
     assert_eq!(
         (code, err),
         (
             2,
             format!(
-                "gatera: there is no Galera cluster nobody in namespace {}; `gatera status` lists all\n",
+                "gatera: there is no Galera cluster other in namespace {}; `gatera status` lists all\n",
                 alive.ns
             )
         )
@@ -190,7 +190,7 @@ fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
         let events = alive.admin(&["get", "events", "--field-selector=reason=FailedCreate"]).stdout;
         events.contains("[G04] Pod ").then_some(())
     });
-    eventually("the members to know", || (addresses(&alive) == vec![WITHOUT; 3]).then_some(()));
+    eventually("the new addresses", || (addresses(&alive) == vec![MEMBER_ADDRESSES; 3]).then_some(()));
     assert_eq!(alive.founders(), "");
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::bootstrap::crash::Stage;
+use crate::bootstrap::crash::CrashLab;
 use crate::bootstrap::live::events;
 use crate::cluster::STATEFUL_SET;
 use crate::guarded;
@@ -15,19 +15,20 @@ use crate::living_cluster::Alive;
 const CONFIG: &str = "configmap/galera-instance-nodeconfig";
 
 /// Returns the revision that each member runs, by its annotation and by the ConfigMap that its volume names.
-fn run(alive: &Alive) -> BTreeMap<String, (String, String)> {
+fn revisions(alive: &Alive) -> BTreeMap<String, (String, String)> {
     let text = alive.admin(&["get", "pods", "--selector=app=galera", "--output=json"]).succeeded();
     let list: Value = serde_json::from_str(&text).unwrap();
     let of = |pod: &Value| {
         let mark = pod["metadata"]["annotations"]["gatera.dev/revision"].as_str().unwrap_or_default();
         let volumes = pod["spec"]["volumes"].to_string();
-        let led = volumes.split('"').find(|it| it.contains("nodeconfig")).unwrap_or_default();
-        (pod["metadata"]["name"].as_str().unwrap().to_owned(), (mark.to_owned(), led.to_owned()))
+        let mounted = volumes.split('"').find(|it| it.contains("nodeconfig")).unwrap_or_default();
+        (pod["metadata"]["name"].as_str().unwrap().to_owned(), (mark.to_owned(), mounted.to_owned()))
     };
     list["items"].as_array().unwrap().iter().map(of).collect()
 }
 
-fn note(alive: &Alive) -> Value {
+/// Returns the configuration that the guard recorded for the cluster.
+fn recorded(alive: &Alive) -> Value {
     let set = alive.stateful_set();
     let text = set["metadata"]["annotations"]["gatera.dev/configuration"].as_str().unwrap_or("null");
     serde_json::from_str(text).unwrap()
@@ -51,27 +52,28 @@ fn writes(alive: &Alive) -> Vec<String> {
 #[test]
 fn a_change_reaches_one_member_then_the_others() {
     let alive = Alive::cluster("rollout");
-    let good = eventually("the note", || Some(note(&alive)["good"].as_str()?.to_owned()));
+    let good =
+        eventually("the recorded configuration", || Some(recorded(&alive)["good"].as_str()?.to_owned()));
     let (before, written) = (alive.members(), writes(&alive).len());
     // The first pods get their snapshots from the webhook, which waits for the view for half a second at most.
-    let at_first = run(&alive);
+    let at_first = revisions(&alive);
     assert!(
         at_first.values().all(|(mark, _)| !mark.is_empty()),
-        "somebody started without a copy: {at_first:?}"
+        "a member started without a snapshot: {at_first:?}"
     );
     let changed = Instant::now();
     set_option(&alive, "max_connections = 77");
-    eventually("the first to go", || (alive.members() != before).then_some(()));
-    eprintln!("from the change to a new pod: {:?}, 10 s of them patience", changed.elapsed());
+    eventually("the first restart", || (alive.members() != before).then_some(()));
+    eprintln!("from the change to a new pod: {:?}, of which the guard waits 10 s", changed.elapsed());
     let done = eventually("the rollout", || {
-        let note = note(&alive);
-        (note["good"] != good && note["next"].is_null()).then_some(note)
+        let recorded = recorded(&alive);
+        (recorded["good"] != good && recorded["next"].is_null()).then_some(recorded)
     });
     let revision = done["good"].as_str().unwrap();
-    for (name, (mark, led)) in run(&alive) {
+    for (name, (mark, mounted)) in revisions(&alive) {
         assert_eq!(mark, revision, "{name}");
         assert_eq!(
-            led,
+            mounted,
             format!("galera-instance-nodeconfig-gatera-{}", &revision[revision.len() - 32..]),
             "{name}"
         );
@@ -86,39 +88,53 @@ fn a_change_reaches_one_member_then_the_others() {
     );
     assert_eq!(events(&alive, "RolledOut"), [format!("all 3 members run max_connections ({revision})")]);
     // Each member also causes one write to a Lease of the guard, which is in another namespace.
-    let (evicts, notes, tells) = ("create pods/eviction", "patch statefulsets", "create events");
+    let (evictions, records, events_written) =
+        ("create pods/eviction", "patch statefulsets", "create events");
     let all = writes(&alive);
     assert_eq!(
         all[written..],
-        ["create configmaps", tells, notes, evicts, notes, evicts, evicts, tells, notes].map(str::to_owned)
+        [
+            "create configmaps",
+            events_written,
+            records,
+            evictions,
+            records,
+            evictions,
+            evictions,
+            events_written,
+            records
+        ]
+        .map(str::to_owned)
     );
 }
 
-/// A new leader continues after any last write of the old one. By default that write is the first eviction; `GATERA_CRASHES=all`
-/// tries each.
+/// A new leader continues, after whichever write the old one was killed. By default it is killed after the first eviction;
+/// `GATERA_CRASHES=all` tries each write.
 #[test]
-fn whoever_leads_next_goes_on() {
-    let stage = Stage::new();
-    let mut leader = stage.leader(0);
+fn the_next_leader_continues() {
+    let lab = CrashLab::new();
+    let mut leader = lab.leader(0);
     let all = std::env::var("GATERA_CRASHES").is_ok_and(|it| it == "all");
-    let points = [(1, "the copy"), (3, "the note"), (4, "the first eviction"), (6, "the second")];
+    let points =
+        [(1, "the snapshot"), (3, "the record"), (4, "the first eviction"), (6, "the second eviction")];
     for (writes, last) in points.into_iter().filter(|(writes, _)| all || *writes == 4) {
-        let alive = stage.namespace();
-        leader.gate.lets_through(&alive.ns, usize::MAX);
+        let alive = lab.namespace();
+        leader.gate.allow_writes(&alive.ns, usize::MAX);
         alive.apply(&[]).succeeded();
         alive.until_formed();
         alive.until_bootstrap_removed();
-        let good = eventually("the note", || Some(note(&alive)["good"].as_str()?.to_owned()));
-        leader.gate.lets_through(&alive.ns, writes);
+        let good =
+            eventually("the recorded configuration", || Some(recorded(&alive)["good"].as_str()?.to_owned()));
+        leader.gate.allow_writes(&alive.ns, writes);
         set_option(&alive, "max_connections = 78");
-        eventually("the leader to be held up", || leader.gate.holds_somebody().then_some(()));
-        leader = stage.kill(leader);
+        eventually("a write of the leader to be held", || leader.gate.holds_a_request().then_some(()));
+        leader = lab.kill(leader);
         let done = eventually("the rollout", || {
-            let note = note(&alive);
-            (note["good"] != good && note["next"].is_null()).then_some(note)
+            let recorded = recorded(&alive);
+            (recorded["good"] != good && recorded["next"].is_null()).then_some(recorded)
         });
         let revision = done["good"].as_str().unwrap();
-        assert!(run(&alive).values().all(|(mark, _)| mark == revision), "after {last}");
+        assert!(revisions(&alive).values().all(|(mark, _)| mark == revision), "after {last}");
         let evicted = alive
             .plane
             .asked_by_the_guard()
@@ -131,11 +147,12 @@ fn whoever_leads_next_goes_on() {
     }
 }
 
-/// The commands that a person types, and their output.
+/// The commands `gatera rollout …` and their output.
 #[test]
-fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
+fn a_rollout_is_paused_resumed_and_undone_by_command() {
     let alive = Alive::cluster("asked");
-    let good = eventually("the note", || Some(note(&alive)["good"].as_str()?.to_owned()));
+    let good =
+        eventually("the recorded configuration", || Some(recorded(&alive)["good"].as_str()?.to_owned()));
     let rollout = |arguments: &[&str]| {
         let output = std::process::Command::new(guarded::program())
             .arg("rollout")
@@ -167,13 +184,13 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
     // A member that restarts meanwhile starts with the good revision.
     alive.admin(&["delete", "pod", &format!("{STATEFUL_SET}-0")]).succeeded();
     alive.until_ready(3);
-    assert!(run(&alive).values().all(|(mark, _)| *mark == good), "{:?}", run(&alive));
+    assert!(revisions(&alive).values().all(|(mark, _)| *mark == good), "{:?}", revisions(&alive));
     assert_eq!(alive.members()[1..], before[1..]);
 
     says(&["resume", STATEFUL_SET], &format!("{id} goes on"));
     let done = eventually("the rollout", || {
-        let note = note(&alive);
-        (note["good"] != good && note["next"].is_null()).then_some(note)
+        let recorded = recorded(&alive);
+        (recorded["good"] != good && recorded["next"].is_null()).then_some(recorded)
     });
     let new = done["good"].as_str().unwrap().to_owned();
     says(&["status", STATEFUL_SET, "--watch"], &format!("{id}  configuration: done"));
@@ -183,9 +200,9 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
 
     let undone = says(&["undo", STATEFUL_SET], &format!("members of {id} are to run {good}"));
     assert!(undone.contains(&format!("the ConfigMap still holds {new}")), "{undone}");
-    eventually("the way back", || {
-        let back = run(&alive).values().all(|(mark, _)| *mark == good);
-        (back && note(&alive)["good"] == good).then_some(())
+    eventually("all members to run the previous configuration", || {
+        let back = revisions(&alive).values().all(|(mark, _)| *mark == good);
+        (back && recorded(&alive)["good"] == good).then_some(())
     });
     let (code, text) = rollout(&["undo", STATEFUL_SET, "--to=nonsense"]);
     assert_eq!((code, &*text), (2, "gatera: nonsense is no revision; `gatera rollout history` lists them\n"));
@@ -218,14 +235,14 @@ fn a_template_with_which_a_member_hangs_is_taken_back() {
     let undone = alive.admin(&["rollout", "undo", "statefulset", STATEFUL_SET]);
     assert!(undone.status == 0 && undone.stderr.contains("[G14]"), "{undone}");
     assert!(undone.stderr.contains("its pod template changes back to that of the Ready members"), "{undone}");
-    let said = eventually("status to name the command", || {
+    let printed = eventually("status to name the command", || {
         let output = guarded::ask(
             &alive.plane.kubeconfig(User::Admin),
             &["status", STATEFUL_SET, "--namespace", &alive.ns],
         );
         output.stdout.contains("was created from an earlier template").then_some(output.stdout)
     });
-    assert!(said.contains(&format!("kubectl -n {} delete pod {last}", alive.ns)), "{said}");
+    assert!(printed.contains(&format!("kubectl -n {} delete pod {last}", alive.ns)), "{printed}");
     alive.kubectl(&["delete", "pod", &last, "--wait=false"]).succeeded();
     alive.until_ready(3);
     assert_eq!(alive.members()[..2], before[..2], "no other member was restarted");

@@ -10,7 +10,7 @@ use super::situation::{File, Situation};
 use crate::scene::{self, STATEFUL_SET};
 
 /// Returns the warnings about a change of the option file from the old text to this one.
-fn warned(situation: &Situation, text: &str) -> Vec<String> {
+fn warnings(situation: &Situation, text: &str) -> Vec<String> {
     let map = |text: &str| {
         json!({ "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": { "name": "galera-instance-nodeconfig", "namespace": scene::NAMESPACE }, "data": { "galera.cnf": text } })
@@ -33,7 +33,7 @@ fn warned(situation: &Situation, text: &str) -> Vec<String> {
 
 #[test]
 fn a_change_of_a_file_is_answered_with_what_restarts_and_why() {
-    let reported = |text: &str| warned(&Situation::noted(), text).join("\n");
+    let reported = |text: &str| warnings(&Situation::recorded(), text).join("\n");
     let restarts = "this change restarts 3 members of galera-instance-galera, one at a time";
     assert_eq!(
         reported(File::New.text()),
@@ -59,7 +59,7 @@ fn a_change_of_a_file_is_answered_with_what_restarts_and_why() {
 #[test]
 fn where_no_member_restarts_the_answer_says_so() {
     let when = |set: serde_json::Value| {
-        warned(&Situation { set, ..Situation::noted() }, File::New.text()).join("\n")
+        warnings(&Situation { set, ..Situation::recorded() }, File::New.text()).join("\n")
     };
     let none = "members of galera-instance-galera read this when they restart, but gatera restarts none";
     assert_eq!(
@@ -70,23 +70,23 @@ fn where_no_member_restarts_the_answer_says_so() {
         when(json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } })),
         format!("{none}: its updateStrategy is OnDelete")
     );
-    let audit = warned(&Situation { mode: "audit", ..Situation::noted() }, File::New.text()).join("\n");
+    let audit = warnings(&Situation { mode: "audit", ..Situation::recorded() }, File::New.text()).join("\n");
     assert_eq!(audit, format!("{none}: the namespace is in mode audit"));
-    let one = Situation { members: vec![("ready", Some(File::Old))], ..Situation::noted() };
+    let one = Situation { members: vec![("ready", Some(File::Old))], ..Situation::recorded() };
     assert_eq!(
-        warned(&one, File::New.text()).join("\n"),
+        warnings(&one, File::New.text()).join("\n"),
         "galera-instance-galera has one member, which gatera does not restart: max_connections, which could be set at run time (SET GLOBAL)"
     );
     // The guard has not yet recorded the configuration of this cluster.
-    assert!(warned(&Situation::default(), File::New.text()).is_empty());
+    assert!(warnings(&Situation::default(), File::New.text()).is_empty());
 }
 
 /// Only the guard needs a snapshot, and only the guard can change it, so the advice for other ConfigMaps does not apply.
 #[test]
-fn a_copy_is_left_to_the_guard() {
-    let (situation, copy) = (Situation::noted(), File::Old.copy());
-    let name = copy["metadata"]["name"].as_str().unwrap();
-    let mut old = copy.clone();
+fn the_advice_about_a_snapshot_is_to_keep_it() {
+    let (situation, snapshot) = (Situation::recorded(), File::Old.snapshot());
+    let name = snapshot["metadata"]["name"].as_str().unwrap();
+    let mut old = snapshot.clone();
     old["metadata"]["namespace"] = json!(scene::NAMESPACE);
     let body = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -112,7 +112,7 @@ fn a_copy_is_left_to_the_guard() {
 
 /// A change that is made while members are stopped applies to all members when they start.
 #[test]
-fn members_that_are_stopped_start_together_with_what_was_changed_meanwhile() {
+fn stopped_members_all_start_with_a_file_that_was_changed_meanwhile() {
     let claim = |ordinal: usize| {
         let stopped = "unknown of=3 since=2026-12-01T09:00:00Z";
         let metadata = json!({ "name": format!("datadir-{STATEFUL_SET}-{ordinal}"), "annotations": { "gatera.dev/stopped": stopped } });
@@ -123,9 +123,9 @@ fn members_that_are_stopped_start_together_with_what_was_changed_meanwhile() {
         members: vec![("absent", None); 3],
         set: json!({ "spec": { "replicas": 0 } }),
         also: (0..3).map(claim).collect(),
-        ..Situation::noted()
+        ..Situation::recorded()
     };
     let (said, done) = stopped.stage();
     assert_eq!(said, "its members are stopped, and will all start with it");
-    assert_eq!(done, "note {\"good\":\"NEW\"} after 0s");
+    assert_eq!(done, "record {\"good\":\"NEW\"} after 0s");
 }

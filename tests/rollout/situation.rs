@@ -1,4 +1,4 @@
-//! A situation: a cluster in the middle of a rollout, described in a few words, and the next step in it.
+//! A situation: a cluster during a rollout, described in a few words, with the next step of the rollout.
 
 use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
@@ -36,7 +36,7 @@ impl File {
     }
 
     /// Returns the ConfigMap that holds its snapshot.
-    pub(super) fn copy(self) -> Value {
+    pub(super) fn snapshot(self) -> Value {
         let name = format!("{CONFIG}-gatera-{}", self.revision().rsplit('=').next().unwrap());
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "annotations": { "gatera.dev/keeps": CONFIG } }, "data": { "galera.cnf": self.text() } })
     }
@@ -46,7 +46,8 @@ impl File {
 pub(super) struct Situation {
     /// The content of the ConfigMap.
     pub(super) live: &'static str,
-    pub(super) note: Value,
+    /// The recorded configuration.
+    pub(super) record: Value,
     /// The members: the state of each, and the file that it runs.
     pub(super) members: Vec<(&'static str, Option<File>)>,
     /// A merge patch on the StatefulSet.
@@ -55,8 +56,8 @@ pub(super) struct Situation {
     pub(super) data: &'static str,
     pub(super) bootstrap: &'static str,
     pub(super) also: Vec<Value>,
-    pub(super) copies: Vec<File>,
-    /// Snapshots that exist, and whose text found no room.
+    pub(super) snapshots: Vec<File>,
+    /// Snapshots that exist but are too large for the view.
     pub(super) unread: Vec<File>,
     /// The state that a readiness probe saw in member 2 a minute before now.
     pub(super) probe: Option<&'static str>,
@@ -66,14 +67,14 @@ impl Default for Situation {
     fn default() -> Self {
         Self {
             live: File::Old.text(),
-            note: Value::Null,
+            record: Value::Null,
             members: vec![("ready", None); 3],
             set: json!({}),
             mode: "enforce",
             data: "present",
             bootstrap: "absent",
             also: Vec::new(),
-            copies: Vec::new(),
+            snapshots: Vec::new(),
             unread: Vec::new(),
             probe: None,
         }
@@ -82,11 +83,11 @@ impl Default for Situation {
 
 impl Situation {
     /// The old file is recorded as good, and all members run it.
-    pub(super) fn noted() -> Self {
+    pub(super) fn recorded() -> Self {
         Self {
-            note: json!({ "good": File::Old.revision() }),
+            record: json!({ "good": File::Old.revision() }),
             members: vec![("ready", Some(File::Old)); 3],
-            copies: vec![File::Old, File::New],
+            snapshots: vec![File::Old, File::New],
             ..Self::default()
         }
     }
@@ -99,9 +100,9 @@ impl Situation {
         };
         Self {
             live: File::New.text(),
-            note: json!({ "good": File::Old.revision(), "next": next }),
+            record: json!({ "good": File::Old.revision(), "next": next }),
             members: members.map(|(word, file)| (word, Some(file))).to_vec(),
-            ..Self::noted()
+            ..Self::recorded()
         }
     }
 
@@ -113,8 +114,8 @@ impl Situation {
                 "volumeMounts": [{ "name": "config", "mountPath": "/etc/mysql/conf.d" }],
             }] } } },
         });
-        if !self.note.is_null() {
-            set["metadata"]["annotations"]["gatera.dev/configuration"] = json!(self.note.to_string());
+        if !self.record.is_null() {
+            set["metadata"]["annotations"]["gatera.dev/configuration"] = json!(self.record.to_string());
         }
         json_patch::merge(&mut set, &self.set);
         let scene = Scene {
@@ -126,7 +127,7 @@ impl Situation {
             bootstrap: self.bootstrap.to_owned(),
             ..Scene::default()
         };
-        let mut also: Vec<_> = self.copies.iter().map(|it| it.copy()).collect();
+        let mut also: Vec<_> = self.snapshots.iter().map(|it| it.snapshot()).collect();
         for (ordinal, (word, file)) in self.members.iter().enumerate() {
             if *word != "absent" {
                 let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
@@ -146,8 +147,8 @@ impl Situation {
             assert!(facts.hear(&id, &uid, "2026-12-01T09:29:00Z".parse().unwrap(), &says), "{says}");
         }
         for file in &self.unread {
-            let copy = file.copy();
-            let id = Id::new(scene::NAMESPACE, copy["metadata"]["name"].as_str().unwrap());
+            let snapshot = file.snapshot();
+            let id = Id::new(scene::NAMESPACE, snapshot["metadata"]["name"].as_str().unwrap());
             facts.cannot_read(Kind::ConfigMap, id, Unreadable::TooMuch("there is no room"));
         }
         World::build(facts, Freshness::Current)
@@ -184,13 +185,13 @@ impl Situation {
             None => String::new(),
             Some(LeaderStep::Configure(it)) => {
                 let reported: Vec<_> =
-                    it.events.iter().map(|it| format!(" tell {}: {}", it.reason, it.note)).collect();
-                format!("note {} after {}s{}", it.record.text(), it.patience.as_secs(), reported.concat())
+                    it.events.iter().map(|it| format!(" event {}: {}", it.reason, it.note)).collect();
+                format!("record {} after {}s{}", it.record.text(), it.patience.as_secs(), reported.concat())
             }
             Some(LeaderStep::Evict { pod, patience, .. }) => {
                 format!("evict {pod} after {}s", patience.as_secs())
             }
-            Some(LeaderStep::Announce(it)) => format!("tell {}: {}", it.reason, it.note),
+            Some(LeaderStep::Announce(it)) => format!("event {}: {}", it.reason, it.note),
             Some(other) => panic!("{other:?}"),
         };
         (short(&says), short(&done))

@@ -49,83 +49,83 @@ fn started(situation: &Situation, pod: &Value, made: &[String]) -> (Value, Vec<V
     });
     let body = body.to_string();
     let incoming = review::read(body.as_bytes(), Origin::Mutating, rulebook().kinds()).unwrap();
-    let copies = inject::snapshots(&incoming.review, &view);
+    let snapshots = inject::snapshots(&incoming.review, &view);
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("{pod}") };
     let mut after = pod.clone();
     inject::into_pod(&mut after, &read, NAMESPACE, &view);
-    (after, copies)
+    (after, snapshots)
 }
 
 /// Returns the name of the ConfigMap that the server reads.
-fn read(pod: &Value) -> &str {
+fn mounted(pod: &Value) -> &str {
     pod["spec"]["volumes"][0]["configMap"]["name"].as_str().unwrap()
 }
 
-fn copy_of(file: File) -> String {
-    file.copy()["metadata"]["name"].as_str().unwrap().to_owned()
+fn snapshot_name(file: File) -> String {
+    file.snapshot()["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-fn starts_with(situation: &Situation, ordinal: usize, file: File) {
+fn assert_starts_with(situation: &Situation, ordinal: usize, file: File) {
     let (pod, _) = started(situation, &pod(ordinal, &json!({})), &[]);
-    assert_eq!(read(&pod), copy_of(file));
+    assert_eq!(mounted(&pod), snapshot_name(file));
     assert_eq!(pod["metadata"]["annotations"]["gatera.dev/revision"], file.revision());
 }
 
 #[test]
 fn a_member_starts_with_what_was_good_until_its_turn_comes() {
     let old = ("ready", File::Old);
-    let new = Situation { live: File::New.text(), ..Situation::noted() };
-    starts_with(&new, 2, File::Old);
+    let new = Situation { live: File::New.text(), ..Situation::recorded() };
+    assert_starts_with(&new, 2, File::Old);
     let first = Situation::under_way(Some(2), [old, old, old]);
-    starts_with(&first, 2, File::New);
-    starts_with(&first, 1, File::Old);
+    assert_starts_with(&first, 2, File::New);
+    assert_starts_with(&first, 1, File::Old);
     let proven = Situation::under_way(None, [old, old, ("ready", File::New)]);
-    starts_with(&proven, 0, File::New);
+    assert_starts_with(&proven, 0, File::New);
     // The ConfigMap need not hold the file any more.
-    starts_with(&Situation { live: "[broken", ..Situation::noted() }, 1, File::Old);
+    assert_starts_with(&Situation { live: "[broken", ..Situation::recorded() }, 1, File::Old);
 }
 
 #[test]
 fn a_pod_of_a_new_template_starts_with_the_new_file() {
     let set = json!({ "status": { "currentRevision": "a", "updateRevision": "b" } });
-    let rolls = Situation { live: File::New.text(), set, ..Situation::noted() };
-    starts_with(&rolls, 2, File::Old);
+    let rolls = Situation { live: File::New.text(), set, ..Situation::recorded() };
+    assert_starts_with(&rolls, 2, File::Old);
     let newer = json!({ "metadata": { "labels": { "controller-revision-hash": "b" } } });
     let (it, ..) = started(&rolls, &pod(2, &newer), &[]);
-    assert_eq!(read(&it), copy_of(File::New));
+    assert_eq!(mounted(&it), snapshot_name(File::New));
     // A revision that failed before is not tried again…
     let failed =
         json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "x" } });
-    let mut failed = Situation { note: failed, ..rolls };
+    let mut failed = Situation { record: failed, ..rolls };
     let (it, ..) = started(&failed, &pod(2, &newer), &[]);
-    assert_eq!(read(&it), copy_of(File::Old));
+    assert_eq!(mounted(&it), snapshot_name(File::Old));
     // …unless a person asks for another try.
     failed.set["metadata"]["annotations"]["gatera.dev/rollout"] = json!("retry");
     let (it, ..) = started(&failed, &pod(2, &newer), &[]);
-    assert_eq!(read(&it), copy_of(File::New));
+    assert_eq!(mounted(&it), snapshot_name(File::New));
 }
 
 #[test]
-fn the_first_pod_gets_a_copy_that_is_made_for_it() {
+fn the_first_pod_gets_a_snapshot_that_is_created_for_it() {
     let nothing =
         Situation { live: File::New.text(), members: Vec::new(), data: "none", ..Situation::default() };
-    let (it, copies) = started(&nothing, &pod(0, &json!({})), &[]);
-    assert_eq!(read(&it), "galera-instance-nodeconfig", "nobody made it");
+    let (it, snapshots) = started(&nothing, &pod(0, &json!({})), &[]);
+    assert_eq!(mounted(&it), "galera-instance-nodeconfig", "the snapshot does not exist yet");
     assert_eq!(it["metadata"]["annotations"]["gatera.dev/revision"], Value::Null);
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "../fixtures" }, {
-        insta::assert_snapshot!("copy", format!("{:#}", copies[0]));
+        insta::assert_snapshot!("copy", format!("{:#}", snapshots[0]));
     });
-    let name = copies[0]["metadata"]["name"].as_str().unwrap().to_owned();
-    assert_eq!((copies.len(), &name), (1, &copy_of(File::New)));
+    let name = snapshots[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    assert_eq!((snapshots.len(), &name), (1, &snapshot_name(File::New)));
     let (it, _) = started(&nothing, &pod(0, &json!({})), &[name]);
-    assert_eq!(read(&it), copy_of(File::New));
+    assert_eq!(mounted(&it), snapshot_name(File::New));
     // Only the volume that the server reads points to a snapshot.
     assert_eq!(it["spec"]["volumes"][1]["configMap"]["name"], "galera-instance-nodeconfig");
 }
 
 #[test]
-fn asked_twice_it_points_at_copies_once() {
-    let situation = Situation::noted();
+fn a_second_injection_changes_nothing() {
+    let situation = Situation::recorded();
     let (once, ..) = started(&situation, &pod(1, &json!({})), &[]);
     let (twice, ..) = started(&situation, &once, &[]);
     assert_eq!(once, twice);
@@ -142,50 +142,53 @@ fn asked_twice_it_points_at_copies_once() {
 }
 
 #[test]
-fn a_copy_that_is_not_what_its_name_says_is_not_used() {
-    let mut copy = File::Old.copy();
-    copy["data"]["galera.cnf"] = json!(File::New.text());
-    let situation = Situation { also: vec![copy], live: File::New.text(), ..Situation::noted() };
-    let (it, copies) = started(&situation, &pod(1, &json!({})), &[]);
-    assert_eq!((read(&it), copies.len()), ("galera-instance-nodeconfig", 0));
+fn a_snapshot_whose_content_does_not_match_its_name_is_not_used() {
+    let mut snapshot = File::Old.snapshot();
+    snapshot["data"]["galera.cnf"] = json!(File::New.text());
+    let situation = Situation { also: vec![snapshot], live: File::New.text(), ..Situation::recorded() };
+    let (it, snapshots) = started(&situation, &pod(1, &json!({})), &[]);
+    assert_eq!((mounted(&it), snapshots.len()), ("galera-instance-nodeconfig", 0));
 }
 
 #[test]
-fn where_gatera_only_looks_nothing_is_held_back() {
+fn in_modes_audit_and_off_pods_read_the_config_map_itself() {
     for mode in ["audit", "off"] {
-        let (it, copies) = started(&Situation { mode, ..Situation::noted() }, &pod(1, &json!({})), &[]);
-        assert_eq!((read(&it), copies.len()), ("galera-instance-nodeconfig", 0), "{mode}");
+        let (it, snapshots) = started(&Situation { mode, ..Situation::recorded() }, &pod(1, &json!({})), &[]);
+        assert_eq!((mounted(&it), snapshots.len()), ("galera-instance-nodeconfig", 0), "{mode}");
     }
 }
 
 /// Formatting and the address of the cluster start no rollout, so a pod gets both as the ConfigMap has them now.
 #[test]
-fn what_means_the_same_is_read_as_it_is_written_now() {
+fn an_equivalent_file_is_used_as_it_is_now() {
     let text = "# mine\n[mysqld]\nmax_connections = 1\nwsrep_cluster_address = gcomm://a,b\n";
-    let other = Situation { live: text, ..Situation::noted() };
-    let (_, copies) = started(&other, &pod(1, &json!({})), &[]);
-    assert_eq!(copies[0]["data"]["galera.cnf"], text);
-    let name = copies[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let other = Situation { live: text, ..Situation::recorded() };
+    let (_, snapshots) = started(&other, &pod(1, &json!({})), &[]);
+    assert_eq!(snapshots[0]["data"]["galera.cnf"], text);
+    let name = snapshots[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let (it, _) = started(&other, &pod(1, &json!({})), std::slice::from_ref(&name));
-    assert_eq!(read(&it), name);
-    assert_ne!(name, copy_of(File::Old));
+    assert_eq!(mounted(&it), name);
+    assert_ne!(name, snapshot_name(File::Old));
 }
 
-/// Where a person has a member found the cluster, the member does what the file says.
+/// A person wants a member to found the cluster, so the member starts with the file as it is.
 #[test]
-fn a_member_that_is_to_found_reads_the_config_map_itself() {
+fn a_founding_member_reads_the_config_map_itself() {
     let founds = Situation {
         live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://\n",
-        ..Situation::noted()
+        ..Situation::recorded()
     };
-    let (it, copies) = started(&founds, &pod(1, &json!({})), &[]);
-    assert_eq!((read(&it), copies.len()), ("galera-instance-nodeconfig", 0));
+    let (it, snapshots) = started(&founds, &pod(1, &json!({})), &[]);
+    assert_eq!((mounted(&it), snapshots.len()), ("galera-instance-nodeconfig", 0));
 }
 
 /// The guard never restarts a single member; only a person does.
 #[test]
 fn a_single_member_starts_with_the_new_file() {
-    let one =
-        Situation { live: File::New.text(), members: vec![("ready", Some(File::Old))], ..Situation::noted() };
-    starts_with(&one, 0, File::New);
+    let one = Situation {
+        live: File::New.text(),
+        members: vec![("ready", Some(File::Old))],
+        ..Situation::recorded()
+    };
+    assert_starts_with(&one, 0, File::New);
 }

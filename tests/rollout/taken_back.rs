@@ -1,4 +1,4 @@
-//! A rollout of the template that hangs is taken back: the changes that the guard allows, its steps, and its messages.
+//! A template whose rollout hangs is taken back: the changes that the guard allows, its steps, and its messages.
 
 use facts::pages::Pages;
 use facts::review::{self, Origin};
@@ -35,13 +35,13 @@ fn stage(words: &[&'static str], revisions: &[&str], since: &str) -> (String, St
         set: json!({ "status": { "currentRevision": "a", "updateRevision": "a" } }),
         members: words.iter().map(|word| (*word, Some(File::Old))).collect(),
         also: members(&scene, revisions, since),
-        ..Situation::noted()
+        ..Situation::recorded()
     };
     it.stage()
 }
 
-/// Returns the same, where this was the last state that a probe of member 2 saw.
-fn seen(words: &[&'static str], state: &'static str, since: &str) -> (String, String) {
+/// Returns the same if this was the last state that a probe of member 2 saw.
+fn stage_with_probe(words: &[&'static str], state: &'static str, since: &str) -> (String, String) {
     let scene = Scene { members: words.iter().map(|it| (*it).to_owned()).collect(), ..Scene::default() };
     let mut also = members(&scene, &["a", "a", "b"], since);
     also[2]["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!(since);
@@ -50,7 +50,7 @@ fn seen(words: &[&'static str], state: &'static str, since: &str) -> (String, St
         members: words.iter().map(|word| (*word, Some(File::Old))).collect(),
         also,
         probe: Some(state),
-        ..Situation::noted()
+        ..Situation::recorded()
     };
     it.stage()
 }
@@ -64,12 +64,12 @@ fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten
     // Without output of a probe it is not known whether the member copies or catches up.
     let (says, does) = stage(&["ready", "ready", "starting"], &["a", "a", "b"], "2026-12-01T08:00:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
-    let (says, does) = seen(&["ready", "ready", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
+    let (says, does) = stage_with_probe(&["ready", "ready", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
     let replaced = "galera-2 does not become Ready with an earlier template and is replaced";
     assert_eq!((&*says, &*does), (replaced, "evict galera-2 after 30s"));
-    let (says, does) = seen(&["ready", "ready", "gives"], "CONNECTED", "2026-12-01T09:25:00Z");
+    let (says, does) = stage_with_probe(&["ready", "ready", "gives"], "CONNECTED", "2026-12-01T09:25:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
-    let (says, does) = seen(&["ready", "ready", "gives"], "JOINING", "2026-12-01T08:00:00Z");
+    let (says, does) = stage_with_probe(&["ready", "ready", "gives"], "JOINING", "2026-12-01T08:00:00Z");
     assert_eq!(
         (&*says, &*does),
         (
@@ -78,10 +78,11 @@ fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten
         )
     );
     // Another member is Ready, but nothing proves that it serves.
-    let (says, does) = seen(&["ready", "unverified", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
+    let (says, does) =
+        stage_with_probe(&["ready", "unverified", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
-    // The rollout hangs at its second member. Deleting that is refused until galera-2, the first one, is as it is to be, so no
-    // command is offered.
+    // The rollout hangs at its second member. Deleting that one is refused until galera-2, the first one, has been replaced, so
+    // no command is printed.
     let (says, _) = stage(&["ready", "starting", "ready"], &["a", "b", "b"], "2026-12-01T09:25:00Z");
     assert!(says.ends_with("after 10 minutes without progress it is replaced"), "{says}");
     // Another member is missing, so no member leaves.
@@ -91,14 +92,14 @@ fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten
 
 /// Members with higher ordinals may have been removed before: their pods are created once this member is Ready.
 #[test]
-fn those_behind_it_that_wait_for_their_turn_do_not_hold_it_up() {
+fn missing_members_with_higher_ordinals_do_not_delay_the_replacement() {
     let words = ["ready", "ready", "stuck", "absent", "absent"];
     assert_eq!(stage(&words, &["a", "a", "b"], "2026-12-01T09:00:00Z").1, "evict galera-2 after 30s");
     let before = ["ready", "absent", "stuck"];
     assert_eq!(
         stage(&before, &["a", "a", "b"], "2026-12-01T09:00:00Z").1,
         "",
-        "it would be the next to be made"
+        "galera-1 would be created first"
     );
 }
 
@@ -112,7 +113,7 @@ fn set(scene: &Scene, template: &str, current: &str, update: &str) -> Value {
 
 /// Returns the refusal of a change to this template, or the warning where it is allowed. `a_was_seen`: the guard saw template a
 /// before b.
-fn changed(scene: &Scene, revisions: &[&str], to: &str, a_was_seen: bool) -> String {
+fn answer_to_change(scene: &Scene, revisions: &[&str], to: &str, a_was_seen: bool) -> String {
     let (before, now, settings) = (set(scene, "a", "a", "a"), set(scene, "b", "a", "b"), Settings::default());
     let objects = scene.objects().into_iter().map(|(_, object)| object);
     let also = members(scene, revisions, "2026-12-01T09:28:00Z");
@@ -138,12 +139,12 @@ fn changed(scene: &Scene, revisions: &[&str], to: &str, a_was_seen: bool) -> Str
 }
 
 #[test]
-fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
+fn the_previous_template_is_allowed_while_a_member_hangs_with_the_new_one() {
     let hangs =
         Scene { members: ["ready", "ready", "starting"].map(str::to_owned).into(), ..Scene::default() };
     let revisions = ["a", "a", "b"];
     assert_eq!(
-        changed(&hangs, &revisions, "a", true),
+        answer_to_change(&hangs, &revisions, "a", true),
         format!(
             "its pod template changes back to that of the Ready members; allowed, although {STATEFUL_SET}-2 is not Ready (2 of 3 \
              members Synced, seen now); kubectl -n db delete pod {STATEFUL_SET}-2; or wait: gatera replaces it when it has made no progress \
@@ -151,10 +152,10 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
         )
     );
     // Any other template has to wait, and the answer names the allowed one.
-    let other = changed(&hangs, &revisions, "c", true);
+    let other = answer_to_change(&hangs, &revisions, "c", true);
     assert!(other.contains("[G14]") && other.contains("the previous template is allowed at once"), "{other}");
     // A guard that was started later does not know template a.
-    let unknown = changed(&hangs, &revisions, "a", false);
+    let unknown = answer_to_change(&hangs, &revisions, "a", false);
     assert!(
         unknown.contains("[G14]") && unknown.contains("if a rollout hangs: gatera explain G14"),
         "{unknown}"
@@ -163,7 +164,7 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
     // Ready.
     let half =
         Scene { members: ["ready", "starting", "ready"].map(str::to_owned).into(), ..Scene::default() };
-    let goes_back = changed(&half, &["a", "b", "b"], "a", true);
+    let goes_back = answer_to_change(&half, &["a", "b", "b"], "a", true);
     let replaced = format!(
         "; gatera replaces {STATEFUL_SET}-1 when it has made no progress for 10 minutes, then the others, one at a time"
     );
@@ -173,8 +174,10 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
     );
     // With Parallel galera-2 would go back at once, while galera-1 is away.
     let half = Scene { parallel: true, ..half };
-    let parallel = changed(&half, &["a", "b", "b"], "a", true);
+    let parallel = answer_to_change(&half, &["a", "b", "b"], "a", true);
     assert!(parallel.contains("[G14]"), "{parallel}");
     let parallel = Scene { parallel: true, ..hangs };
-    assert!(changed(&parallel, &revisions, "a", true).starts_with("its pod template changes back to "));
+    assert!(
+        answer_to_change(&parallel, &revisions, "a", true).starts_with("its pod template changes back to ")
+    );
 }

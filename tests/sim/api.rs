@@ -48,7 +48,8 @@ pub enum Permission {
     FailedOpen,
     /// The guard allowed the deletion of a member that it did not see Ready.
     NotReady,
-    /// As `NotReady`, but the member's node was unreachable: the member goes when the node is back, even if much has changed by then.
+    /// As `NotReady`, but the member's node was unreachable: the member goes when the node is back, even if much has changed by
+    /// then.
     NodeUnreachable,
     /// The StatefulSet controller follows a new template.
     TemplateRollout,

@@ -1,4 +1,4 @@
-//! A small API server in memory: the objects of a scene, and the effect of the plan's steps on them.
+//! A fake API server in memory: the objects of a scene, and the effect of the plan's steps on them.
 
 use facts::view::{Freshness, RemovalTarget, View, World};
 use gatera::rulebook;
@@ -6,19 +6,19 @@ use leader::plan::{self, Announcement, Finish, LeaderStep, LookedUp, Mark, Pendi
 use objects::{Kind, Object, Reader};
 use serde_json::{Value, json};
 
-use super::{SERVICE, WITHOUT, settings, uid_of};
+use super::{MEMBER_ADDRESSES, SERVICE, settings, uid_of};
 use crate::scene::{self, BOOTSTRAP, STATEFUL_SET, Scene};
 
 const MARK: &str = "gatera.dev/bootstrap";
 
 #[derive(Clone)]
-pub(super) struct Small {
+pub(super) struct FakeApi {
     objects: Vec<(Kind, Value)>,
     freshness: Freshness,
     pub(super) events: Vec<String>,
 }
 
-impl Small {
+impl FakeApi {
     /// Returns the scene with uids, and with members that were injected while the bootstrap node was needed.
     pub(super) fn of(scene: &Scene) -> Self {
         let mut objects = scene.objects();
@@ -40,7 +40,7 @@ impl Small {
             }
             let injected = it["metadata"]["annotations"]["gatera.dev/injected"].is_string();
             if *kind == Kind::Pod && injected {
-                let with = WITHOUT.replace("gcomm://", &format!("gcomm://{SERVICE},"));
+                let with = MEMBER_ADDRESSES.replace("gcomm://", &format!("gcomm://{SERVICE},"));
                 it["metadata"]["annotations"]["gatera.dev/my-cnf"] =
                     json!(format!("# written by gatera\n[mysqld]\nwsrep_cluster_address = {with}\n"));
             }
@@ -53,7 +53,7 @@ impl Small {
         Self { objects, freshness, events: Vec::new() }
     }
 
-    pub(super) fn without_bootstrap_in_addresses(&mut self) {
+    pub(super) fn drop_bootstrap_from_addresses(&mut self) {
         for (_, it) in &mut self.objects {
             if let Some(text) = it["metadata"]["annotations"]["gatera.dev/my-cnf"].as_str() {
                 it["metadata"]["annotations"]["gatera.dev/my-cnf"] =
@@ -62,14 +62,14 @@ impl Small {
         }
     }
 
-    pub(super) fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+    pub(super) fn with_view<T>(&self, ask: impl FnOnce(&View<'_>) -> T) -> T {
         let settings = settings();
         let mut facts = rulebook().facts(&settings.adoption);
         for (kind, object) in &self.objects {
             facts.put(Object::read(*kind, &object.to_string()).unwrap());
         }
         let world = World::build(facts, self.freshness);
-        look(&View::new(&world, scene::now(), &settings))
+        ask(&View::new(&world, scene::now(), &settings))
     }
 
     pub(super) fn object(&mut self, kind: &str, name: &str) -> Option<&mut Value> {
@@ -91,7 +91,8 @@ impl Small {
 
     /// Carries out the first planned step.
     pub(super) fn step(&mut self) -> Option<LeaderStep> {
-        let step = self.look(plan::next).into_iter().find(|step| !matches!(step, LeaderStep::Announce(_)))?;
+        let step =
+            self.with_view(plan::next).into_iter().find(|step| !matches!(step, LeaderStep::Announce(_)))?;
         self.apply(&step);
         Some(step)
     }
@@ -102,7 +103,7 @@ impl Small {
         while let Some(step) = self.step() {
             (1..times).for_each(|_| self.apply(&step));
             done.push(step);
-            assert!(done.len() < 30, "it does not end: {done:?}");
+            assert!(done.len() < 30, "the plan does not end: {done:?}");
         }
         done
     }
@@ -119,12 +120,12 @@ impl Small {
             LeaderStep::Delete(it) => self.delete(it),
             LeaderStep::Correct { events, mark } => {
                 for reported in events {
-                    self.tell(reported);
+                    self.publish(reported);
                 }
                 self.mark(mark);
             }
             LeaderStep::Finish(it) => self.finish(it),
-            LeaderStep::Announce(reported) => self.tell(reported),
+            LeaderStep::Announce(reported) => self.publish(reported),
             // In this model no member reports its cluster (`identity.rs`) or changes its configuration (`rollout.rs`).
             LeaderStep::Ask { .. }
             | LeaderStep::Identity { .. }
@@ -145,12 +146,14 @@ impl Small {
                     target: target.clone(),
                     version,
                 }),
-                Warrant::Waits(what) => panic!("nothing goes by itself in here, and yet: {what}"),
+                Warrant::Waits(what) => {
+                    panic!("nothing is deleted by itself in this model, but the plan waits for {what}")
+                }
                 Warrant::Stays(why) => left.push((target.clone(), why)),
             }
         }
         for reported in it.events(&left) {
-            self.tell(&reported);
+            self.publish(&reported);
         }
         self.mark(&it.mark());
     }
@@ -168,17 +171,17 @@ impl Small {
             Object::ConfigMap(map) => map,
             other => panic!("{other:?}"),
         });
-        self.judged(finish, target, &LookedUp { map, readers: Ok(readers.collect()) })
+        self.warrant_given(finish, target, &LookedUp { map, readers: Ok(readers.collect()) })
     }
 
-    pub(super) fn judged(&self, finish: &Finish, target: &RemovalTarget, found: &LookedUp) -> Warrant {
-        self.look(|view| {
+    pub(super) fn warrant_given(&self, finish: &Finish, target: &RemovalTarget, found: &LookedUp) -> Warrant {
+        self.with_view(|view| {
             let cluster = view.cluster(&finish.id.namespace, &finish.id.name).unwrap();
             plan::warrant(cluster, view, finish, target, found)
         })
     }
 
-    fn tell(&mut self, reported: &Announcement) {
+    fn publish(&mut self, reported: &Announcement) {
         let event = format!("{}: {}", reported.reason, reported.note);
         if !self.events.contains(&event) {
             self.events.push(event);
@@ -225,8 +228,8 @@ impl Small {
         self.objects.retain(|(kind, it)| !this(*kind, it) && !pod(*kind, it));
     }
 
-    /// Applies the manifests again as a person would: the objects are new, and the guard holds the Deployment at 0.
-    pub(super) fn bring_back(&mut self, before: &Small) {
+    /// Applies the manifests again, as a person would: the objects are new, and the guard keeps the Deployment at 0 replicas.
+    pub(super) fn apply_again(&mut self, before: &FakeApi) {
         for (kind, it) in &before.objects {
             let name = it["metadata"]["name"].as_str().unwrap();
             if *kind != Kind::Pod && name.contains("bootstrap") && self.object(kind.name(), name).is_none() {
@@ -242,14 +245,14 @@ impl Small {
     }
 
     /// Checks that nothing is left of the bootstrap node, and that no member's address names it.
-    pub(super) fn is_clean(&mut self) {
+    pub(super) fn assert_removed(&mut self) {
         let left = self
             .objects
             .iter()
             .filter(|(_, it)| it["metadata"]["name"].as_str().unwrap().contains("bootstrap"));
         assert_eq!(left.count(), 0);
         for ordinal in 0..3 {
-            assert_eq!(self.address(ordinal), WITHOUT);
+            assert_eq!(self.address(ordinal), MEMBER_ADDRESSES);
         }
         let marks = &self.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"];
         assert_eq!((&marks["gatera.dev/data"], &marks[MARK]), (&json!("present"), &json!("removed 1")));
@@ -262,7 +265,7 @@ fn bump(object: &mut Value) {
 }
 
 /// Describes a step in a few words.
-pub(super) fn word(step: &LeaderStep) -> String {
+pub(super) fn description(step: &LeaderStep) -> String {
     let all =
         |targets: &[RemovalTarget]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match step {
@@ -274,10 +277,10 @@ pub(super) fn word(step: &LeaderStep) -> String {
             format!("correct {}", mark.bootstrap.as_deref().unwrap_or("nothing"))
         }
         LeaderStep::Finish(it) => format!("finish {}", all(&it.rest)),
-        LeaderStep::Announce(reported) => format!("tell {}", reported.reason),
+        LeaderStep::Announce(reported) => format!("announce {}", reported.reason),
         LeaderStep::Ask { .. } => "ask".to_owned(),
         LeaderStep::Configure(it) => format!("configure {}", it.record.text()),
         LeaderStep::Evict { pod, .. } => format!("evict {pod}"),
-        LeaderStep::Identity { is, .. } => format!("tell a pod that it is {is}"),
+        LeaderStep::Identity { is, .. } => format!("identity of a pod: {is}"),
     }
 }
