@@ -8,11 +8,11 @@ use leader::recovery::{self, RecoveryStep, Want};
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
-use super::{at, reads};
+use super::{printed, reported_at};
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
 /// Returns a cluster that is down, with members in these states and this change to the template.
-fn with(members: [&str; 3], template: &Value) -> Scene {
+fn scene_with(members: [&str; 3], template: &Value) -> Scene {
     let members = members.map(str::to_owned).to_vec();
     Scene { members, stateful_set: json!({ "spec": { "template": template } }), ..Scene::default() }
 }
@@ -25,7 +25,7 @@ fn next(scene: &Scene, want: &Want) -> RecoveryStep {
 }
 
 #[test]
-fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
+fn no_pod_is_created_whose_server_the_step_does_not_start() {
     let server = |more: Value| {
         let mut server = json!({ "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 3306 }, { "containerPort": 4567 }],
             "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }] });
@@ -37,7 +37,7 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
         "image": "bitnami/mariadb-galera:12.0.2", "volumeMounts": [{ "name": "datadir", "mountPath": "/bitnami/mariadb" }],
         "env": [{ "name": "BASH_ENV", "value": "/own" }],
     }));
-    let reported = at(ID, 351);
+    let reported = reported_at(ID, 351);
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
     let granted = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     for (what, template) in [
@@ -52,7 +52,7 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
     ] {
         for members in [["absent"; 3], ["starting", "absent", "absent"], [&*reported, "stuck", "absent"]] {
             for all in [false, true] {
-                let mut scene = with(members, &template);
+                let mut scene = scene_with(members, &template);
                 let want = Want { all, ..Want::default() };
                 assert!(
                     matches!(next(&scene, &want), RecoveryStep::ByHand(_)),
@@ -66,21 +66,28 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
         }
     }
     // That the members were stopped in order makes no difference.
-    let stopped = Scene { replicas: Some(0), ended: vec![363, 360, 351], ..with(["absent"; 3], &bitnamis) };
+    let stopped =
+        Scene { replicas: Some(0), ended: vec![363, 360, 351], ..scene_with(["absent"; 3], &bitnamis) };
     assert!(matches!(next(&stopped, &Want { all: true, ..Want::default() }), RecoveryStep::ByHand(_)));
     // Deleting the pods by scaling would delete their claims.
-    let mut deletes = with(["starting", "absent", "absent"], &bitnamis);
+    let mut deletes = scene_with(["starting", "absent", "absent"], &bitnamis);
     deletes.stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({ "whenScaled": "Delete" });
     let RecoveryStep::Cannot(why) = next(&deletes, &Want::default()) else {
         panic!("{:?}", next(&deletes, &Want::default()))
     };
     assert!(why.contains("whenScaled is Delete"), "{why}");
     // Where a member serves, or none ever held data, none of this is said.
-    assert_eq!(next(&with(["ready", "absent", "absent"], &bitnamis), &Want::default()), RecoveryStep::Serves);
-    let new =
-        Scene { data: "none".into(), claims: false, ..with(["starting", "absent", "absent"], &bitnamis) };
+    assert_eq!(
+        next(&scene_with(["ready", "absent", "absent"], &bitnamis), &Want::default()),
+        RecoveryStep::Serves
+    );
+    let new = Scene {
+        data: "none".into(),
+        claims: false,
+        ..scene_with(["starting", "absent", "absent"], &bitnamis)
+    };
     assert!(matches!(next(&new, &Want::default()), RecoveryStep::Cannot(_)));
-    let text = reads(&with(["starting", "absent", "absent"], &bitnamis), &Want::default(), 0);
+    let text = printed(&scene_with(["starting", "absent", "absent"], &bitnamis), &Want::default(), 0);
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("by_hand", text);
     });
@@ -89,13 +96,13 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
 /// This pod was created while no guard ran: beside it the others would form a cluster with a member that does not know its
 /// position.
 #[test]
-fn no_pod_is_made_beside_one_without_the_step() {
+fn no_pod_is_created_beside_one_without_the_step() {
     let mut scene =
         Scene { members: ["starting", "absent", "absent"].map(str::to_owned).to_vec(), ..Scene::default() };
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
     pod["spec"]["containers"][0]["command"] = json!(["docker-entrypoint.sh"]);
     scene.also.push(pod);
-    let text = reads(&scene, &Want::default(), 600);
+    let text = printed(&scene, &Want::default(), 600);
     assert!(
         text.contains(&format!("kubectl -n {NAMESPACE} delete pod {STATEFUL_SET}-0, then run this again")),
         "{text}"
@@ -104,9 +111,9 @@ fn no_pod_is_made_beside_one_without_the_step() {
 
 /// Another member's pod waits for a node, so the pod that starts the cluster goes back to its own node, if that accepts it.
 #[test]
-fn who_starts_keeps_its_node() {
+fn the_member_that_starts_the_cluster_keeps_its_node() {
     let says = "0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules";
-    let held = |scene: &mut Scene| {
+    let add_unscheduled_pod = |scene: &mut Scene| {
         let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-2"));
         pod["spec"].as_object_mut().unwrap().remove("nodeName");
         pod["status"] = json!({ "phase": "Pending", "conditions": [
@@ -114,8 +121,11 @@ fn who_starts_keeps_its_node() {
         ] });
         scene.also.push(pod);
     };
-    let mut down = Scene { members: vec![at(ID, 363), at(ID, 351), "pending".into()], ..Scene::default() };
-    held(&mut down);
+    let mut down = Scene {
+        members: vec![reported_at(ID, 363), reported_at(ID, 351), "pending".into()],
+        ..Scene::default()
+    };
+    add_unscheduled_pod(&mut down);
     let lost = Want {
         from: Some("0".to_owned()),
         loss: Some("unknown".to_owned()),
@@ -124,18 +134,18 @@ fn who_starts_keeps_its_node() {
     };
     let RecoveryStep::Ask { node, .. } = next(&down, &lost) else { panic!("{:?}", next(&down, &lost)) };
     assert_eq!(node.as_deref(), Some("node-0"));
-    let text = reads(&down, &Want::default(), 0);
+    let text = printed(&down, &Want::default(), 0);
     assert_eq!(text, format!("waiting: {STATEFUL_SET}-2: its pod does not run: {says}"));
 
     let asked =
         format!("{STATEFUL_SET}-0 at {ID}:363 on node-0 until=2026-12-01T10:00:00Z accept-loss=unknown");
     let marks = json!({ "metadata": { "annotations": { "gatera.dev/recover": asked, "gatera.dev/recovery": asked } } });
     let mut gone = Scene {
-        members: vec!["absent".into(), at(ID, 351), "pending".into()],
+        members: vec!["absent".into(), reported_at(ID, 351), "pending".into()],
         stateful_set: marks,
         ..Scene::default()
     };
-    held(&mut gone);
+    add_unscheduled_pod(&mut gone);
     let node = |change: Value| {
         let mut node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-0" },
@@ -173,7 +183,7 @@ fn who_starts_keeps_its_node() {
 
 /// The manual procedure starts a pod that looks at each volume, and the namespace may be restricted.
 #[test]
-fn a_restricted_namespace_takes_the_pod_that_looks_at_a_volume() {
+fn a_restricted_namespace_accepts_the_pod_that_reads_a_volume() {
     let page = include_str!("../../docs/rules/G20.md");
     let manifest = page.split_once("<<EOF\n").unwrap().1.split_once("\nEOF").unwrap().0;
     let pod: Value = serde_saphyr::from_str(manifest).unwrap();

@@ -1,7 +1,7 @@
-//! Three members and their data, in a world that obeys and one that does not, for `search.rs`: members behave like the step and
-//! Galera, servers crash, pods are deleted by others, a pod fits on no node, a granted request is withdrawn.
+//! Three members and their data, for `search.rs`: members behave as the step script and Galera make them, servers crash, others
+//! delete pods, no node accepts a pod, a granted request is withdrawn.
 //!
-//! Must not know: what the command does about it.
+//! Must not know: what the command does in a state.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub struct Pod {
     pub right: Option<u64>,
     /// It has started the cluster.
     pub led: bool,
-    pub does: Does,
+    pub phase: Phase,
     /// It was started after the member that serves, whose address it therefore knows.
     pub finds: bool,
     /// The pod that reads this member's data while this one does not run.
@@ -34,18 +34,18 @@ pub enum Reader {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Does {
+pub enum Phase {
     Starts,
     Reported,
     Refused,
     Serves,
     /// It is not Ready for a moment, because it is the donor of a joiner.
-    Gives,
+    Donor,
     /// Its server served and crashed, and its container waits in back-off. The view still holds an earlier end of its data.
-    Rests,
-    Leaves,
+    BackOff,
+    Deleted,
     /// No node accepts the pod, which has never run.
-    Held,
+    Pending,
 }
 
 impl Reader {
@@ -54,14 +54,13 @@ impl Reader {
     }
 }
 
-impl Does {
+impl Phase {
     /// Whether clients and members find a server there, Ready or not.
     pub fn serves(self) -> bool {
         matches!(self, Self::Serves | Self::Gives)
     }
 }
 
-/// The state of the world.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     pub pods: [Option<Pod>; 3],
@@ -78,15 +77,15 @@ pub struct State {
     pub kept: bool,
 }
 
-pub const FRESH: Pod = Pod { right: None, led: false, does: Does::Starts, finds: false, read: None };
+pub const NEW: Pod = Pod { right: None, led: false, phase: Phase::Starts, finds: false, read: None };
 
 impl State {
     pub fn serves(&self) -> bool {
-        self.pods.iter().flatten().any(|pod| pod.does.serves())
+        self.pods.iter().flatten().any(|pod| pod.phase.serves())
     }
 
-    pub fn does(&self, it: usize) -> Option<Does> {
-        self.pods[it].as_ref().map(|pod| pod.does)
+    pub fn phase(&self, it: usize) -> Option<Phase> {
+        self.pods[it].as_ref().map(|pod| pod.phase)
     }
 
     /// Returns the world as API servers show it.
@@ -99,7 +98,7 @@ impl State {
         }
         for (ordinal, pod) in self.pods.iter().enumerate() {
             let Some(pod) = pod else { continue };
-            let word = if pod.does == Does::Serves { "ready" } else { "starting" };
+            let word = if pod.phase == Phase::Serves { "ready" } else { "starting" };
             let words = vec!["absent".to_owned(); ordinal].into_iter().chain([word.to_owned()]).collect();
             let one = Scene { members: words, ..Scene::default() };
             let (_, mut object) = one.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
@@ -110,19 +109,19 @@ impl State {
             let began = if pod.finds { "2026-12-01T09:20:00Z" } else { "2026-12-01T09:00:00Z" };
             let status = &mut object["status"]["containerStatuses"][0];
             status["state"]["running"]["startedAt"] =
-                json!(if pod.does.serves() { "2026-12-01T09:10:00Z" } else { began });
-            status["started"] = json!(pod.does.serves());
-            status["restartCount"] = json!(u8::from(pod.led && !pod.does.serves()));
-            if pod.does == Does::Rests {
+                json!(if pod.phase.serves() { "2026-12-01T09:10:00Z" } else { began });
+            status["started"] = json!(pod.phase.serves());
+            status["restartCount"] = json!(u8::from(pod.led && !pod.phase.serves()));
+            if pod.phase == Phase::BackOff {
                 let status = &mut object["status"]["containerStatuses"][0];
                 status["restartCount"] = json!(1);
                 status["state"] = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
                 status["lastState"] = json!({ "terminated": { "exitCode": 137, "startedAt": began, "message": "WSREP: Synchronized" } });
             }
-            if pod.does == Does::Leaves {
+            if pod.phase == Phase::Deleted {
                 object["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
             }
-            if pod.does == Does::Refused {
+            if pod.phase == Phase::Refused {
                 object["status"]["containerStatuses"][0]["state"] =
                     json!({ "waiting": { "reason": "CrashLoopBackOff" } });
                 let words = "gatera did not start the server: it was to start the cluster from elsewhere";
@@ -131,7 +130,7 @@ impl State {
             }
             object["spec"]["containers"][0]["startupProbe"] =
                 json!({ "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "started"] } });
-            if pod.does == Does::Held {
+            if pod.phase == Phase::Pending {
                 object["spec"].as_object_mut().unwrap().remove("nodeName");
                 object["status"] = json!({ "phase": "Pending" });
             }
@@ -140,9 +139,9 @@ impl State {
         }
         let mut facts = scene.facts(settings);
         for (ordinal, pod) in self.pods.iter().enumerate() {
-            let ends = match pod.as_ref().map(|pod| pod.does) {
-                Some(Does::Reported) => self.data[ordinal],
-                Some(Does::Rests) => self.data[ordinal].saturating_sub(1),
+            let ends = match pod.as_ref().map(|pod| pod.phase) {
+                Some(Phase::Reported) => self.data[ordinal],
+                Some(Phase::BackOff) => self.data[ordinal].saturating_sub(1),
                 _ => continue,
             };
             let said = format!(
@@ -162,11 +161,11 @@ impl State {
     }
 
     /// Returns a new pod as the guard prepares it and the scheduler places it.
-    pub fn fresh(&self, ordinal: usize) -> Pod {
+    pub fn new_pod(&self, ordinal: usize) -> Pod {
         let right = self.leads(&Settings::default()).filter(|it| it.0 == ordinal);
         let placed = self.has_a_node() || right.is_some() && self.kept && self.goes_back(ordinal);
-        let does = if placed { Does::Starts } else { Does::Held };
-        Pod { right: right.map(|it| it.1), does, finds: self.serves(), ..FRESH }
+        let phase = if placed { Phase::Starts } else { Phase::Pending };
+        Pod { right: right.map(|it| it.1), phase, finds: self.serves(), ..NEW }
     }
 
     /// Whether the guard names the node for it, even if other pods wait for one.
@@ -179,9 +178,8 @@ impl State {
         engine::grant::place(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &own, &view).is_some()
     }
 
-    /// Whether a node is free for a member.
     fn has_a_node(&self) -> bool {
-        let placed = self.pods.iter().flatten().filter(|pod| pod.does != Does::Held).count();
+        let placed = self.pods.iter().flatten().filter(|pod| pod.phase != Phase::Pending).count();
         self.nodes.is_none_or(|nodes| placed < nodes)
     }
 
@@ -199,7 +197,7 @@ impl State {
     pub fn seen_late(&self, led: Option<(usize, u64)>, believed: &[(usize, u64)]) -> Vec<Self> {
         let made = led.filter(|it| self.pods[it.0].is_none()).map(|(member, at)| {
             let mut late = self.clone();
-            late.pods[member] = Some(Pod { right: Some(at), ..self.fresh(member) });
+            late.pods[member] = Some(Pod { right: Some(at), ..self.new_pod(member) });
             late
         });
         // The current grant is on the object itself, so a late view does not hide it.
@@ -208,12 +206,12 @@ impl State {
     }
 
     /// Returns the state after the first member's pod is created while no guard runs, so that it is not prepared.
-    pub fn unseen(&self, settings: &Settings) -> Option<Self> {
+    pub fn unguarded(&self, settings: &Settings) -> Option<Self> {
         let (member, _) = self.leads(settings).filter(|it| self.pods[it.0].is_none())?;
         let mut after = self.clone();
-        // Without a guard no node is kept for it either.
-        let does = if self.has_a_node() { Does::Starts } else { Does::Held };
-        after.pods[member] = Some(Pod { does, finds: self.serves(), ..FRESH });
+        // Without the guard no node is reserved for it either.
+        let phase = if self.has_a_node() { Phase::Starts } else { Phase::Pending };
+        after.pods[member] = Some(Pod { phase, finds: self.serves(), ..NEW });
         Some(after)
     }
 
@@ -225,7 +223,8 @@ impl State {
         }
         let of = |view: u8| (0..3).filter(move |it| view & (1 << it) != 0);
         let whole = |view: &u8| {
-            *view != 0 && of(*view).all(|it| self.does(it) == Some(Does::Reported) && self.views[it] == *view)
+            *view != 0
+                && of(*view).all(|it| self.phase(it) == Some(Phase::Reported) && self.views[it] == *view)
         };
         let view = self.views.into_iter().find(whole)?;
         let newest = of(view).map(|it| self.data[it]).max()?;
@@ -233,7 +232,7 @@ impl State {
         for it in of(view) {
             (after.data[it], after.views[it]) = (newest, 0);
             let pod = after.pods[it].as_mut()?;
-            (pod.does, pod.right) = (Does::Serves, None);
+            (pod.phase, pod.right) = (Phase::Serves, None);
         }
         Some(after.changes_view())
     }
@@ -241,57 +240,57 @@ impl State {
     /// Counts a change of members as a transaction, as Galera does: a member that goes on without another has more than that one.
     fn changes_view(mut self) -> Self {
         for it in 0..3 {
-            self.data[it] += u64::from(self.does(it).is_some_and(Does::serves));
+            self.data[it] += u64::from(self.phase(it).is_some_and(Phase::serves));
         }
         self
     }
 
     /// Returns the same state with the smallest numbers in the same order, so that equivalent states are equal.
-    pub fn least(mut self) -> Self {
+    pub fn normal(mut self) -> Self {
         let pods = self.pods.iter().flatten();
         let read =
             pods.clone().filter_map(|pod| pod.read?.reported()).chain(pods.filter_map(|pod| pod.right));
         let numbers: BTreeSet<u64> =
             read.chain(self.data).chain(self.granted.map(|granted| granted.1)).collect();
-        let least = |number: u64| u64::try_from(numbers.range(..number).count()).unwrap() + 1;
-        self.data = self.data.map(least);
-        self.granted = self.granted.map(|(member, at)| (member, least(at)));
+        let normal = |number: u64| u64::try_from(numbers.range(..number).count()).unwrap() + 1;
+        self.data = self.data.map(normal);
+        self.granted = self.granted.map(|(member, at)| (member, normal(at)));
         for pod in self.pods.iter_mut().flatten() {
-            pod.right = pod.right.map(least);
+            pod.right = pod.right.map(normal);
             pod.read =
-                pod.read.map(|read| read.reported().map_or(Reader::Runs, |at| Reader::Reported(least(at))));
+                pod.read.map(|read| read.reported().map_or(Reader::Runs, |at| Reader::Reported(normal(at))));
         }
         self
     }
 
     /// Returns a bit mask of the members that serve now.
     fn view(&self) -> u8 {
-        (0..3).filter(|it| self.does(*it).is_some_and(Does::serves)).fold(0, |view, it| view | 1 << it)
+        (0..3).filter(|it| self.phase(*it).is_some_and(Phase::serves)).fold(0, |view, it| view | 1 << it)
     }
 
-    /// Returns the states that follow by themselves, sooner or later; an error describes what must never happen.
-    pub fn proceeds(&self) -> Result<Vec<Self>, String> {
+    /// Returns the states that follow by themselves; an error describes what must never happen.
+    pub fn next_states(&self) -> Result<Vec<Self>, String> {
         let mut all: Vec<_> = self.forms().into_iter().collect();
         // A pod that waits for a node takes the one that another has left.
         let takes =
-            |it: &usize| self.nodes.is_some() && self.has_a_node() && self.does(*it) == Some(Does::Held);
-        all.extend((0..3).filter(takes).map(|it| self.let_go(it)));
+            |it: &usize| self.nodes.is_some() && self.has_a_node() && self.phase(*it) == Some(Phase::Pending);
+        all.extend((0..3).filter(takes).map(|it| self.placed(it)));
         for it in 0..3 {
             let mut after = self.clone();
             match &self.pods[it] {
                 None => {
                     // It is this member's turn in the StatefulSet.
-                    if (0..it).all(|lower| self.does(lower) == Some(Does::Serves)) {
-                        after.pods[it] = Some(self.fresh(it));
+                    if (0..it).all(|lower| self.phase(lower) == Some(Phase::Serves)) {
+                        after.pods[it] = Some(self.new_pod(it));
                         all.push(after);
                     }
                     continue;
                 }
                 Some(pod) => {
                     let becomes = after.pods[it].as_mut().unwrap();
-                    match pod.does {
-                        Does::Starts => match pod.right.filter(|_| !pod.led) {
-                            Some(right) if right != self.data[it] => becomes.does = Does::Refused,
+                    match pod.phase {
+                        Phase::Starts => match pod.right.filter(|_| !pod.led) {
+                            Some(right) if right != self.data[it] => becomes.phase = Phase::Refused,
                             Some(_) => {
                                 if self.serves() {
                                     return Err(format!(
@@ -300,31 +299,31 @@ impl State {
                                 }
                                 if self.data.iter().any(|other| *other > self.data[it]) {
                                     return Err(format!(
-                                        "{it} starts the cluster, and others have more: {self:?}"
+                                        "{it} starts the cluster, and others have newer data: {self:?}"
                                     ));
                                 }
-                                (becomes.led, becomes.does) = (true, Does::Serves);
+                                (becomes.led, becomes.phase) = (true, Phase::Serves);
                                 after.views[it] = 0;
                                 after = after.changes_view();
                             }
-                            None => becomes.does = Does::Reported,
+                            None => becomes.phase = Phase::Reported,
                         },
-                        Does::Reported if pod.finds && self.serves() => {
-                            becomes.does = Does::Serves;
+                        Phase::Reported if pod.finds && self.serves() => {
+                            becomes.phase = Phase::Serves;
                             let newest = (0..3)
-                                .filter(|other| self.does(*other).is_some_and(Does::serves))
+                                .filter(|other| self.phase(*other).is_some_and(Phase::serves))
                                 .map(|other| self.data[other])
                                 .max();
                             (after.data[it], after.views[it]) = (newest.unwrap(), 0);
                             after = after.changes_view();
                         }
-                        Does::Gives => becomes.does = Does::Serves,
-                        Does::Rests => becomes.does = Does::Starts,
-                        Does::Leaves => after.pods[it] = None,
-                        Does::Held if pod.read == Some(Reader::Runs) => {
+                        Phase::Donor => becomes.phase = Phase::Serves,
+                        Phase::BackOff => becomes.phase = Phase::Starts,
+                        Phase::Deleted => after.pods[it] = None,
+                        Phase::Pending if pod.read == Some(Reader::Runs) => {
                             becomes.read = Some(Reader::Reported(self.data[it]));
                         }
-                        Does::Reported | Does::Refused | Does::Serves | Does::Held => continue,
+                        Phase::Reported | Phase::Refused | Phase::Serves | Phase::Pending => continue,
                     }
                 }
             }
@@ -333,51 +332,51 @@ impl State {
         Ok(all)
     }
 
-    /// Returns the states after bad luck or actions of others.
-    pub fn suffers(&self) -> Vec<Self> {
+    /// Returns the states after a fault, a write of a client or an action of another user.
+    pub fn faults(&self) -> Vec<Self> {
         let mut all = Vec::new();
-        let ready = (0..3).any(|it| self.does(it) == Some(Does::Serves));
+        let ready = (0..3).any(|it| self.phase(it) == Some(Phase::Serves));
         if ready {
             // A client writes.
             let mut after = self.clone();
             for it in 0..3 {
-                after.data[it] += u64::from(self.does(it).is_some_and(Does::serves));
+                after.data[it] += u64::from(self.phase(it).is_some_and(Phase::serves));
             }
             all.push(after);
         }
         for it in 0..3 {
             let Some(pod) = &self.pods[it] else { continue };
-            if pod.does == Does::Serves {
+            if pod.phase == Phase::Serves {
                 let mut gives = self.clone();
                 let pod = gives.pods[it].as_mut().unwrap();
                 // It has reported its cluster, and the guard has recorded that in its annotation.
-                (pod.does, pod.right) = (Does::Gives, None);
+                (pod.phase, pod.right) = (Phase::Donor, None);
                 all.push(gives);
             }
-            if pod.does.serves() {
+            if pod.phase.serves() {
                 let mut falls = self.clone();
                 let fell = falls.pods[it].as_mut().unwrap();
-                (fell.does, fell.finds) = (Does::Starts, false);
+                (fell.phase, fell.finds) = (Phase::Starts, false);
                 falls.views[it] = self.view();
                 let falls = falls.changes_view();
                 let mut rests = falls.clone();
-                rests.pods[it].as_mut().unwrap().does = Does::Rests;
+                rests.pods[it].as_mut().unwrap().phase = Phase::BackOff;
                 all.extend([falls, rests]);
             }
             // One such pod is enough.
-            let held = || (0..3).any(|other| self.does(other) == Some(Does::Held));
-            if pod.does == Does::Starts && self.nodes.is_none() && !held() {
+            let held = || (0..3).any(|other| self.phase(other) == Some(Phase::Pending));
+            if pod.phase == Phase::Starts && self.nodes.is_none() && !held() {
                 let mut held = self.clone();
-                held.pods[it].as_mut().unwrap().does = Does::Held;
+                held.pods[it].as_mut().unwrap().phase = Phase::Pending;
                 all.push(held);
             }
-            if pod.does == Does::Held && self.nodes.is_none() {
-                all.push(self.let_go(it));
+            if pod.phase == Phase::Pending && self.nodes.is_none() {
+                all.push(self.placed(it));
             }
-            if !matches!(pod.does, Does::Leaves) {
+            if !matches!(pod.phase, Phase::Deleted) {
                 let mut deleted = self.clone();
-                deleted.pods[it].as_mut().unwrap().does = Does::Leaves;
-                if pod.does.serves() {
+                deleted.pods[it].as_mut().unwrap().phase = Phase::Deleted;
+                if pod.phase.serves() {
                     deleted.views[it] = 0;
                     deleted = deleted.changes_view();
                 }
@@ -390,11 +389,11 @@ impl State {
         all
     }
 
-    /// Gives the pod a node. The view forgets what was read of its data, while the reader still exists.
-    pub fn let_go(&self, it: usize) -> Self {
+    /// Returns the state after the pod got a node. The view ignores what was read of its data, while the reader still exists.
+    pub fn placed(&self, it: usize) -> Self {
         let mut after = self.clone();
         let pod = after.pods[it].as_mut().unwrap();
-        (pod.does, pod.finds) = (Does::Starts, self.serves());
+        (pod.phase, pod.finds) = (Phase::Starts, self.serves());
         after
     }
 }

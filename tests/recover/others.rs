@@ -6,13 +6,13 @@ use jiff::SignedDuration;
 use leader::recovery::{self, RecoveryStep, Want};
 use serde_json::json;
 
-use super::{OTHER, at};
+use super::{OTHER, reported_at};
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
 /// The first member was restarted while others copied from it: a joiner that started earlier has no donor any more and does not
 /// notice for minutes. A joiner that started later, or beside a member that did, may have a donor.
 #[test]
-fn who_copies_from_nobody_is_made_anew() {
+fn a_joiner_without_a_donor_is_recreated() {
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
     let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     let (before, after) = ("2026-12-01T09:00:00Z", "2026-12-01T09:20:00Z");
@@ -55,7 +55,11 @@ fn who_copies_from_nobody_is_made_anew() {
     };
     assert_eq!(next(before, before, true, ""), (true, true));
     assert_eq!(next(after, before, true, ""), (false, false), "it began after the first one");
-    assert_eq!(next(before, after, true, ""), (false, false), "another one may have led it to the first one");
+    assert_eq!(
+        next(before, after, true, ""),
+        (false, false),
+        "it may have found the first one through another one"
+    );
     assert_eq!(next(before, before, false, ""), (false, false), "no recovery is under way");
     // Its transfer was interrupted, whichever member started first.
     let broke_off = ", and nothing comes in; it says: node restart required";
@@ -65,7 +69,7 @@ fn who_copies_from_nobody_is_made_anew() {
 
 /// Seen on real nodes: two members without a position formed a cluster of their own, and the command waited for them endlessly.
 #[test]
-fn who_is_in_another_cluster_is_reported_and_not_waited_for() {
+fn a_member_in_another_cluster_is_reported_and_not_waited_for() {
     let asked = format!("{STATEFUL_SET}-0 at {ID}:363 until=2026-12-01T10:00:00Z");
     let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     let says = |first: &str, granted: bool| {
@@ -97,7 +101,7 @@ fn who_is_in_another_cluster_is_reported_and_not_waited_for() {
         "{STATEFUL_SET}-1, {STATEFUL_SET}-2 are Synced in another cluster than the recorded one, and may hold rows that the others lack: \
          gatera explain G04, \"A member in another cluster\", explains how to compare the tables and keep the right one"
     );
-    assert_eq!(says(&at(ID, 363), false), RecoveryStep::Cannot(why));
+    assert_eq!(says(&reported_at(ID, 363), false), RecoveryStep::Cannot(why));
     let away = [1, 2].map(|ordinal| format!("{STATEFUL_SET}-{ordinal}")).to_vec();
     assert_eq!(says("ready", true), RecoveryStep::Finish { without: away }, "the first one serves");
 }

@@ -1,5 +1,5 @@
-//! A member whose pod does not run: another pod, which does nothing else, reads the position of its data, and the result counts
-//! until the member's own pod has run.
+//! A member whose pod does not run: a reader pod reads the position of its data, and the result counts until the member's own pod
+//! has run.
 
 use facts::marks::recovery::Recovery;
 use facts::settings::Settings;
@@ -9,7 +9,7 @@ use leader::recovery::{self, NoReader, Want};
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::{ID, at, reads};
+use super::{ID, printed, reported_at};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
 /// Returns the pod that reads a member's data, as the command creates it for the member's own pod, with its result.
@@ -38,7 +38,7 @@ pub fn pod(own: &Value, reported: Option<u64>) -> Value {
 }
 
 /// Returns the member's pod where no node accepts it.
-fn held_up(scene: &Scene, ordinal: usize) -> Value {
+fn unscheduled_pod(scene: &Scene, ordinal: usize) -> Value {
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
     pod["spec"].as_object_mut().unwrap().remove("nodeName");
     pod["status"] = json!({ "phase": "Pending" });
@@ -46,29 +46,38 @@ fn held_up(scene: &Scene, ordinal: usize) -> Value {
 }
 
 /// Returns a scene whose first member does not run and has a reader, with a change to both pods.
-fn with(change: impl Fn(&mut Value, &mut Value), reported: Option<u64>) -> Scene {
-    let mut scene = Scene { members: vec![at(ID, 351), at(ID, 363), at(ID, 360)], ..Scene::default() };
-    let mut own = held_up(&scene, 0);
+fn scene_with_reader(change: impl Fn(&mut Value, &mut Value), reported: Option<u64>) -> Scene {
+    let mut scene = Scene {
+        members: vec![reported_at(ID, 351), reported_at(ID, 363), reported_at(ID, 360)],
+        ..Scene::default()
+    };
+    let mut own = unscheduled_pod(&scene, 0);
     let mut reader = pod(&own, reported);
     change(&mut own, &mut reader);
     scene.also.extend([own, reader]);
     scene
 }
 
-/// A change to the member's own pod and to its reader.
+/// A change to the member's own pod and to its reader pod.
 type Change = Box<dyn Fn(&mut Value, &mut Value)>;
 
-fn as_it_is(_: &mut Value, _: &mut Value) {}
+fn unchanged(_: &mut Value, _: &mut Value) {}
 
 #[test]
-fn what_a_person_reads() {
+fn what_recover_prints_about_a_member_whose_pod_does_not_run() {
     let without = |ordinals: &[usize]| {
-        let mut scene = Scene { members: vec![at(ID, 351), at(ID, 363), at(ID, 360)], ..Scene::default() };
-        let held: Vec<_> = ordinals.iter().map(|it| held_up(&scene, *it)).collect();
+        let mut scene = Scene {
+            members: vec![reported_at(ID, 351), reported_at(ID, 363), reported_at(ID, 360)],
+            ..Scene::default()
+        };
+        let held: Vec<_> = ordinals.iter().map(|it| unscheduled_pod(&scene, *it)).collect();
         scene.also.extend(held);
         scene
     };
-    let unpulled = Scene { members: vec!["unpulled".into(), at(ID, 363), at(ID, 360)], ..Scene::default() };
+    let unpulled = Scene {
+        members: vec!["unpulled".into(), reported_at(ID, 363), reported_at(ID, 360)],
+        ..Scene::default()
+    };
     let failed = |_: &mut Value, reader: &mut Value| {
         reader["status"] = json!({ "phase": "Failed", "containerStatuses": [{ "name": "mariadb", "state": { "terminated": { "exitCode": 2 } } }] });
     };
@@ -78,7 +87,7 @@ fn what_a_person_reads() {
     };
     let waits = |_: &mut Value, reader: &mut Value| reader["status"] = json!({ "phase": "Pending" });
     let runs = |own: &mut Value, _: &mut Value| own["status"]["phase"] = json!("Running");
-    let mut serves = with(as_it_is, Some(351));
+    let mut serves = scene_with_reader(unchanged, Some(351));
     serves.members[1] = "ready".to_owned();
     let mine = || Want { before: vec![format!("reader-of-{STATEFUL_SET}-0")], ..Want::default() };
     let from = |name: &str| Want { from: Some(name.to_owned()), ..Want::default() };
@@ -90,24 +99,24 @@ fn what_a_person_reads() {
         ("its image cannot be had", unpulled, Want::default(), 30),
         ("its claim has no volume yet", Scene { claims: false, ..without(&[0]) }, Want::default(), 30),
         (
-            "nobody else may read it",
+            "no other pod may read its volume",
             without(&[0]),
             Want { unreadable: vec!["pod-0".to_owned()], ..Want::default() },
             600,
         ),
-        ("it is read", with(as_it_is, None), Want::default(), 600),
-        ("somebody else has it read", with(as_it_is, None), mine(), 600),
-        ("the pod that reads it waits, too", with(waits, None), mine(), 30),
-        ("it waits for long", with(waits, None), mine(), 600),
-        ("it runs by now", with(runs, Some(351)), Want::default(), 0),
-        ("it has less", with(as_it_is, Some(351)), Want::default(), 0),
-        ("it has more", with(as_it_is, Some(370)), Want::default(), 0),
-        ("it has more, and is named", with(as_it_is, Some(370)), from("0"), 0),
-        ("it could not be read", with(failed, Some(0)), Want::default(), 600),
-        ("it could not be read by then", with(failed, Some(0)), mine(), 600),
-        ("it is refused", with(refused, Some(0)), Want::default(), 600),
-        ("somebody serves", serves, Want::default(), 0),
-        ("nobody runs", without(&[0, 1, 2]), Want::default(), 600),
+        ("it is read", scene_with_reader(unchanged, None), Want::default(), 600),
+        ("another command has it read", scene_with_reader(unchanged, None), mine(), 600),
+        ("the pod that reads it waits, too", scene_with_reader(waits, None), mine(), 30),
+        ("it waits for long", scene_with_reader(waits, None), mine(), 600),
+        ("it runs by now", scene_with_reader(runs, Some(351)), Want::default(), 0),
+        ("it has less", scene_with_reader(unchanged, Some(351)), Want::default(), 0),
+        ("it has more", scene_with_reader(unchanged, Some(370)), Want::default(), 0),
+        ("it has more, and is named", scene_with_reader(unchanged, Some(370)), from("0"), 0),
+        ("it could not be read", scene_with_reader(failed, Some(0)), Want::default(), 600),
+        ("it could not be read by then", scene_with_reader(failed, Some(0)), mine(), 600),
+        ("it is refused", scene_with_reader(refused, Some(0)), Want::default(), 600),
+        ("a member serves", serves, Want::default(), 0),
+        ("no pod runs", without(&[0, 1, 2]), Want::default(), 600),
         (
             "it was to start first a while ago",
             Scene { stateful_set: marks.clone(), ..without(&[0]) },
@@ -116,8 +125,9 @@ fn what_a_person_reads() {
         ),
         ("it was to start first", Scene { stateful_set: marks, ..without(&[0]) }, Want::default(), 300),
     ];
-    let page = rows
-        .map(|(what, scene, want, still)| format!("{what}\n{}\n", reads(&scene, &want, still).trim_end()));
+    let page = rows.map(|(what, scene, want, unchanged_for)| {
+        format!("{what}\n{}\n", printed(&scene, &want, unchanged_for).trim_end())
+    });
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("reader", page.join("\n"));
     });
@@ -126,7 +136,7 @@ fn what_a_person_reads() {
 /// The position of a reader counts only if that pod has the member's claim and gatera's step, and was created for the very pod
 /// that waits; and only until that pod has run. This limits who can write what the guard reads.
 #[test]
-fn what_was_read_is_true_as_long_as_the_member_has_not_run() {
+fn a_reader_is_believed_until_the_member_has_run() {
     let run = json!({ "startedAt": "2026-12-01T09:28:30Z" });
     let ran = |state: Value| {
         move |own: &mut Value, _: &mut Value| {
@@ -142,7 +152,7 @@ fn what_was_read_is_true_as_long_as_the_member_has_not_run() {
             Recovery::of(&format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z")).unwrap();
         engine::grant::verify(&asked, cluster, &view).is_none()
     };
-    assert!(believed(&with(as_it_is, Some(351))));
+    assert!(believed(&scene_with_reader(unchanged, Some(351))));
     let changes: [(&str, Change); 10] = [
         (
             "its kubelet turned it away after a restart",
@@ -168,14 +178,14 @@ fn what_was_read_is_true_as_long_as_the_member_has_not_run() {
         ("without the label", Box::new(|_, reader| reader["metadata"]["labels"] = json!({}))),
     ];
     for (what, change) in changes {
-        assert!(!believed(&with(change, Some(351))), "{what}");
+        assert!(!believed(&scene_with_reader(change, Some(351))), "{what}");
     }
 }
 
 /// The reader is found by its label, in whatever order objects arrive, and is not counted as a pod of the cluster.
 #[test]
-fn it_is_no_pod_of_the_cluster() {
-    let scene = with(as_it_is, Some(351));
+fn a_reader_is_not_a_pod_of_the_cluster() {
+    let scene = scene_with_reader(unchanged, Some(351));
     let settings = Settings::default();
     for turned in [false, true] {
         let mut objects = scene.objects();
@@ -198,13 +208,13 @@ fn it_is_no_pod_of_the_cluster() {
 
 /// The pod of a waiting member as the API server holds it, and the reader that is derived from it.
 #[test]
-fn what_keeps_the_member_from_running_is_left_out() {
+fn a_reader_pod_lacks_what_keeps_the_member_from_running() {
     let own = waiting_member();
     let mut pod = recovery::reader_pod(&own, "mariadb", Some("mariadb:11.8")).unwrap();
     let script = pod["spec"]["containers"][0]["command"][2].take();
     let script = script.as_str().unwrap();
     let doubled = !script.replace("$$", "").contains('$');
-    assert!(script.contains("$${GATERA_ONLY_TELLS:-}") && doubled, "one dollar of two is left");
+    assert!(script.contains("$${GATERA_ONLY_TELLS:-}") && doubled, "a dollar sign is not doubled");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("reader_pod", serde_json::to_string_pretty(&pod).unwrap());
     });
@@ -223,7 +233,7 @@ fn what_keeps_the_member_from_running_is_left_out() {
 /// The chart copies the folders of Bitnami's image into an empty volume; the place of the data does not depend on them. The
 /// image's setup is not run.
 #[test]
-fn of_bitnamis_image_only_the_server_is_asked() {
+fn in_bitnamis_image_the_reader_runs_only_the_server() {
     let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });
     for (mounts, option_file) in [
         (json!([mount("data", "/bitnami/mariadb")]), "/opt/bitnami/mariadb/conf/my.cnf"),

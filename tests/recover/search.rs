@@ -1,6 +1,6 @@
-//! A search through the possible courses of a recovery, in the world of `model.rs`. The command may be killed, too, but it
-//! remembers nothing, so that is not an event. A member may start the cluster only if it lacks nothing that another has, and if
-//! none serves; and from every state the command alone leads back to a serving cluster.
+//! A search through the possible courses of a recovery, in the model of `model.rs`. A killed command is not an event, because the
+//! command keeps no state. A member may start the cluster only if it has the newest data and no member serves; and from every
+//! state the command alone leads back to a serving cluster.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,12 +10,12 @@ use facts::view::View;
 use jiff::{SignedDuration, Timestamp};
 use leader::recovery::{self, RecoveryStep, Want};
 
-use super::model::{Does, FRESH, Pod, Reader, State};
+use super::model::{NEW, Phase, Pod, Reader, State};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET};
 
 impl State {
     /// Returns the state after the command's next step; `None` if nothing is left to do.
-    fn commanded(&self, settings: &Settings, want: &Want, patient: bool) -> Result<Option<Self>, String> {
+    fn after_command(&self, settings: &Settings, want: &Want, patient: bool) -> Result<Option<Self>, String> {
         let world = self.world(settings);
         let view = View::new(&world, scene::now(), settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
@@ -23,16 +23,16 @@ impl State {
         let mut after = self.clone();
         // A donor is not Ready for a moment only, and members that form the cluster by themselves do so at once, so the command
         // sees no long standstill.
-        let moves = self.forms().is_some() || self.pods.iter().flatten().any(|pod| pod.does == Does::Gives);
+        let moves = self.forms().is_some() || self.pods.iter().flatten().any(|pod| pod.phase == Phase::Donor);
         let still = if moves { 0 } else { 30 + 300 * i64::from(patient) };
         match recovery::next(cluster, &view, want, SignedDuration::from_secs(still)) {
             RecoveryStep::Serves
-                if self.pods.iter().all(|pod| pod.as_ref().is_some_and(|pod| pod.does == Does::Serves)) =>
+                if self.pods.iter().all(|pod| pod.as_ref().is_some_and(|pod| pod.phase == Phase::Serves)) =>
             {
                 return Ok(None);
             }
             RecoveryStep::Finish { without } => {
-                let held = |name: &String| self.does(ordinal(name)) == Some(Does::Held);
+                let held = |name: &String| self.phase(ordinal(name)) == Some(Phase::Pending);
                 assert!(without.iter().all(held), "{self:?}");
                 (after.granted, after.kept) = (None, false);
                 for pod in after.pods.iter_mut().flatten() {
@@ -41,23 +41,23 @@ impl State {
                 return Ok((after != *self).then_some(after));
             }
             RecoveryStep::Serves | RecoveryStep::Wait(_) => {}
-            RecoveryStep::Scale { .. } => panic!("nobody changes its replicas: {self:?}"),
+            RecoveryStep::Scale { .. } => panic!("no event changes the replicas: {self:?}"),
             RecoveryStep::Create { ordinal, .. } => {
                 let ordinal = usize::try_from(ordinal).unwrap();
-                after.pods[ordinal].get_or_insert_with(|| self.fresh(ordinal));
+                after.pods[ordinal].get_or_insert_with(|| self.new_pod(ordinal));
             }
             RecoveryStep::Read { member, .. } => {
                 after.pods[ordinal(&member)].as_mut().unwrap().read = Some(Reader::Runs);
             }
             RecoveryStep::StopReading { member, .. } => {
                 let pod = after.pods[ordinal(&member)].as_mut().unwrap();
-                assert!(pod.does != Does::Held || self.serves(), "it is still needed: {self:?}");
+                assert!(pod.phase != Phase::Pending || self.serves(), "it is still needed: {self:?}");
                 pod.read = None;
             }
             RecoveryStep::Restart { member, .. } => {
                 if let Some(pod) = &mut after.pods[ordinal(&member)] {
-                    assert!(!pod.does.serves(), "{member} serves, and is made anew: {self:?}");
-                    pod.does = Does::Leaves;
+                    assert!(!pod.phase.serves(), "{member} serves, and its pod is recreated: {self:?}");
+                    pod.phase = Phase::Deleted;
                 }
             }
             RecoveryStep::Ask { member, at, node, loss } => {
@@ -66,7 +66,7 @@ impl State {
                 let kept = node.is_some();
                 let asked = Recovery { member: member.clone(), position: at.clone(), node, until, loss };
                 if let Some(why) = engine::grant::verify(&asked, cluster, &view) {
-                    return Err(format!("the guard does not believe what the command sees: {why}"));
+                    return Err(format!("the guard refuses what the command asks for: {why}"));
                 }
                 (after.granted, after.kept) = (Some((ordinal(&member), at.seqno)), kept);
             }
@@ -78,32 +78,35 @@ impl State {
         Ok(Some(after))
     }
 
-    /// Checks that the command alone leads back when nothing bad happens any more. A pod that fits on no node gets one only when,
-    /// as the command says, nothing else is left to do.
-    fn led_back(mut self, settings: &Settings) -> Result<(), String> {
+    /// Checks that the command alone leads back to a serving cluster if nothing bad happens any more. A pod that no node accepts
+    /// gets a node only when the command has nothing else to do.
+    fn recovers(mut self, settings: &Settings) -> Result<(), String> {
         let from = self.clone();
         let mut patient = false;
         for _ in 0..80 {
-            if let Some(after) = self.proceeds()?.into_iter().next() {
-                self = after.least();
+            if let Some(after) = self.next_states()?.into_iter().next() {
+                self = after.normal();
                 patient = false;
                 continue;
             }
-            let held = (0..3).find(|it| self.does(*it) == Some(Does::Held));
-            let commanded = self.commanded(settings, &Want::default(), patient);
+            let held = (0..3).find(|it| self.phase(*it) == Some(Phase::Pending));
+            let after_command = self.after_command(settings, &Want::default(), patient);
             // As many members serve as there are nodes, and nothing is left to do.
-            let serving = self.pods.iter().flatten().filter(|pod| pod.does == Does::Serves).count();
+            let serving = self.pods.iter().flatten().filter(|pod| pod.phase == Phase::Serves).count();
             let all = self.nodes == Some(serving);
-            if all && commanded.as_ref().is_ok_and(|after| after.as_ref().is_none_or(|after| *after == self))
+            if all
+                && after_command.as_ref().is_ok_and(|after| after.as_ref().is_none_or(|after| *after == self))
             {
                 return Ok(());
             }
-            self = match (commanded, held) {
+            self = match (after_command, held) {
                 (Ok(None), None) => return Ok(()),
                 (Err(problem), None) => return Err(problem),
-                (Ok(None) | Err(_), Some(it)) if self.nodes.is_none() => self.let_go(it),
+                (Ok(None) | Err(_), Some(it)) if self.nodes.is_none() => self.placed(it),
                 (Ok(None), Some(_)) => {
-                    return Err(format!("it ends, and too few serve: {self:?}, from {from:?}"));
+                    return Err(format!(
+                        "the command ends, and too few members serve: {self:?}, from {from:?}"
+                    ));
                 }
                 (Err(problem), Some(_)) => return Err(format!("{problem}: {self:?}, from {from:?}")),
                 (Ok(Some(after)), held) if after == self => match held {
@@ -111,25 +114,25 @@ impl State {
                         patient = true;
                         continue;
                     }
-                    Some(it) if self.serves() && self.nodes.is_none() => self.let_go(it),
-                    _ => return Err(format!("nothing moves any more: {self:?}, from {from:?}")),
+                    Some(it) if self.serves() && self.nodes.is_none() => self.placed(it),
+                    _ => return Err(format!("nothing changes any more: {self:?}, from {from:?}")),
                 },
                 (Ok(Some(after)), _) => after,
             };
             patient = false;
         }
-        Err(format!("no end: {self:?}, from {from:?}"))
+        Err(format!("the recovery does not end: {self:?}, from {from:?}"))
     }
 }
 
 #[test]
-fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
-    let deepest = std::env::var("GATERA_RECOVER_DEPTH").map_or(4, |text| text.parse().expect("a number"));
+fn no_course_of_events_loses_data_or_blocks_the_recovery() {
+    let max_depth = std::env::var("GATERA_RECOVER_DEPTH").map_or(4, |text| text.parse().expect("a number"));
     let settings = Settings::default();
-    let pod = |does| Some(Pod { does, ..FRESH });
-    let begins = [
+    let pod = |phase| Some(Pod { phase, ..NEW });
+    let starts = [
         State {
-            pods: [pod(Does::Reported), None, None],
+            pods: [pod(Phase::Reported), None, None],
             data: [1, 3, 2],
             views: [0; 3],
             granted: None,
@@ -137,7 +140,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             kept: false,
         },
         State {
-            pods: [pod(Does::Reported), pod(Does::Reported), pod(Does::Reported)],
+            pods: [pod(Phase::Reported), pod(Phase::Reported), pod(Phase::Reported)],
             data: [1, 2, 2],
             views: [0; 3],
             granted: None,
@@ -146,7 +149,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
         },
         // All members crashed at once; in the next state, one after the other.
         State {
-            pods: [pod(Does::Reported), pod(Does::Starts), None],
+            pods: [pod(Phase::Reported), pod(Phase::Starts), None],
             data: [2, 1, 2],
             views: [7; 3],
             granted: None,
@@ -154,7 +157,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             kept: false,
         },
         State {
-            pods: [pod(Does::Reported), pod(Does::Reported), pod(Does::Rests)],
+            pods: [pod(Phase::Reported), pod(Phase::Reported), pod(Phase::BackOff)],
             data: [1, 2, 3],
             views: [7, 6, 4],
             granted: None,
@@ -164,9 +167,9 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
         // The first member serves, and another one has joined it.
         State {
             pods: [
-                Some(Pod { right: Some(3), led: true, does: Does::Serves, ..FRESH }),
-                Some(Pod { does: Does::Serves, finds: true, ..FRESH }),
-                pod(Does::Reported),
+                Some(Pod { right: Some(3), led: true, phase: Phase::Serves, ..NEW }),
+                Some(Pod { phase: Phase::Serves, finds: true, ..NEW }),
+                pod(Phase::Reported),
             ],
             data: [3, 3, 1],
             views: [0; 3],
@@ -176,7 +179,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
         },
         // One node of three is lost, and members must not share one; the pod of the lost node waits for another.
         State {
-            pods: [pod(Does::Reported), pod(Does::Reported), pod(Does::Held)],
+            pods: [pod(Phase::Reported), pod(Phase::Reported), pod(Phase::Pending)],
             data: [2, 1, 2],
             views: [7; 3],
             granted: None,
@@ -184,7 +187,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             kept: false,
         },
     ];
-    let mut queue: VecDeque<_> = begins.into_iter().map(|state| (state, 0)).collect();
+    let mut queue: VecDeque<_> = starts.into_iter().map(|state| (state, 0)).collect();
     // The smallest number of events after which each state was seen.
     let mut seen = BTreeMap::new();
     while let Some((state, depth)) = queue.pop_front() {
@@ -194,30 +197,33 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
                 continue;
             }
             Some(_) => {}
-            None => state.clone().led_back(&settings).unwrap_or_else(|problem| panic!("{problem}")),
+            None => state.clone().recovers(&settings).unwrap_or_else(|problem| panic!("{problem}")),
         }
-        if depth == deepest {
+        if depth == max_depth {
             continue;
         }
-        let mut next = state.proceeds().unwrap_or_else(|problem| panic!("{problem}"));
+        let mut next = state.next_states().unwrap_or_else(|problem| panic!("{problem}"));
         let named = (0..3).map(|it: usize| Want { from: Some(it.to_string()), ..Want::default() });
         let pods = (0..3).flat_map(|it| [format!("pod-{it}"), format!("reader-of-{STATEFUL_SET}-{it}")]);
         let again = Want { before: pods.collect(), ..Want::default() };
-        let commanded = named
+        let after_command = named
             .chain([Want::default(), again])
-            .filter_map(|want| state.commanded(&settings, &want, false).ok().flatten());
-        let commanded: Vec<_> = commanded.collect();
-        let asked: Vec<_> =
-            commanded.iter().filter_map(|it| it.granted).filter(|it| Some(*it) != state.granted).collect();
-        next.extend(commanded);
-        next.extend(state.suffers());
-        next.extend(state.unseen(&settings));
-        if depth + 2 <= deepest {
+            .filter_map(|want| state.after_command(&settings, &want, false).ok().flatten());
+        let after_command: Vec<_> = after_command.collect();
+        let asked: Vec<_> = after_command
+            .iter()
+            .filter_map(|it| it.granted)
+            .filter(|it| Some(*it) != state.granted)
+            .collect();
+        next.extend(after_command);
+        next.extend(state.faults());
+        next.extend(state.unguarded(&settings));
+        if depth + 2 <= max_depth {
             let leads = state.leads(&settings);
             let late = next.iter().flat_map(|after| after.seen_late(leads, &asked));
-            queue.extend(late.map(|state| (state.least(), depth + 2)));
+            queue.extend(late.map(|state| (state.normal(), depth + 2)));
         }
-        queue.extend(next.into_iter().map(|state| (state.least(), depth + 1)));
+        queue.extend(next.into_iter().map(|state| (state.normal(), depth + 1)));
     }
     println!("{} states", seen.len());
     assert!(seen.len() > 500, "{} states", seen.len());

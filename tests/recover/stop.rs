@@ -10,7 +10,7 @@ use leader::stop::{self, StopStep};
 use report::stop as report;
 use serde_json::json;
 
-use super::{at, away, reads};
+use super::{printed, reported_at, unreachable_node};
 use crate::cases::asked::{Action, body};
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
@@ -26,7 +26,7 @@ fn next(scene: &Scene) -> StopStep {
     stop::next(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view)
 }
 
-fn says(scene: &Scene) -> String {
+fn printed_by_stop(scene: &Scene) -> String {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
@@ -39,8 +39,8 @@ fn says(scene: &Scene) -> String {
 }
 
 #[test]
-fn what_a_person_reads() {
-    let asked = json!({ "metadata": { "annotations": { "gatera.dev/recover": "whatever" } } });
+fn what_stop_and_start_print() {
+    let asked = json!({ "metadata": { "annotations": { "gatera.dev/recover": "x" } } });
     let stopped =
         || Scene { replicas: Some(0), ended: vec![363, 360, 351], ..members(["absent", "absent", "absent"]) };
     let half = |words| Scene { replicas: Some(2), ended: vec![0, 0, 351], ..members(words) };
@@ -65,14 +65,17 @@ fn what_a_person_reads() {
         ("and that is recorded", Scene { ended: vec![0; 3], ..members(["ready"; 3]) }),
         ("the first one leaves", half(["ready", "ready", "going"])),
         ("the first one is gone", half(["ready", "ready", "absent"])),
-        ("another one fell meanwhile", half(["ready", "stuck", "absent"])),
+        ("another one failed meanwhile", half(["ready", "stuck", "absent"])),
         ("all are gone", stopped()),
-        ("all are gone, and nobody recorded it", Scene { ended: vec![], ..stopped() }),
+        ("all are gone, and it is not recorded", Scene { ended: vec![], ..stopped() }),
         ("one is not Ready", members(["ready", "starting", "ready"])),
-        ("nobody is Ready", members(["stuck"; 3])),
+        ("no member is Ready", members(["stuck"; 3])),
         ("a rollout is under way", Scene { stateful_set: rolls, ..members(["ready"; 3]) }),
         ("a recovery is under way", Scene { stateful_set: asked, ..members(["ready"; 3]) }),
-        ("nobody ever held data", Scene { data: "none".into(), claims: false, ..members(["starting"; 3]) }),
+        (
+            "no member ever held data",
+            Scene { data: "none".into(), claims: false, ..members(["starting"; 3]) },
+        ),
         ("no claims", Scene { claims: false, ..members(["ready"; 3]) }),
         (
             "one has neither a pod nor a claim",
@@ -82,9 +85,9 @@ fn what_a_person_reads() {
         ("a claim is being deleted", Scene { also: vec![going], ..members(["ready"; 3]) }),
         ("it could not be started again", Scene { also: vec![blind], ..members(["ready"; 3]) }),
         ("it has no identity", Scene { stateful_set: none, ..members(["ready"; 3]) }),
-        ("somebody's override is there", Scene { stateful_set: released, ..members(["ready"; 3]) }),
+        ("another override is set", Scene { stateful_set: released, ..members(["ready"; 3]) }),
         (
-            "our own override was left",
+            "the override of an earlier stop was left",
             Scene { stateful_set: ours, ended: vec![0, 0, 0], ..members(["ready"; 3]) },
         ),
         ("the bootstrap node is there", Scene { bootstrap: "running".into(), ..members(["ready"; 3]) }),
@@ -93,7 +96,7 @@ fn what_a_person_reads() {
             Scene { bootstrap: "running".into(), ..members(["ready", "unverified", "ready"]) },
         ),
         (
-            "the bootstrap node is there, and the guard only looks",
+            "the bootstrap node is there, and the mode is audit",
             Scene { bootstrap: "running".into(), mode: Some("audit".into()), ..members(["ready"; 3]) },
         ),
         (
@@ -102,33 +105,35 @@ fn what_a_person_reads() {
         ),
         (
             "the first one leaves, and its node does not answer",
-            Scene { also: vec![away(2)], ..half(["ready", "ready", "going"]) },
+            Scene { also: vec![unreachable_node(2)], ..half(["ready", "ready", "going"]) },
         ),
         ("nothing is known", Scene { view: "stale".into(), ..members(["ready"; 3]) }),
     ];
-    let mut page: String =
-        rows.iter().map(|(what, scene)| format!("stop: {what}\n{}\n\n", says(scene).trim_end())).collect();
+    let mut page: String = rows
+        .iter()
+        .map(|(what, scene)| format!("stop: {what}\n{}\n\n", printed_by_stop(scene).trim_end()))
+        .collect();
     let all = Want { all: true, ..Want::default() };
     let reported = |numbers: [u64; 3]| {
-        let words = numbers.map(|seqno| at(ID, seqno));
+        let words = numbers.map(|seqno| reported_at(ID, seqno));
         Scene { ended: vec![363, 360, 351], ..members([&words[0], &words[1], &words[2]]) }
     };
     let rows = [
         ("after a stop", stopped()),
-        ("nobody recorded a stop", Scene { ended: vec![], ..stopped() }),
-        ("it was not gone through with", half(["ready", "ready", "absent"])),
+        ("the stop is not recorded", Scene { ended: vec![], ..stopped() }),
+        ("the stop was not completed", half(["ready", "ready", "absent"])),
         ("one is still leaving", half(["ready", "ready", "going"])),
-        ("one of those that stayed fell", half(["ready", "stuck", "absent"])),
-        ("all those that stayed fell", half(["stuck", "stuck", "absent"])),
+        ("one of those that stayed failed", half(["ready", "stuck", "absent"])),
+        ("all those that stayed failed", half(["stuck", "stuck", "absent"])),
         ("all reported, and nothing changed", reported([363, 360, 351])),
-        ("one has gone on by itself", reported([363, 370, 351])),
+        ("one has newer data than at its stop", reported([363, 370, 351])),
         ("all volumes are older", reported([300, 300, 300])),
         ("all are back", Scene { ended: vec![363, 360, 351], ..members(["ready"; 3]) }),
         ("it was never stopped", members(["ready"; 3])),
         ("it was never stopped, and one is not Ready", members(["ready", "starting", "ready"])),
     ];
     page.extend(
-        rows.iter().map(|(what, scene)| format!("start: {what}\n{}\n\n", reads(scene, &all, 0).trim_end())),
+        rows.iter().map(|(what, scene)| format!("start: {what}\n{}\n\n", printed(scene, &all, 0).trim_end())),
     );
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("stop", page);
