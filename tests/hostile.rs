@@ -18,17 +18,17 @@ use crate::guarded::{self, Guard, Start, program};
 use crate::lab::eventually;
 use crate::scene::{self, Scene};
 
-const HOSTILE: usize = 1000;
+const HOSTILE_CONNECTIONS: usize = 1000;
 /// The memory limit in `charts/gatera`.
-const ALLOWED_KIB: u64 = 128 * 1024;
-/// The time for which real clients ask again and again, while more and more of the crowd does harm.
-const CROWDED: Duration = Duration::from_secs(15);
-/// The number of connections that take no answers. Each costs the guard thirty refusals before the kernel buffers no more.
-const UNTAKEN: usize = 16;
-/// The number of requests of each real client: enough for their answers to be representative.
-const ENOUGH: usize = 20;
+const MEMORY_LIMIT_KIB: u64 = 128 * 1024;
+/// How long real clients send requests while more and more of the hostile connections do harm.
+const CROWD_LASTS: Duration = Duration::from_secs(15);
+/// The number of connections that read no answers. On each, the guard sends thirty refusals before the kernel's buffers are full.
+const UNREAD_CONNECTIONS: usize = 16;
+/// The number of requests of each real client.
+const REQUESTS_PER_CLIENT: usize = 20;
 /// The time after which a missing answer fails the test. The benchmark in `tests/bench/crowd.rs` measures the response times.
-const NEVER: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Starts a guard that uses certificates of the test and registers no webhooks, and returns it with the CA to trust.
 fn guard(folder: &std::path::Path, identity: &str) -> (Guard, String) {
@@ -57,7 +57,7 @@ fn certificates(folder: &std::path::Path) -> String {
 }
 
 /// Returns the guard's peak memory in KiB, without mapped files, whose memory a kernel can reclaim.
-fn most_memory(guard: &Guard) -> u64 {
+fn peak_memory(guard: &Guard) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", guard.pid())).unwrap();
     let kib = |what: &str| -> u64 {
         let line = text.lines().find_map(|line| line.strip_prefix(what)).unwrap();
@@ -67,9 +67,14 @@ fn most_memory(guard: &Guard) -> u64 {
 }
 
 /// Sends one request after another, all on one connection or each on a new one.
-async fn real(kept: bool, to: SocketAddr, config: Arc<ClientConfig>, body: Bytes) -> Result<(), String> {
+async fn real_client(
+    kept: bool,
+    to: SocketAddr,
+    config: Arc<ClientConfig>,
+    body: Bytes,
+) -> Result<(), String> {
     let mut open = None;
-    for turn in 0..ENOUGH {
+    for turn in 0..REQUESTS_PER_CLIENT {
         let asked = async {
             let mut caller = match open.take() {
                 Some(caller) => caller,
@@ -82,7 +87,7 @@ async fn real(kept: bool, to: SocketAddr, config: Arc<ClientConfig>, body: Bytes
                 Err(format!("{status}: {text}"))
             }
         };
-        let outcome = timeout(NEVER, asked).await.unwrap_or_else(|_| Err("no answer".to_owned()));
+        let outcome = timeout(ANSWER_TIMEOUT, asked).await.unwrap_or_else(|_| Err("no answer".to_owned()));
         let caller = outcome.map_err(|words| format!("kept: {kept}, request {turn}: {words}"))?;
         open = Some(caller).filter(|_| kept);
     }
@@ -90,14 +95,14 @@ async fn real(kept: bool, to: SocketAddr, config: Arc<ClientConfig>, body: Bytes
 }
 
 /// Asserts that every request of real clients is answered, on connections that are kept and on new ones.
-fn each_is_answered(guard: &Guard, bundle: &str) {
+fn assert_real_clients_are_answered(guard: &Guard, bundle: &str) {
     let (_, object) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
     let body = update(&object);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let outcomes = runtime.block_on(async {
         let mut asking = tokio::task::JoinSet::new();
         for kept in [true, true, true, false, false] {
-            asking.spawn(real(kept, guard.webhooks, config(bundle, None), body.clone()));
+            asking.spawn(real_client(kept, guard.webhooks, config(bundle, None), body.clone()));
         }
         asking.join_all().await
     });
@@ -109,26 +114,26 @@ fn each_is_answered(guard: &Guard, bundle: &str) {
 fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_answers() {
     let folder = tempfile::tempdir().unwrap();
     let (guard, bundle) = guard(folder.path(), "hostile");
-    let before = most_memory(&guard);
-    let (crowd, tally) = crowd::gather(HOSTILE, guard.webhooks, &bundle);
-    // On a busy machine a crowd takes its time to grow.
-    let none_left = || counted(&guard, r#"gatera_connections_turned_away_total{reason="too_many"}"#) > 0;
-    eventually("a crowd in which every kind does harm, and no place is left", || {
-        (tally.is_whole() && none_left()).then_some(())
+    let before = peak_memory(&guard);
+    let (crowd, tally) = crowd::gather(HOSTILE_CONNECTIONS, guard.webhooks, &bundle);
+    // On a busy machine it takes time until all connections are open.
+    let none_left = || counter(&guard, r#"gatera_connections_turned_away_total{reason="too_many"}"#) > 0;
+    eventually("every kind of hostile connection to do harm, and all places to be taken", || {
+        (tally.every_kind_did_harm() && none_left()).then_some(())
     });
     let begun = Instant::now();
-    while begun.elapsed() < CROWDED {
-        each_is_answered(&guard, &bundle);
+    while begun.elapsed() < CROWD_LASTS {
+        assert_real_clients_are_answered(&guard, &bundle);
     }
     crowd.shutdown_timeout(Duration::from_secs(1));
-    let peak = most_memory(&guard);
+    let peak = peak_memory(&guard);
     eprintln!("{before} KiB alone, {peak} KiB in the crowd");
-    assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
-    eprintln!("so often each way came to do harm: {:?}", tally.reported());
+    assert!(peak < MEMORY_LIMIT_KIB, "it took {peak} KiB of {MEMORY_LIMIT_KIB}");
+    eprintln!("how often connections of each kind did harm: {:?}", tally.counts());
 }
 
 /// Returns the value of a counter in `/metrics`, or 0 while it is not listed.
-fn counted(guard: &Guard, line: &str) -> u64 {
+fn counter(guard: &Guard, line: &str) -> u64 {
     let metrics = guard.get("/metrics").unwrap().1;
     let value = metrics.lines().find_map(|it| it.strip_prefix(line));
     value.map_or(0, |value| value.trim().parse().unwrap())
@@ -141,28 +146,31 @@ fn bodies_that_never_end_take_no_more_than_their_budget() {
     let (guard, bundle) = guard(folder.path(), "bodies");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let held = runtime.block_on(crowd::unfinished_bodies(32, guard.webhooks, &bundle));
-    let peak = most_memory(&guard);
-    let busy = counted(&guard, r#"gatera_reviews_total{endpoint="/validate",answer="busy"}"#);
-    eprintln!("{} of 32 were taken so far, {busy} had to make way; {peak} KiB", held.len());
+    let peak = peak_memory(&guard);
+    let busy = counter(&guard, r#"gatera_reviews_total{endpoint="/validate",answer="busy"}"#);
+    eprintln!("{} of 32 were taken so far, {busy} were refused for lack of memory; {peak} KiB", held.len());
     assert!(busy > 0, "the budget was never used up");
-    assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
-    each_is_answered(&guard, &bundle);
+    assert!(peak < MEMORY_LIMIT_KIB, "it took {peak} KiB of {MEMORY_LIMIT_KIB}");
+    assert_real_clients_are_answered(&guard, &bundle);
 }
 
-/// The refusals have 100 KiB each, and the clients read none of them.
+/// Each refusal has 100 KiB, and the clients read none of them.
 #[test]
-fn answers_that_nobody_takes_are_not_kept() {
+fn answers_that_clients_do_not_read_are_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let (guard, bundle) = guard(folder.path(), "untaken");
     let runtime = crowd::runtime();
-    let crowd = runtime.spawn(crowd::untaken_answers(UNTAKEN, guard.webhooks, bundle.clone()));
-    each_is_answered(&guard, &bundle);
-    let thrown_out = runtime.block_on(crowd).unwrap();
-    each_is_answered(&guard, &bundle);
-    let peak = most_memory(&guard);
-    let refused = counted(&guard, r#"gatera_reviews_total{endpoint="/validate",answer="refused"}"#);
-    let slow = counted(&guard, r#"gatera_connections_turned_away_total{reason="slow"}"#);
-    eprintln!("{refused} refusals, {slow} connections had to make way; {peak} KiB");
-    assert!(thrown_out.len() == UNTAKEN && slow > 0, "who takes nothing is thrown out: {thrown_out:?}");
-    assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
+    let crowd = runtime.spawn(crowd::unread_answers(UNREAD_CONNECTIONS, guard.webhooks, bundle.clone()));
+    assert_real_clients_are_answered(&guard, &bundle);
+    let closed = runtime.block_on(crowd).unwrap();
+    assert_real_clients_are_answered(&guard, &bundle);
+    let peak = peak_memory(&guard);
+    let refused = counter(&guard, r#"gatera_reviews_total{endpoint="/validate",answer="refused"}"#);
+    let slow = counter(&guard, r#"gatera_connections_turned_away_total{reason="slow"}"#);
+    eprintln!("{refused} refusals, {slow} slow connections were closed; {peak} KiB");
+    assert!(
+        closed.len() == UNREAD_CONNECTIONS && slow > 0,
+        "connections that read nothing are closed: {closed:?}"
+    );
+    assert!(peak < MEMORY_LIMIT_KIB, "it took {peak} KiB of {MEMORY_LIMIT_KIB}");
 }

@@ -1,5 +1,5 @@
-//! The guard's own annotations, when another program writes them: none of them is believed. The attacks are tried here
-//! against the router, and in `live.rs` against a real API server.
+//! Marks, which are annotations that only the guard writes: one that another program wrote is never believed. The attacks are
+//! tried here against the router, and in `live.rs` against a real API server.
 
 mod live;
 
@@ -41,7 +41,7 @@ fn member(change: &Value) -> Value {
 }
 
 /// Returns the guard's response to the creation of this pod, at the mutating or the validating endpoint, and the patched pod.
-async fn created(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, Value) {
+async fn answer_and_pod(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, Value) {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -58,7 +58,7 @@ async fn created(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, Value) {
     (response, after)
 }
 
-fn marks(pod: &Value) -> Vec<&str> {
+fn mark_names(pod: &Value) -> Vec<&str> {
     let annotations = pod["metadata"]["annotations"].as_object();
     annotations
         .into_iter()
@@ -68,7 +68,7 @@ fn marks(pod: &Value) -> Vec<&str> {
         .collect()
 }
 
-const OWN: [&str; 6] = [
+const INJECTED_MARKS: [&str; 6] = [
     "gatera.dev/bitnami-script",
     "gatera.dev/identity",
     "gatera.dev/injected",
@@ -84,7 +84,7 @@ async fn a_pod_that_is_not_injected_carries_no_marks() {
     let off = Scene { mode: Some("off".into()), ..Scene::default() };
     for (what, scene, change) in [
         (
-            "a mount in the way",
+            "a mount at the path of the guard's files",
             &Scene::default(),
             json!({ "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "volumeMounts": [{ "name": "own", "mountPath": "/etc/gatera" }] }] } }),
         ),
@@ -98,21 +98,32 @@ async fn a_pod_that_is_not_injected_carries_no_marks() {
     ] {
         let mut pod = member(&change);
         pod["metadata"]["annotations"] = forged.clone();
-        let (_, after) = created(scene, "/mutate", &pod).await;
-        assert_eq!(marks(&after), ["gatera.dev/profile"], "{what}");
+        let (_, after) = answer_and_pod(scene, "/mutate", &pod).await;
+        assert_eq!(mark_names(&after), ["gatera.dev/profile"], "{what}");
         let spec = |pod: &Value| pod["spec"].clone();
         assert_eq!(spec(&after), spec(&pod), "{what}: nothing else is touched");
     }
     let mut pod = member(&json!({}));
     pod["metadata"]["annotations"] = forged;
-    let (response, after) = created(&Scene::default(), "/mutate", &pod).await;
-    assert_eq!(marks(&after), [OWN[0], OWN[1], OWN[2], OWN[3], "gatera.dev/profile", OWN[4], OWN[5]]);
+    let (response, after) = answer_and_pod(&Scene::default(), "/mutate", &pod).await;
+    assert_eq!(
+        mark_names(&after),
+        [
+            INJECTED_MARKS[0],
+            INJECTED_MARKS[1],
+            INJECTED_MARKS[2],
+            INJECTED_MARKS[3],
+            "gatera.dev/profile",
+            INJECTED_MARKS[4],
+            INJECTED_MARKS[5]
+        ]
+    );
     assert!(response["warnings"][0].as_str().unwrap().starts_with("[G18] Pod db/"), "{response}");
 }
 
 /// A pod is not refused because of what the API server and other webhooks change in it after injection.
 #[tokio::test]
-async fn what_the_guard_injected_passes_as_the_api_server_sends_it() {
+async fn an_injected_pod_is_accepted_as_the_api_server_sends_it() {
     let scene = Scene::default();
     for change in [
         json!({}),
@@ -120,8 +131,8 @@ async fn what_the_guard_injected_passes_as_the_api_server_sends_it() {
         json!({ "spec": { "containers": [{ "name": "db", "image": "example.com/db:1", "ports": [{ "containerPort": 4567 }] }] } }),
         json!({ "spec": { "containers": [{ "name": "db", "image": "bitnami/mariadb-galera:10.11", "volumeMounts": [{ "name": "datadir", "mountPath": "/bitnami/mariadb" }] }] } }),
     ] {
-        let (_, mut pod) = created(&scene, "/mutate", &member(&change)).await;
-        assert!(marks(&pod).contains(&OWN[0]), "{change}");
+        let (_, mut pod) = answer_and_pod(&scene, "/mutate", &member(&change)).await;
+        assert!(mark_names(&pod).contains(&INJECTED_MARKS[0]), "{change}");
         let volumes = pod["spec"]["volumes"].as_array_mut().unwrap();
         volumes
             .iter_mut()
@@ -138,16 +149,16 @@ async fn what_the_guard_injected_passes_as_the_api_server_sends_it() {
             .unwrap()
             .insert(0, json!({ "name": "sidecar", "image": "proxy" }));
         pod["metadata"]["annotations"]["sidecar.example.com/status"] = json!("injected");
-        let (response, _) = created(&scene, "/validate", &pod).await;
+        let (response, _) = answer_and_pod(&scene, "/validate", &pod).await;
         assert_eq!(
             (&response["allowed"], &response["warnings"]),
             (&json!(true), &Value::Null),
             "{change}: {response}"
         );
         // A second mutating call, as after a change by another webhook, causes no warning about the marks.
-        let (response, again) = created(&scene, "/mutate", &pod).await;
+        let (response, again) = answer_and_pod(&scene, "/mutate", &pod).await;
         assert!(!response["warnings"].to_string().contains("G18"), "{response}");
-        assert_eq!(marks(&again), marks(&pod));
+        assert_eq!(mark_names(&again), mark_names(&pod));
     }
 }
 
@@ -156,7 +167,7 @@ async fn what_the_guard_injected_passes_as_the_api_server_sends_it() {
 #[tokio::test]
 async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
     let scene = Scene::default();
-    let (_, pod) = created(&scene, "/mutate", &member(&json!({}))).await;
+    let (_, pod) = answer_and_pod(&scene, "/mutate", &member(&json!({}))).await;
     let note = |mark: &str, value: &str| json!({ "metadata": { "annotations": { format!("gatera.dev/{mark}"): value } } });
     let volume = |volume: Value| json!({ "spec": { "volumes": [{ "name": "datadir", "persistentVolumeClaim": { "claimName": "datadir-0" } }, volume, { "name": "gatera-run", "emptyDir": {} }] } });
     let container = |change: Value| {
@@ -242,7 +253,7 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
     ] {
         let mut forged = pod.clone();
         json_patch::merge(&mut forged, &change);
-        let (response, _) = created(&scene, "/validate", &forged).await;
+        let (response, _) = answer_and_pod(&scene, "/validate", &forged).await;
         let message = response["status"]["message"].as_str().unwrap_or_default();
         assert_eq!(
             (&response["allowed"], &response["status"]["code"]),
@@ -253,7 +264,7 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
     }
 }
 
-/// If the template of a cluster already carries the mark of injection, its pods prove nothing.
+/// If the template of a cluster carries the mark of injection, the mark on its pods proves nothing.
 #[test]
 fn members_of_a_template_that_carries_the_mark_are_not_verified() {
     let unverified = |annotations: Value| {
@@ -285,7 +296,7 @@ fn a_namespace_in_mode_off_is_left_alone() {
         };
         let world = first.world(&settings);
         let set = Scene { data: String::new(), ..first }.stateful_set();
-        let patch = amended(&set, &View::new(&world, scene::now(), &settings));
+        let patch = patch_of_new(&set, &View::new(&world, scene::now(), &settings));
         assert_eq!(patch.is_none(), left_alone, "{mode}: {patch:?}");
     }
 }
@@ -299,7 +310,7 @@ fn injects(view: &View<'_>) -> bool {
 }
 
 /// Returns the patch that the guard applies to a new StatefulSet.
-fn amended(set: &Value, view: &View<'_>) -> Option<json_patch::Patch> {
+fn patch_of_new(set: &Value, view: &View<'_>) -> Option<json_patch::Patch> {
     let text = set.to_string();
     let read = Object::read(Kind::StatefulSet, &text);
     let review = Review::as_created(Origin::Mutating, Kind::StatefulSet, NAMESPACE, STATEFUL_SET, read);
@@ -325,7 +336,7 @@ fn a_saved_mark_is_not_believed_over_claims_from_before() {
         if let Some(written) = written {
             set["metadata"]["annotations"]["gatera.dev/data"] = json!(written);
         }
-        if let Some(patch) = amended(&set, &View::new(&world, scene::now(), &settings)) {
+        if let Some(patch) = patch_of_new(&set, &View::new(&world, scene::now(), &settings)) {
             json_patch::patch(&mut set, &patch).unwrap();
         }
         assert_eq!(set["metadata"]["annotations"]["gatera.dev/data"].as_str(), mark, "{phase} {written:?}");
@@ -334,7 +345,7 @@ fn a_saved_mark_is_not_believed_over_claims_from_before() {
 
 /// `gatera check` reports the marks of a manifest, from which the guard has not removed anything yet.
 #[test]
-fn a_check_says_which_marks_of_a_manifest_do_not_count() {
+fn a_check_reports_the_marks_of_a_manifest_that_the_guard_ignores() {
     let settings = Settings::default();
     let world = Scene { exists: false, members: vec![], claims: false, ..Scene::default() }.world(&settings);
     let mut set = Scene { data: "none".into(), ..Scene::default() }.stateful_set();
@@ -367,7 +378,7 @@ fn a_check_says_which_marks_of_a_manifest_do_not_count() {
         assert_eq!(
             decision.allowed(),
             origin != Origin::Validating,
-            "{origin:?}: whoever comes after us wrote it"
+            "{origin:?}: a webhook that is called later wrote it"
         );
     }
 }

@@ -58,7 +58,7 @@ impl Harm {
             }
             (Object::Lease, Self::Emptied) => json!({ "spec": null }),
             (Object::Lease, Self::Garbage) => json!({ "spec": {
-                "holderIdentity": "nobody", "leaseDurationSeconds": 1_000_000, "leaseTransitions": 7_000_000,
+                "holderIdentity": "stranger", "leaseDurationSeconds": 1_000_000, "leaseTransitions": 7_000_000,
                 "acquireTime": "2999-01-01T00:00:00.000000Z", "renewTime": "2999-01-01T00:00:00.000000Z",
             } }),
             (_, Self::Emptied) => json!({ "webhooks": [] }),
@@ -80,7 +80,7 @@ impl Harm {
                 let entries = entries.map(|it| json!({ "name": it["name"], "matchConditions": conditions }));
                 json!({ "webhooks": entries.collect::<Vec<_>>() })
             }
-            (object, harm) => unreachable!("{harm:?} is nothing that happens to {object:?}"),
+            (object, harm) => unreachable!("{harm:?} cannot be done to {object:?}"),
         }
     }
 }

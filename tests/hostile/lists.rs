@@ -16,23 +16,23 @@ use gatera::rulebook;
 use objects::Kind;
 use serde_json::{Value, json};
 
-use super::{ALLOWED_KIB, certificates, most_memory};
+use super::{MEMORY_LIMIT_KIB, certificates, peak_memory};
 use crate::caller::{Caller, config};
 use crate::guarded::{Guard, Start, program};
 use crate::lab::eventually;
 use crate::scene::{self, Scene};
 
-/// The number of objects in every kind; full runs have 2000.
-const USUALLY: usize = 100;
+/// The number of objects in every kind if `GATERA_HOSTILE` is not set; full runs have 2000.
+const DEFAULT_COUNT: usize = 100;
 /// The size of one annotation, close to the largest possible.
-const LARGE: usize = 250 << 10;
+const ANNOTATION_BYTES: usize = 250 << 10;
 /// A name before all others, so that its objects are listed first.
 const NAMESPACE: &str = "a-hostile";
 /// The number of objects that change at the beginning of each watch.
 const CHANGES: usize = 5;
 
-fn hostile() -> usize {
-    std::env::var("GATERA_HOSTILE").map_or(USUALLY, |count| count.parse().unwrap())
+fn hostile_count() -> usize {
+    std::env::var("GATERA_HOSTILE").map_or(DEFAULT_COUNT, |count| count.parse().unwrap())
 }
 
 /// Returns the kind that is listed at this path.
@@ -43,11 +43,12 @@ fn kind_at(path: &str) -> Option<Kind> {
     (!path.contains("/namespaces/")).then_some(kind)
 }
 
-/// Returns a large object: in annotations of others, in annotations that look like gatera's, in labels, or in what members would
-/// run.
+/// Returns an object that is large because of foreign annotations, annotations that look like gatera's, labels, or the
+/// environment of its containers.
 fn large(kind: Kind, number: usize) -> String {
-    let text = "x".repeat(LARGE);
-    let labels: String = (0..LARGE / 200).map(|at| format!(r#","l{at}":"{}""#, "x".repeat(190))).collect();
+    let text = "x".repeat(ANNOTATION_BYTES);
+    let labels: String =
+        (0..ANNOTATION_BYTES / 200).map(|at| format!(r#","l{at}":"{}""#, "x".repeat(190))).collect();
     let (annotations, more) = match number % 3 {
         0 => (format!(r#""kubectl.kubernetes.io/last-applied-configuration":"{text}""#), ""),
         1 => (format!(r#""gatera.dev/identity":"{text}""#), ""),
@@ -71,7 +72,7 @@ fn large(kind: Kind, number: usize) -> String {
     )
 }
 
-fn part<'q>(query: &'q str, name: &str) -> Option<&'q str> {
+fn query_value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
     query.split('&').find_map(|it| it.strip_prefix(name)?.strip_prefix('='))
 }
 
@@ -84,8 +85,8 @@ async fn answer(request: Request) -> Response {
         let status = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "none" });
         return Response::builder().status(404).body(Body::from(status.to_string())).unwrap();
     };
-    if part(&query, "watch") == Some("true") {
-        let seconds = part(&query, "timeoutSeconds").and_then(|it| it.parse().ok()).unwrap_or(8);
+    if query_value(&query, "watch") == Some("true") {
+        let seconds = query_value(&query, "timeoutSeconds").and_then(|it| it.parse().ok()).unwrap_or(8);
         let changes = if kind.is_cluster_wide() { 0 } else { CHANGES };
         let event = move |number| format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", large(kind, number));
         let changes =
@@ -98,15 +99,15 @@ async fn answer(request: Request) -> Response {
     }
     let good: Vec<_> = Scene::default().objects().into_iter().filter(|(of, _)| *of == kind).collect();
     // Editors of a namespace cannot write cluster-wide objects.
-    let hostile = if kind.is_cluster_wide() { 0 } else { hostile() };
-    let all = hostile + good.len();
-    let from: usize = part(&query, "continue").map_or(0, |it| it.parse().unwrap());
-    let to = part(&query, "limit").map_or(all, |it| from + it.parse::<usize>().unwrap()).min(all);
+    let hostile_count = if kind.is_cluster_wide() { 0 } else { hostile_count() };
+    let all = hostile_count + good.len();
+    let from: usize = query_value(&query, "continue").map_or(0, |it| it.parse().unwrap());
+    let to = query_value(&query, "limit").map_or(all, |it| from + it.parse::<usize>().unwrap()).min(all);
     let next = if to < all { to.to_string() } else { String::new() };
     let head =
         format!(r#"{{"kind":"List","metadata":{{"resourceVersion":"5","continue":"{next}"}},"items":["#);
     let items = (from..to).map(move |number| {
-        let text = match number.checked_sub(hostile) {
+        let text = match number.checked_sub(hostile_count) {
             Some(number) => good[number].1.to_string(),
             None => large(kind, number),
         };
@@ -129,7 +130,7 @@ fn review(operation: &str, kind: (&str, &str), object: &Value) -> Bytes {
     Bytes::from(review.to_string())
 }
 
-async fn asked(to: SocketAddr, bundle: &str, body: Bytes) -> Value {
+async fn answer_to(to: SocketAddr, bundle: &str, body: Bytes) -> Value {
     let mut caller = Caller::open(to, &config(bundle, None)).await.unwrap();
     let (status, _, text) = caller.ask("/validate", &body).await.unwrap();
     assert_eq!(status, 200, "{text}");
@@ -164,36 +165,36 @@ fn what_one_namespace_writes_takes_no_more_memory_than_the_chart_allows() {
     };
     let guard = Guard::start_by(&file, folder.path(), &program(), &start);
     eventually("a guard that is ready", || {
-        assert!(most_memory(&guard) < ALLOWED_KIB, "it took {} KiB", most_memory(&guard));
+        assert!(peak_memory(&guard) < MEMORY_LIMIT_KIB, "it took {} KiB", peak_memory(&guard));
         guard.get("/readyz").filter(|(status, text)| *status == 200 && text.contains("view: current"))
     });
-    let at_start = most_memory(&guard);
+    let at_start = peak_memory(&guard);
     let (_, set) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
     runtime.block_on(async {
         let kind = ("apps", "StatefulSet");
         for _ in 0..20 {
-            let said = asked(guard.webhooks, &bundle, review("UPDATE", kind, &set)).await;
-            assert_eq!(said["allowed"], true, "{said}");
-            let said = asked(guard.webhooks, &bundle, review("DELETE", kind, &set)).await;
-            let words = said["status"]["message"].as_str().unwrap_or_default();
-            assert!(words.contains("[G03]") && words.contains("seen now"), "{said}");
+            let answered = answer_to(guard.webhooks, &bundle, review("UPDATE", kind, &set)).await;
+            assert_eq!(answered["allowed"], true, "{answered}");
+            let answered = answer_to(guard.webhooks, &bundle, review("DELETE", kind, &set)).await;
+            let words = answered["status"]["message"].as_str().unwrap_or_default();
+            assert!(words.contains("[G03]") && words.contains("seen now"), "{answered}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         // For the hostile namespace the guard says that it does not know everything.
-        let mine: Value = serde_json::from_str(&large(Kind::StatefulSet, 1)).unwrap();
+        let hostile_set: Value = serde_json::from_str(&large(Kind::StatefulSet, 1)).unwrap();
         let pod = json!({ "metadata": {
-            "name": "a-1-0", "namespace": NAMESPACE, "labels": mine["metadata"]["labels"],
+            "name": "a-1-0", "namespace": NAMESPACE, "labels": hostile_set["metadata"]["labels"],
             "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a-1", "uid": "u-1", "controller": true }],
-        }, "spec": mine["spec"]["template"]["spec"], "status": { "phase": "Running", "containerStatuses": [
+        }, "spec": hostile_set["spec"]["template"]["spec"], "status": { "phase": "Running", "containerStatuses": [
             { "name": "mariadb", "ready": true, "started": true, "state": { "running": { "startedAt": "2026-11-21T08:20:00Z" } } },
         ] } });
-        let said = asked(guard.webhooks, &bundle, review("DELETE", ("", "Pod"), &pod)).await;
-        let words = said["status"]["message"].as_str().unwrap_or_default();
-        assert!(said["allowed"] == false && words.contains("did not fit into gatera's memory"), "{said}");
+        let answered = answer_to(guard.webhooks, &bundle, review("DELETE", ("", "Pod"), &pod)).await;
+        let words = answered["status"]["message"].as_str().unwrap_or_default();
+        assert!(answered["allowed"] == false && words.contains("did not fit into gatera's memory"), "{answered}");
     });
     let (_, text) = guard.get("/readyz").unwrap();
     assert!(text.contains("view: current") && text.contains("is not examined: "), "{text}");
-    let peak = most_memory(&guard);
+    let peak = peak_memory(&guard);
     eprintln!("{at_start} KiB at the start, {peak} KiB after that");
-    assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
+    assert!(peak < MEMORY_LIMIT_KIB, "it took {peak} KiB of {MEMORY_LIMIT_KIB}");
 }

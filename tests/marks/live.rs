@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{OWN, marks, member};
+use super::{INJECTED_MARKS, mark_names, member};
 use crate::guarded::{self, Guard, Start, install, program};
 use crate::lab::{ControlPlane, User, eventually};
 use crate::scene::STATEFUL_SET;
 
 const GALERA: &str = include_str!("../fixtures/galera.yaml");
 
-fn applied(plane: &ControlPlane, mode: Option<&str>) -> String {
+fn namespace_with_cluster(plane: &ControlPlane, mode: Option<&str>) -> String {
     let labels: Vec<_> = mode.map(|mode| ("gatera.dev/mode", mode)).into_iter().collect();
     let ns = plane.namespace_with_labels("marks", &labels);
     plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], GALERA).succeeded();
@@ -22,10 +22,10 @@ fn applied(plane: &ControlPlane, mode: Option<&str>) -> String {
 #[test]
 fn an_editor_cannot_write_the_guards_marks() {
     let (plane, _) = guarded::shared();
-    let ns = applied(plane, Some("enforce"));
+    let ns = namespace_with_cluster(plane, Some("enforce"));
     let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
     let set = || plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
-    let before = eventually("the guard to have written its own", || {
+    let before = eventually("the marks of the guard", || {
         Some(set()).filter(|it| it["metadata"]["annotations"]["gatera.dev/configuration"].is_string())
     });
 
@@ -80,17 +80,18 @@ fn an_editor_cannot_write_the_guards_marks() {
     }
 }
 
-/// A pod with a forged mark of injection is never trusted: while no guard runs it is refused, and members without the mark start.
+/// A pod with a forged mark of injection is never trusted: while no guard runs, it is refused, but members without the mark
+/// start.
 #[test]
 fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
     let plane = ControlPlane::start();
     install(&plane);
     let guard = Guard::start(&plane, &program(), &Start { identity: "gone".into(), ..Start::default() });
     guard.until_registered();
-    requests_are_judged_once(&plane);
+    assert_one_entry_per_request(&plane);
 
-    let ns = applied(&plane, Some("enforce"));
-    updates_travel_once(&plane, &ns);
+    let ns = namespace_with_cluster(&plane, Some("enforce"));
+    assert_updates_are_sent_once(&plane, &ns);
     let owner = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"].clone();
     let create = |name: &str, annotations: Value| {
         let mut pod =
@@ -105,7 +106,7 @@ fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
         "{output}"
     );
     let pod = plane.get(&ns, "pod/forged-0");
-    assert_eq!(marks(&pod), OWN, "it was prepared after all");
+    assert_eq!(mark_names(&pod), INJECTED_MARKS, "it was injected after all");
 
     drop(guard);
     let output = create("plain-0", json!({ "gatera.dev/readiness": "keep" }));
@@ -116,9 +117,9 @@ fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
 
 /// Checks that exactly one entry asks about an object whose labels match all three selectors, before or after a change: the first
 /// that selects it. (The API server decides how often an entry asks about the deletion of a pod.)
-fn requests_are_judged_once(plane: &ControlPlane) {
+fn assert_one_entry_per_request(plane: &ControlPlane) {
     let ns = plane.namespace("once");
-    let mut before = asked(plane);
+    let mut before = request_counts(plane);
     let run = |arguments: &[&str]| {
         plane.kubectl(User::Admin, &[&["--namespace", &*ns], arguments].concat()).succeeded();
     };
@@ -145,8 +146,8 @@ fn requests_are_judged_once(plane: &ControlPlane) {
             let rows = row
                 .into_iter()
                 .flat_map(|row| entries.iter().map(move |it| format!("{it}-{row}.gatera.dev")));
-            let asked = asked_since(&mut before, plane);
-            assert_eq!(asked, rows.collect::<Vec<_>>(), "{name}: {what}");
+            let entries_asked = entries_asked_since(&mut before, plane);
+            assert_eq!(entries_asked, rows.collect::<Vec<_>>(), "{name}: {what}");
         };
         for (kind, new, relabelled, ended) in [
             ("Pod", &["new-pods", "pods-inject"][..], "marks", "pods"),
@@ -171,21 +172,19 @@ fn requests_are_judged_once(plane: &ControlPlane) {
     }
 }
 
-/// Checks that an update of a StatefulSet is asked about only if it changes something that a rule reads, and twice only if it touches
-/// the guard's annotations, the template, or an immutable field. In the latter two cases the API server would otherwise refuse first,
-/// with a message that does not help.
-fn updates_travel_once(plane: &ControlPlane, ns: &str) {
+/// Checks that an update of a StatefulSet is asked about only if it changes something that a rule reads, and twice only if it
+/// touches the guard's annotations, the template, or an immutable field. In the latter two cases the API server would otherwise
+/// refuse first, with a message that does not help.
+fn assert_updates_are_sent_once(plane: &ControlPlane, ns: &str) {
     let annotated =
         || plane.get(ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"].clone();
-    eventually("the guard to have written its own", || {
-        annotated()["gatera.dev/configuration"].as_str().map(drop)
-    });
+    eventually("the marks of the guard", || annotated()["gatera.dev/configuration"].as_str().map(drop));
     let set =
         |path: &[&str], value: Value| path.iter().rev().fold(value, |inner, key| json!({ *key: inner }));
     let note = |key: &str| set(&["metadata", "annotations", key], json!("x"));
     let template = |what: &str, key: &str| set(&["spec", "template", "metadata", what, key], json!("x"));
     let claims = json!([{ "metadata": { "name": "other" }, "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } }]);
-    let mut before = asked(plane);
+    let mut before = request_counts(plane);
     let (never, once, both, first) =
         (&[][..], &["workloads"][..], &["workloads-amend", "workloads"][..], &["workloads-amend"][..]);
     for (patch, rows, words) in [
@@ -222,21 +221,21 @@ fn updates_travel_once(plane: &ControlPlane, ns: &str) {
             ],
         );
         assert!(output.stderr.contains(words), "{patch}: {output}");
-        let mut asked = asked_since(&mut before, plane);
-        asked.retain(|row| row.starts_with("workloads"));
+        let mut entries_asked = entries_asked_since(&mut before, plane);
+        entries_asked.retain(|row| row.starts_with("workloads"));
         let rows = rows.iter().map(|row| format!("{row}.gatera.dev"));
-        assert_eq!(asked, rows.collect::<Vec<_>>(), "{patch}: {output}");
+        assert_eq!(entries_asked, rows.collect::<Vec<_>>(), "{patch}: {output}");
     }
 }
 
 /// Returns the entries for which the API server has asked since the last reading, and updates that reading.
-fn asked_since(last: &mut BTreeMap<String, u64>, plane: &ControlPlane) -> Vec<String> {
-    let before = std::mem::replace(last, asked(plane));
+fn entries_asked_since(last: &mut BTreeMap<String, u64>, plane: &ControlPlane) -> Vec<String> {
+    let before = std::mem::replace(last, request_counts(plane));
     last.iter().filter(|(row, count)| before.get(*row) != Some(count)).map(|(row, _)| row.clone()).collect()
 }
 
 /// Returns how often the API server has asked for each entry.
-fn asked(plane: &ControlPlane) -> BTreeMap<String, u64> {
+fn request_counts(plane: &ControlPlane) -> BTreeMap<String, u64> {
     let metrics = plane.kubectl(User::Admin, &["get", "--raw=/metrics"]).succeeded();
     let mut rows = BTreeMap::new();
     for line in metrics.lines().filter(|line| line.starts_with("apiserver_admission_webhook_request_total{"))

@@ -36,16 +36,16 @@ pub enum Replicas {
     Restarted,
 }
 
-pub struct Bench {
+pub struct Setup {
     // Declared before the control plane, because it sends requests until it is dropped.
-    asker: Asker,
+    request_loop: RequestLoop,
     pub guards: Vec<Guard>,
     service: Balancer,
     replicas: Replicas,
     runtime: Runtime,
     client: Client,
     /// The intended entries, mutating and validating, without their CA.
-    table: [Value; 2],
+    intended: [Value; 2],
     pub plane: ControlPlane,
 }
 
@@ -66,7 +66,7 @@ async fn client(plane: &ControlPlane) -> Client {
     Client::try_from(config).unwrap()
 }
 
-impl Bench {
+impl Setup {
     pub fn start(replicas: Replicas) -> Self {
         // Only the first installation in a process succeeds.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -75,19 +75,20 @@ impl Bench {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let client = runtime.block_on(client(&plane));
         let service = Balancer::start();
-        let asker = Asker::start(&plane);
-        let table = [Value::Null, Value::Null];
-        let mut bench = Self { asker, guards: Vec::new(), service, replicas, runtime, client, table, plane };
-        bench.start_guards();
-        bench.guards.iter().for_each(Guard::until_registered);
-        bench.table = bench.entries();
+        let request_loop = RequestLoop::start(&plane);
+        let intended = [Value::Null, Value::Null];
+        let mut setup =
+            Self { request_loop, guards: Vec::new(), service, replicas, runtime, client, intended, plane };
+        setup.start_guards();
+        setup.guards.iter().for_each(Guard::until_registered);
+        setup.intended = setup.entries();
         assert!(
-            bench.table.iter().all(|it| it.as_array().is_some_and(|it| it.len() > 1)),
+            setup.intended.iter().all(|it| it.as_array().is_some_and(|it| it.len() > 1)),
             "{:?}",
-            bench.table
+            setup.intended
         );
-        bench.until_healed("the start");
-        bench
+        setup.until_healed("the start");
+        setup
     }
 
     fn start_guards(&mut self) {
@@ -103,7 +104,7 @@ impl Bench {
     }
 
     /// Does the damage while the guards run, or, with [`Replicas::Restarted`], between their stop and their restart.
-    pub fn around(&mut self, harm: impl FnOnce(&Self)) {
+    pub fn damage(&mut self, harm: impl FnOnce(&Self)) {
         if self.replicas == Replicas::Restarted {
             for guard in self.guards.drain(..) {
                 guard.terminate();
@@ -165,7 +166,7 @@ impl Bench {
             eventually(&format!("{what}: registered again"), || {
                 let (status, text) = guard.get("/readyz")?;
                 let well = text.contains("webhooks: registered\n") && !text.contains("trying again");
-                (status == 200 && well && self.is_whole()).then_some(())
+                (status == 200 && well && self.is_intact()).then_some(())
             });
         }
         eventually(&format!("{what}: a request is judged"), || {
@@ -173,11 +174,11 @@ impl Bench {
         });
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_intact(&self) -> bool {
         let holder =
             self.object(Object::Lease).and_then(|it| Some(it["spec"]["holderIdentity"].as_str()?.to_owned()));
         let held = holder.is_some_and(|it| it.starts_with("one_") || it.starts_with("two_"));
-        held && self.secret_is_sound() && self.entries() == self.table && self.is_trusted()
+        held && self.secret_is_sound() && self.entries() == self.intended && self.is_trusted()
     }
 
     fn secret(&self) -> Option<(Secret, Material)> {
@@ -219,28 +220,28 @@ impl Bench {
 
     /// Returns the message with which the forbidden request is refused; `None` if it is admitted.
     pub fn refusal(&self) -> Option<String> {
-        self.runtime.block_on(Try::new(self.client.clone()).refusal())
+        self.runtime.block_on(ForbiddenRequest::new(self.client.clone()).refusal())
     }
 
     /// Returns how often the forbidden request was admitted.
     pub fn admitted(&self) -> usize {
-        self.asker.admitted.load(Ordering::SeqCst)
+        self.request_loop.admitted.load(Ordering::SeqCst)
     }
 
     /// Returns how often the forbidden request was sent.
     pub fn asked(&self) -> usize {
-        self.asker.asked.load(Ordering::SeqCst)
+        self.request_loop.asked.load(Ordering::SeqCst)
     }
 }
 
 /// The forbidden request, as a dry run.
-struct Try {
+struct ForbiddenRequest {
     api: Api<StatefulSet>,
     object: StatefulSet,
     dry: PostParams,
 }
 
-impl Try {
+impl ForbiddenRequest {
     fn new(client: Client) -> Self {
         let object = serde_json::from_value(forbidden()).unwrap();
         let dry = PostParams { dry_run: true, ..PostParams::default() };
@@ -253,14 +254,14 @@ impl Try {
 }
 
 /// A thread that sends the forbidden request again and again.
-struct Asker {
+struct RequestLoop {
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
     admitted: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Asker {
+impl RequestLoop {
     fn start(plane: &ControlPlane) -> Self {
         let (stop, asked, admitted) =
             (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
@@ -269,7 +270,7 @@ impl Asker {
         let client = runtime.block_on(client(plane));
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
-                let request = Try::new(client);
+                let request = ForbiddenRequest::new(client);
                 while !stopped.load(Ordering::SeqCst) {
                     let refusal = request.refusal().await;
                     asks.fetch_add(1, Ordering::SeqCst);
@@ -283,7 +284,7 @@ impl Asker {
     }
 }
 
-impl Drop for Asker {
+impl Drop for RequestLoop {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
