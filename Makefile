@@ -30,7 +30,7 @@ sim: ## run deep searches: simulated clusters, users and faults, with events of 
 	$(CARGO) test --profile search --test gatera -- --nocapture sim::many_seeds recover::search anything:: inject::injection check::odd::any_text secrets::no_secret script::lives
 	GATERA_SEARCH_RUNS=$${GATERA_SEARCH_RUNS:-100000} GATERA_WATCH_CASES=$${GATERA_WATCH_CASES:-300000} \
 	$(CARGO) test --profile search --lib -- --nocapture reserve::search watch::keeper::search
-	GATERA_CRASHES=all GATERA_HARMS=all GATERA_ROUNDS=$${GATERA_ROUNDS:-20} $(CARGO) test --test gatera -- crash:: live::the_next_leader heals:: reservations::of_all
+	GATERA_CRASHES=all GATERA_HARMS=all GATERA_ROUNDS=$${GATERA_ROUNDS:-20} $(CARGO) test --test gatera -- crash:: live::the_next_leader heals:: reservations::simultaneous
 	GATERA_HOSTILE=2000 $(CARGO) test --profile search --test gatera -- --nocapture hostile::lists
 
 # Tests that install the guard in their own way, or not at all, or close all nodes, have a lab of their own; the others share one.

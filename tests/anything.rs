@@ -80,9 +80,9 @@ pub fn json() -> impl Strategy<Value = Value> {
 }
 
 /// Generates a valid object with an arbitrary value in an arbitrary place.
-fn almost(base: Value) -> impl Strategy<Value = Value> {
+fn with_one_odd_value(base: Value) -> impl Strategy<Value = Value> {
     let mut places = Vec::new();
-    collect(&base, String::new(), &mut places);
+    collect_places(&base, String::new(), &mut places);
     (prop::sample::select(places), json()).prop_map(move |(place, value)| {
         let mut object = base.clone();
         if let Some(target) = object.pointer_mut(&place) {
@@ -92,15 +92,15 @@ fn almost(base: Value) -> impl Strategy<Value = Value> {
     })
 }
 
-fn collect(value: &Value, place: String, places: &mut Vec<String>) {
+fn collect_places(value: &Value, place: String, places: &mut Vec<String>) {
     match value {
-        Value::Object(map) => map
-            .iter()
-            .for_each(|(key, value)| collect(value, format!("{place}/{}", key.replace('/', "~1")), places)),
+        Value::Object(map) => map.iter().for_each(|(key, value)| {
+            collect_places(value, format!("{place}/{}", key.replace('/', "~1")), places);
+        }),
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .for_each(|(index, value)| collect(value, format!("{place}/{index}"), places)),
+            .for_each(|(index, value)| collect_places(value, format!("{place}/{index}"), places)),
         _ => {}
     }
     places.push(place);
@@ -209,12 +209,12 @@ proptest! {
     #![proptest_config(cases(500))]
 
     #[test]
-    fn an_object_with_something_odd_in_it_is_answered(
-        sts in almost(Scene::default().stateful_set()),
-        old in almost(Scene::default().stateful_set()),
-        deployment in almost(scene::bootstrap_deployment(1)),
-        pod in almost(scene::bootstrap_pod("x")),
-        config in almost(Scene::default().config_map()),
+    fn an_object_with_one_odd_value_is_answered(
+        sts in with_one_odd_value(Scene::default().stateful_set()),
+        old in with_one_odd_value(Scene::default().stateful_set()),
+        deployment in with_one_odd_value(scene::bootstrap_deployment(1)),
+        pod in with_one_odd_value(scene::bootstrap_pod("x")),
+        config in with_one_odd_value(Scene::default().config_map()),
     ) {
         for body in [
             request("apps", "StatefulSet", "statefulsets", "", &sts, &old),

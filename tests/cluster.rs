@@ -23,7 +23,7 @@ pub fn running_cluster(prefix: &str) -> (&'static ControlPlane, String) {
     (plane, ns)
 }
 
-fn said(output: &Output, ns: &str) -> String {
+fn printed(output: &Output, ns: &str) -> String {
     format!("exit {}\n{}{}", output.status, output.stdout, output.stderr).replace(ns, "db")
 }
 
@@ -37,16 +37,16 @@ fn snapshot(name: &str, text: &str) {
 }
 
 #[test]
-fn dangerous_commands_are_refused_in_these_words() {
+fn dangerous_commands_are_refused_with_these_messages() {
     let (plane, ns) = running_cluster("words");
     let run = |arguments: &[&str]| {
         let mut all = vec!["--namespace", &*ns];
         all.extend(arguments);
-        format!("$ kubectl {}\n{}\n", arguments.join(" "), said(&plane.kubectl(User::Editor, &all), &ns))
+        format!("$ kubectl {}\n{}\n", arguments.join(" "), printed(&plane.kubectl(User::Editor, &all), &ns))
     };
     let apply = |what: &str, manifest: &str| {
         let output = plane.kubectl_stdin(User::Ci, &["--namespace", &ns, "apply", "--filename=-"], manifest);
-        format!("$ kubectl apply --filename={what}\n{}\n", said(&output, &ns))
+        format!("$ kubectl apply --filename={what}\n{}\n", printed(&output, &ns))
     };
     let mut text = String::new();
     text.push_str(&run(&["scale", "statefulset", STATEFUL_SET, "--replicas=0"]));
@@ -68,12 +68,12 @@ fn dangerous_commands_are_refused_in_these_words() {
 /// The seed documents are repaired where they would not run at all (`seed-verbatim.yaml` says where). Every object with a
 /// password in plain text or with an option group that no program reads is refused, and the rest is created.
 #[test]
-fn the_seed_documents_are_refused_in_the_words_of_check() {
+fn the_seed_documents_are_refused_with_the_messages_of_check() {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels("seed", &[("gatera.dev/mode", "enforce")]);
     let output = plane.kubectl_stdin(User::Ci, &["--namespace", &ns, "apply", "--filename=-"], SEED);
     assert_eq!(output.status, 1);
-    let words = said(&output, &ns);
+    let words = printed(&output, &ns);
     snapshot("kubectl-seed", &words);
     // The output of `gatera check` for the same objects has its own snapshot; its sentences are the same.
     let check = include_str!("fixtures/check-seed.snap").replace("default/", "db/");
@@ -87,7 +87,7 @@ fn the_seed_documents_are_refused_in_the_words_of_check() {
 
 /// The seed documents are applied verbatim, with the script under metadata and the image tag latest.
 #[test]
-fn the_seed_documents_are_refused_word_for_word() {
+fn the_seed_documents_are_refused_as_they_were_published() {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels("verbatim", &[("gatera.dev/mode", "enforce")]);
     let text = VERBATIM.replace("namespace: default", &format!("namespace: {ns}"));
@@ -96,12 +96,12 @@ fn the_seed_documents_are_refused_word_for_word() {
     assert!(strict.stderr.contains("unknown field \"metadata.wait-for-sync.sh\""), "{strict}");
     let output = plane.kubectl_stdin(User::Ci, &["apply", "--validate=warn", "--filename=-"], &text);
     assert_eq!(output.status, 1);
-    snapshot("kubectl-seed-verbatim", &said(&output, &ns));
+    snapshot("kubectl-seed-verbatim", &printed(&output, &ns));
 }
 
 /// The view holds only ConfigMaps that some workload reads: the guard fetches this one when its first reader is applied.
 #[test]
-fn a_file_that_was_nobodys_is_judged_when_its_reader_comes() {
+fn a_config_map_is_judged_when_its_first_reader_is_applied() {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels("newly", &[("gatera.dev/mode", "enforce")]);
     let run = |arguments: &[&str], text: &str| {
@@ -152,7 +152,7 @@ fn a_restart_waits_for_a_member_that_is_missing_and_nothing_else_does() {
 
 /// `kubectl apply --force` deletes and re-creates an object if the answer is Invalid or Conflict, so a refusal must be neither.
 #[test]
-fn force_leaves_the_object_in_place() {
+fn apply_with_force_does_not_replace_the_object() {
     let (plane, ns) = running_cluster("force");
     let before = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
     let with_password = GALERA
@@ -221,7 +221,7 @@ fn members_are_injected_and_marked() {
 }
 
 #[test]
-fn strangers_never_notice_us() {
+fn other_workloads_are_not_affected() {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace("strangers");
     let stranger = json!({
@@ -267,7 +267,7 @@ fn entries_are_registered_once() {
 /// A used override causes a warning for the caller, an Event for other users and a metric for the alert; a dry run leaves no
 /// trace.
 #[test]
-fn an_override_is_loud() {
+fn a_used_override_is_reported() {
     let (plane, ns) = running_cluster("override");
     let (_, guard) = guarded::shared();
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);

@@ -1,5 +1,5 @@
-//! Causes of an installation that hangs: a copy that does not end, and a bootstrap node that is left without a majority. Each
-//! cause is named, with a way out that is allowed.
+//! Causes of an installation that hangs: a state transfer that does not end, and a bootstrap node without a majority. Each cause
+//! is reported, with a way out that the guard allows.
 
 use facts::pages::Pages;
 use facts::review::{self, Origin};
@@ -16,7 +16,7 @@ use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene, bootstrap_po
 
 /// Puts this pod into the facts, with a server that has been running since `since`, was restarted this many times and is in this
 /// state. It is Ready only if the state is SYNCED.
-fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &str) -> Value {
+fn put_pod(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &str) -> Value {
     pod["status"] = json!({
         "phase": "Running",
         "conditions": [{ "type": "Ready", "status": if state == "SYNCED" { "True" } else { "False" } }],
@@ -26,8 +26,8 @@ fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &st
     let read = Object::read(Kind::Pod, &pod.to_string()).unwrap();
     let (id, uid) = (Id::of(read.meta()), read.meta().uid.clone());
     facts.put(read);
-    let said = "start of 2026-12-01T09:29:50Z: empty, safe_to_bootstrap unknown";
-    let message = format!("Startup probe failed: the server is {state}; {said}\n");
+    let start = "start of 2026-12-01T09:29:50Z: empty, safe_to_bootstrap unknown";
+    let message = format!("Startup probe failed: the server is {state}; {start}\n");
     facts.hear(&id, &uid, scene::now(), &message);
     pod
 }
@@ -40,13 +40,13 @@ fn install(data: &str, bootstrap: (&str, u64, &str), joins_since: &str) -> World
         Scene { members, data: data.into(), claims: false, bootstrap: "running".into(), ..Scene::default() };
     let mut facts = scene.facts(&Settings::default());
     let (_, member) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
-    put(&mut facts, member, joins_since, 0, "JOINING");
+    put_pod(&mut facts, member, joins_since, 0, "JOINING");
     let (since, restarts, state) = bootstrap;
-    put(&mut facts, bootstrap_pod("6d5f7"), since, restarts, state);
+    put_pod(&mut facts, bootstrap_pod("6d5f7"), since, restarts, state);
     World::build(facts, Freshness::Current)
 }
 
-fn matters(world: &World, now: Timestamp) -> Vec<String> {
+fn diagnoses(world: &World, now: Timestamp) -> Vec<String> {
     let settings = Settings::default();
     let view = View::new(world, now, &settings);
     world.clusters().flat_map(|it| condition::matters(it, &view)).map(|it| it.to_string()).collect()
@@ -69,14 +69,14 @@ const POD: (&str, &str, &str) = ("pods", "Pod", "");
 const DEPLOYMENT: (&str, &str, &str) = ("deployments", "Deployment", "apps");
 
 #[test]
-fn a_bootstrap_node_without_a_majority_is_named_and_may_be_made_anew() {
+fn a_bootstrap_node_without_a_majority_is_reported_and_may_be_replaced() {
     let founder = format!("{BOOTSTRAP}-6d5f7");
     let world = install("none", ("2026-12-01T09:20:00Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z");
     let way_out = format!(
         "kubectl -n db delete pod {founder}: no member has data yet, so its Deployment makes a new bootstrap node, which members join; \
          rows that were written into this one are lost with it"
     );
-    assert_eq!(matters(&world, scene::now())[0], format!("CUT-OFF {founder}: {way_out}"));
+    assert_eq!(diagnoses(&world, scene::now())[0], format!("CUT-OFF {founder}: {way_out}"));
     assert_eq!(refusal(&world, POD, &founder, "6d5f7"), None);
     let words = refusal(&world, DEPLOYMENT, BOOTSTRAP, "").unwrap();
     let command = way_out.split("; ").next().unwrap();
@@ -95,14 +95,16 @@ fn a_bootstrap_node_without_a_majority_is_named_and_may_be_made_anew() {
         let words = refusal(&world, POD, &founder, "6d5f7").unwrap_or_else(|| panic!("{what}: allowed"));
         assert!(words.contains("[G05]") && !words.contains(command), "{what}: {words}");
         assert!(
-            matters(&world, scene::now()).iter().all(|it| !it.contains(&founder) || it.contains("TRANSFER")),
+            diagnoses(&world, scene::now())
+                .iter()
+                .all(|it| !it.contains(&founder) || it.contains("TRANSFER")),
             "{what}"
         );
     }
 }
 
 #[test]
-fn a_copy_that_may_never_end_is_named() {
+fn a_state_transfer_that_may_never_end_is_reported() {
     let begun = "2026-12-01T09:21:00Z";
     let joiner = format!("{STATEFUL_SET}-0");
     let way_out = |why: &str| {
@@ -116,21 +118,21 @@ fn a_copy_that_may_never_end_is_named() {
     );
     let healthy = install("none", ("2026-12-01T09:00:00Z", 0, "SYNCED"), begun);
     let later = |minutes| scene::now() + jiff::SignedDuration::from_mins(minutes);
-    assert_eq!(matters(&healthy, later(50))[0], usual);
-    assert_eq!(matters(&healthy, later(60))[0], way_out("this copy has lasted 1h 9m"));
+    assert_eq!(diagnoses(&healthy, later(50))[0], usual);
+    assert_eq!(diagnoses(&healthy, later(60))[0], way_out("this copy has lasted 1h 9m"));
     let again = install("none", ("2026-12-01T09:25:00Z", 1, "SYNCED"), begun);
     let why = format!("the server of {BOOTSTRAP}-6d5f7 was started again after this copy began");
-    assert_eq!(matters(&again, scene::now())[0], way_out(&why));
+    assert_eq!(diagnoses(&again, scene::now())[0], way_out(&why));
     assert_eq!(refusal(&again, POD, &joiner, "pod-0"), None, "the way out is allowed");
     let words = refusal(&again, POD, &format!("{BOOTSTRAP}-6d5f7"), "6d5f7").unwrap();
     assert!(words.contains(&why), "{words}");
     let before = install("none", ("2026-12-01T09:20:00Z", 1, "SYNCED"), begun);
-    assert_eq!(matters(&before, scene::now())[0], usual, "it was started again before");
+    assert_eq!(diagnoses(&before, scene::now())[0], usual, "it was started again before");
 }
 
 /// Neither joiner has to wait for the other, because the member that is Ready is the donor for both.
 #[test]
-fn of_two_copies_that_may_never_end_each_may_begin_anew() {
+fn each_of_two_joiners_that_may_never_end_may_be_deleted() {
     let scene =
         Scene { members: ["ready", "starting", "starting"].map(str::to_owned).to_vec(), ..Scene::default() };
     for (begun, words) in [("2026-12-01T08:00:00Z", None), ("2026-12-01T09:20:00Z", Some("is not Ready yet"))]
@@ -138,7 +140,7 @@ fn of_two_copies_that_may_never_end_each_may_begin_anew() {
         let mut facts = scene.facts(&Settings::default());
         let joiners = [1, 2].map(|ordinal| {
             let (_, joiner) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
-            put(&mut facts, joiner, begun, 0, "JOINING")
+            put_pod(&mut facts, joiner, begun, 0, "JOINING")
         });
         let world = World::build(facts, Freshness::Current);
         for joiner in &joiners {
@@ -153,7 +155,7 @@ fn of_two_copies_that_may_never_end_each_may_begin_anew() {
 /// server that never ran.
 #[test]
 fn a_pod_that_kubernetes_cannot_start_has_its_reason() {
-    let said = |node: bool, status: Value| {
+    let printed = |node: bool, status: Value| {
         let mut scene =
             Scene { members: vec!["ready".into(), "ready".into(), "pending".into()], ..Scene::default() };
         let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-2"));
@@ -162,7 +164,7 @@ fn a_pod_that_kubernetes_cannot_start_has_its_reason() {
         }
         pod["status"] = status;
         scene.also.push(pod);
-        matters(&scene.world(&Settings::default()), scene::now())
+        diagnoses(&scene.world(&Settings::default()), scene::now())
     };
     let way_out = |condition: &str, says: &str| {
         let name = format!("{STATEFUL_SET}-2");
@@ -174,10 +176,10 @@ fn a_pod_that_kubernetes_cannot_start_has_its_reason() {
     let condition =
         json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": says });
     let unscheduled = json!({ "phase": "Pending", "conditions": [condition] });
-    assert_eq!(said(false, unscheduled), way_out("UNSCHEDULED", says));
+    assert_eq!(printed(false, unscheduled), way_out("UNSCHEDULED", says));
     let says = "Back-off pulling image \"busybox:1.37\"";
     let waiting = json!({ "waiting": { "reason": "ImagePullBackOff", "message": says } });
     let unpulled =
         json!({ "phase": "Pending", "initContainerStatuses": [{ "name": "init", "state": waiting }] });
-    assert_eq!(said(true, unpulled), way_out("HELD-UP", says));
+    assert_eq!(printed(true, unpulled), way_out("HELD-UP", says));
 }

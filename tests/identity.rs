@@ -51,7 +51,7 @@ fn reported_at(at: &str, ids: &[(&str, &str)]) -> Answers {
 }
 
 #[test]
-fn what_follows_from_what_members_reported() {
+fn the_identity_is_concluded_from_reports() {
     const ASKED: [&str; 3] = ["unknown"; 3];
     let all = |id| [("pod-0", id), ("pod-1", id), ("pod-2", id)];
     let same = |_: &mut Value| {};
@@ -66,7 +66,7 @@ fn what_follows_from_what_members_reported() {
         }
     };
     // Compares the concluded identity, whether it is new, and the pods that receive it.
-    let conclude =
+    let assert_concluded =
         |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<(&str, bool, &[u8])>| {
             let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
             let settings = Settings::default();
@@ -84,30 +84,60 @@ fn what_follows_from_what_members_reported() {
             assert_eq!(found, expected, "{what}");
         };
     let first = world(ASKED, "", same);
-    conclude("all reported the same", &first, &all(THIS), Some((THIS, true, &[0, 1, 2])));
-    conclude("most reported the same", &first, &all(THIS)[..2], Some((THIS, true, &[0, 1])));
-    conclude("one is not enough", &first, &all(THIS)[..1], None);
-    conclude("no member reported anything", &first, &[], None);
-    conclude("all reported that it has none", &first, &all("none"), Some(("none", true, &[0, 1, 2])));
-    conclude("one alone tells that it has none", &first, &all("none")[..1], None);
-    conclude("an id, and none", &first, &[("pod-0", THIS), ("pod-1", "none"), ("pod-2", "none")], None);
+    assert_concluded("all reported the same", &first, &all(THIS), Some((THIS, true, &[0, 1, 2])));
+    assert_concluded("most reported the same", &first, &all(THIS)[..2], Some((THIS, true, &[0, 1])));
+    assert_concluded("one is not enough", &first, &all(THIS)[..1], None);
+    assert_concluded("no member reported anything", &first, &[], None);
+    assert_concluded("all reported that it has none", &first, &all("none"), Some(("none", true, &[0, 1, 2])));
+    assert_concluded("a single member reports that it has none", &first, &all("none")[..1], None);
+    assert_concluded(
+        "one reports an id, the others none",
+        &first,
+        &[("pod-0", THIS), ("pod-1", "none"), ("pod-2", "none")],
+        None,
+    );
     let without = world(["none", "unknown", "none"], "none", same);
-    conclude("it is known that it has none", &without, &all("none")[1..2], Some(("none", false, &[1])));
-    conclude("it is founded anew, in the same pods", &without, &all(THIS), Some((THIS, true, &[0, 1, 2])));
-    conclude("they are in two", &first, &[("pod-0", THIS), ("pod-1", THIS), ("pod-2", OTHER)], None);
-    conclude("pods that are gone", &first, &[("gone", THIS), ("old", THIS)], None);
-    conclude("not Ready", &world(ASKED, "", unready), &all(THIS), None);
-    conclude("Ready proves nothing", &world(ASKED, "", unproven), &all(THIS), None);
-    conclude("pods know it from before", &world([THIS; 3], "", same), &[], Some((THIS, true, &[])));
+    assert_concluded(
+        "it is known that it has none",
+        &without,
+        &all("none")[1..2],
+        Some(("none", false, &[1])),
+    );
+    assert_concluded(
+        "it is founded again, in the same pods",
+        &without,
+        &all(THIS),
+        Some((THIS, true, &[0, 1, 2])),
+    );
+    assert_concluded(
+        "members are in two clusters",
+        &first,
+        &[("pod-0", THIS), ("pod-1", THIS), ("pod-2", OTHER)],
+        None,
+    );
+    assert_concluded("pods that are gone", &first, &[("gone", THIS), ("old", THIS)], None);
+    assert_concluded("not Ready", &world(ASKED, "", unready), &all(THIS), None);
+    assert_concluded("Ready proves nothing", &world(ASKED, "", unproven), &all(THIS), None);
+    assert_concluded("the pods have it already", &world([THIS; 3], "", same), &[], Some((THIS, true, &[])));
     let one_knows = world(["unknown", THIS, "unknown"], THIS, same);
     let lost = world(ASKED, THIS, same);
-    conclude("it lost its id", &lost, &all("none"), Some(("none", true, &[0, 1, 2])));
-    conclude("one alone cannot say so", &lost, &all("none")[..1], None);
-    conclude("one is still in it", &one_knows, &all("none")[..1], Some((THIS, false, &[])));
-    conclude("one was made before", &one_knows, &all(THIS)[..1], Some((THIS, false, &[0])));
-    conclude("a stranger beside them", &one_knows, &all(OTHER)[..1], Some((THIS, false, &[])));
+    assert_concluded("it lost its id", &lost, &all("none"), Some(("none", true, &[0, 1, 2])));
+    assert_concluded("a single member cannot prove that", &lost, &all("none")[..1], None);
+    assert_concluded("another member still has it", &one_knows, &all("none")[..1], Some((THIS, false, &[])));
+    assert_concluded(
+        "one pod is older than the record",
+        &one_knows,
+        &all(THIS)[..1],
+        Some((THIS, false, &[0])),
+    );
+    assert_concluded("one is in another cluster", &one_knows, &all(OTHER)[..1], Some((THIS, false, &[])));
     let beside = world(["founds", THIS, THIS], THIS, same);
-    conclude("one founded beside those that serve", &beside, &all(OTHER)[..1], Some((THIS, false, &[])));
+    assert_concluded(
+        "one founded a cluster beside members that serve",
+        &beside,
+        &all(OTHER)[..1],
+        Some((THIS, false, &[])),
+    );
     let cluster = beside.cluster(NAMESPACE, STATEFUL_SET).unwrap();
     let events = concluded(
         cluster,
@@ -123,9 +153,14 @@ fn what_follows_from_what_members_reported() {
     );
     assert_eq!(notes, [("AnotherCluster", &*note)]);
     let founded = world(["founds", THIS, THIS], THIS, unready);
-    conclude("founded anew, and nobody else serves", &founded, &all(OTHER)[..1], Some((OTHER, true, &[0])));
-    conclude("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
-    conclude("it founds, and has not reported", &founded, &[], None);
+    assert_concluded(
+        "founded again, and no other member serves",
+        &founded,
+        &all(OTHER)[..1],
+        Some((OTHER, true, &[0])),
+    );
+    assert_concluded("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
+    assert_concluded("it founded a cluster, and has not reported", &founded, &[], None);
     let view_of_earlier = reported_at("2026-12-01T08:59:59Z", &all(THIS));
     let settings = Settings::default();
     let cluster = first.cluster(NAMESPACE, STATEFUL_SET).unwrap();
@@ -150,10 +185,10 @@ fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
     let same = |_: &mut Value| {};
     let seen = |knows, recorded| steps(&world(knows, recorded, same), &settings);
     assert_eq!(seen(["unknown"; 3], ""), ask);
-    assert_eq!(seen([""; 3], ""), [""; 0], "pods of an earlier guard tell nothing");
+    assert_eq!(seen([""; 3], ""), [""; 0], "pods of an earlier guard report nothing");
     assert_eq!(seen([THIS; 3], THIS), [""; 0]);
     let reported = |ordinal| format!("{STATEFUL_SET}-{ordinal} is {THIS}");
-    assert_eq!(seen(["founds", THIS, ""], THIS), ask, "what it founded is recorded before anything else");
+    assert_eq!(seen(["founds", THIS, ""], THIS), ask, "the founded cluster is recorded first");
     assert_eq!(seen(["unknown", THIS, OTHER], THIS), [reported(2), ask[0].clone()]);
     assert_eq!(seen([THIS; 3], ""), ask, "the record was lost");
     assert_eq!(seen(["free", THIS, THIS], THIS), [format!("{STATEFUL_SET}-0 is unknown")]);
@@ -169,7 +204,11 @@ fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
         }
     };
     let alone = world(["founds", "", ""], "", single);
-    assert_eq!(steps(&alone, &settings), ask, "a single one is recorded, too: it may grow");
+    assert_eq!(
+        steps(&alone, &settings),
+        ask,
+        "a single member is recorded, too, because the cluster may grow"
+    );
     assert_eq!(steps(&world(["free", "", ""], THIS, single), &settings), [""; 0]);
     assert_eq!(steps(&world([THIS, "", ""], THIS, single), &settings), [format!("{STATEFUL_SET}-0 is free")]);
     let mute = |object: &mut Value| {
@@ -177,7 +216,11 @@ fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
             object["spec"]["containers"][0]["command"] = json!(["/opt/bitnami/scripts/run.sh"]);
         }
     };
-    assert_eq!(steps(&world(["free"; 3], "", mute), &settings), [""; 0], "who cannot tell is not asked");
+    assert_eq!(
+        steps(&world(["free"; 3], "", mute), &settings),
+        [""; 0],
+        "members that cannot report are not asked"
+    );
     let blind = |object: &mut Value| {
         if object["kind"] == "Pod" {
             let server = &mut object["spec"]["containers"][0];
@@ -197,13 +240,17 @@ fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
         }
     };
     for knows in [THIS, "none"] {
-        assert_eq!(steps(&world([knows; 3], knows, long_ago), &settings), [""; 0], "Events live for an hour");
+        assert_eq!(
+            steps(&world([knows; 3], knows, long_ago), &settings),
+            [""; 0],
+            "Events expire after an hour"
+        );
     }
     let freed = [0, 1, 2].map(|it| format!("{STATEFUL_SET}-{it} is free"));
     assert_eq!(
         steps(&world(["unknown", THIS, "founds"], THIS, warns), &settings),
         freed,
-        "nothing is refused there"
+        "nothing is refused in mode warn"
     );
     assert_eq!(steps(&world(["free"; 3], THIS, warns), &settings), [""; 0]);
 }
@@ -222,11 +269,11 @@ fn a_new_pod_gets_the_identity_of_its_cluster() {
     knows["metadata"]["annotations"]["gatera.dev/identity"] = json!(THIS);
     let serves = Scene { also: vec![knows], ..Scene::default() };
     for (what, stateful_set, pod, scene, expected) in [
-        ("others serve, and one knows that it is in it", recorded(json!({})), json!({}), serves, THIS),
+        ("others serve, and one is known to be in the cluster", recorded(json!({})), json!({}), serves, THIS),
         ("a first install", json!({}), json!({}), Scene::default(), "unknown"),
         ("a member", recorded(json!({})), json!({}), down(), THIS),
         (
-            "others serve, and none is known to be in it",
+            "others serve, and none is known to be in the cluster",
             recorded(json!({})),
             json!({}),
             Scene::default(),
@@ -271,14 +318,14 @@ fn a_new_pod_gets_the_identity_of_its_cluster() {
             THIS,
         ),
         (
-            "without a step in front of its server its probes tell",
+            "without a step script its probes report",
             recorded(json!({})),
             json!({ "gatera.dev/start": "keep" }),
             Scene::default(),
             "unknown",
         ),
         (
-            "with probes of its own and no step nobody tells",
+            "with its own probes and no step script nothing reports",
             recorded(json!({})),
             json!({ "gatera.dev/start": "keep", "gatera.dev/profile": "unknown" }),
             Scene::default(),

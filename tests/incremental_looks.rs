@@ -1,4 +1,4 @@
-//! The leader looks repeatedly, and only where something changed: it finds exactly what a look at everything would find.
+//! The leader looks repeatedly, and only at what changed: it finds exactly what it would find if it looked at everything.
 
 use gatera::rulebook;
 use std::sync::Arc;
@@ -37,10 +37,10 @@ fn scenes() -> [Scene; 6] {
 }
 
 /// The facts of a few clusters, and the world that is built from them.
-struct Few {
+struct Clusters {
     facts: Facts,
     world: World,
-    there: [Vec<(Kind, Id)>; PLACES.len()],
+    ids: [Vec<(Kind, Id)>; PLACES.len()],
 }
 
 /// The namespace and the instance of each cluster. Two are in one namespace.
@@ -58,11 +58,11 @@ const KINDS: [Option<Kind>; 8] = [
     Some(Kind::Budget),
 ];
 
-impl Few {
+impl Clusters {
     fn new() -> Self {
         let facts = rulebook().facts(&Settings::default().adoption);
         let world = World::empty(&Settings::default().adoption, Freshness::Current);
-        Self { facts, world, there: [const { Vec::new() }; PLACES.len()] }
+        Self { facts, world, ids: [const { Vec::new() }; PLACES.len()] }
     }
 
     /// Replaces the objects of this cluster with those of the scene; `None` removes them.
@@ -72,7 +72,7 @@ impl Few {
 
     /// Replaces only the objects of the kinds that `of` accepts.
     fn set_some(&mut self, place: usize, scene: Option<&Scene>, of: impl Fn(Kind) -> bool) {
-        for (kind, id) in self.there[place].extract_if(.., |(kind, _)| of(*kind)) {
+        for (kind, id) in self.ids[place].extract_if(.., |(kind, _)| of(*kind)) {
             self.facts.remove(kind, &id);
         }
         let objects = scene.map(Scene::objects).unwrap_or_default();
@@ -86,7 +86,7 @@ impl Few {
                 _ => object["metadata"]["namespace"] = json!(namespace),
             }
             let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-            self.there[place].push((kind, Id { namespace: text("namespace"), name: text("name") }));
+            self.ids[place].push((kind, Id { namespace: text("namespace"), name: text("name") }));
             self.facts.put(Object::read(kind, &object.to_string()).unwrap());
         }
         self.world = self.world.after(&mut self.facts);
@@ -96,19 +96,19 @@ impl Few {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whoever_looks_at_what_changed_misses_nothing(
+    fn looking_only_at_what_changed_finds_the_same(
         changes in prop::collection::vec((0..PLACES.len(), prop::option::weighted(0.9, 0..6_usize), select(KINDS.to_vec())), 1..24)
     ) {
         let (settings, scenes) = (Settings::default(), scenes());
-        let (mut few, mut lookout, mut rounds) = (Few::new(), IncrementalPlanner::default(), IncrementalAudit::default());
+        let (mut clusters, mut planner, mut incremental) = (Clusters::new(), IncrementalPlanner::default(), IncrementalAudit::default());
         for (place, scene, some) in changes {
-            few.set_some(place, scene.map(|it| &scenes[it]), |kind| some.is_none_or(|it| it == kind));
-            let view = View::new(&few.world, scene::now(), &settings);
-            prop_assert_eq!(lookout.next(&view, Duration::ZERO), plan::next(&view));
-            let round = rounds.next(rulebook(), &view, Duration::ZERO, 100, |_, _| {}, |_| {});
+            clusters.set_some(place, scene.map(|it| &scenes[it]), |kind| some.is_none_or(|it| it == kind));
+            let view = View::new(&clusters.world, scene::now(), &settings);
+            prop_assert_eq!(planner.next(&view, Duration::ZERO), plan::next(&view));
+            let round = incremental.next(rulebook(), &view, Duration::ZERO, 100, |_, _| {}, |_| {});
             let all = audit::run(rulebook(), &view);
-            let clusters: Vec<_> = view.world.clusters().map(|it| Arc::new(ClusterReading::of(it, &view))).collect();
-            prop_assert_eq!(&round.clusters, &clusters);
+            let readings: Vec<_> = view.world.clusters().map(|it| Arc::new(ClusterReading::of(it, &view))).collect();
+            prop_assert_eq!(&round.clusters, &readings);
             prop_assert_eq!(round.counts, Some(all.counts()));
             prop_assert_eq!(
                 (round.judged, round.refused, round.warned),
@@ -119,13 +119,13 @@ proptest! {
 }
 
 #[test]
-fn what_is_news_is_reported_once_wherever_else_something_changes() {
+fn a_finding_is_reported_once_even_if_other_objects_change() {
     let (settings, scenes) = (Settings::default(), scenes());
-    let (mut few, mut rounds) = (Few::new(), IncrementalAudit::default());
-    let mut next = |few: &mut Few, later: u64, most: usize| {
-        let (view, mut reported) = (View::new(&few.world, scene::now(), &settings), Vec::new());
+    let (mut clusters, mut incremental) = (Clusters::new(), IncrementalAudit::default());
+    let mut next = |clusters: &mut Clusters, later: u64, most: usize| {
+        let (view, mut reported) = (View::new(&clusters.world, scene::now(), &settings), Vec::new());
         let now = Duration::from_secs(later);
-        let round = rounds.next(
+        let round = incremental.next(
             rulebook(),
             &view,
             now,
@@ -138,42 +138,50 @@ fn what_is_news_is_reported_once_wherever_else_something_changes() {
         (reported, round.held_back)
     };
     let nothing: Vec<String> = Vec::new();
-    assert_eq!(next(&mut few, 0, 9), (nothing.clone(), 0), "there is nothing");
-    few.set(0, Some(&scenes[2]));
-    few.set(1, Some(&scenes[2]));
-    assert_eq!(next(&mut few, 1, 1), (vec!["G11 a".to_owned()], 1), "one at a time");
-    assert_eq!(next(&mut few, 2, 0), (nothing.clone(), 1));
-    assert_eq!(next(&mut few, 3, 9), (vec!["G11 b".to_owned()], 0), "nothing changed, and it is reported");
-    few.set(2, Some(&scenes[0]));
-    assert_eq!(next(&mut few, 4, 9), (nothing.clone(), 0));
-    few.world.freshness = Freshness::Loading;
-    assert_eq!(next(&mut few, 5, 9), (nothing.clone(), 0), "an old view is no news");
-    few.world.freshness = Freshness::Current;
-    assert_eq!(next(&mut few, 6, 9), (nothing.clone(), 0), "nor is what it did not show");
-    assert_eq!(next(&mut few, 600, 9), (nothing.clone(), 0), "everything is looked at again");
-    few.set(0, Some(&scenes[0]));
-    assert_eq!(next(&mut few, 601, 9), (nothing.clone(), 0));
-    few.set(0, Some(&scenes[2]));
-    assert_eq!(next(&mut few, 602, 9), (vec!["G11 a".to_owned()], 0), "it is back");
-    few.set(0, None);
-    assert_eq!(next(&mut few, 603, 9), (nothing, 0));
-    few.set(0, Some(&scenes[2]));
-    assert_eq!(next(&mut few, 604, 9), (vec!["G11 a".to_owned()], 0), "another cluster of that name");
+    assert_eq!(next(&mut clusters, 0, 9), (nothing.clone(), 0), "there is nothing");
+    clusters.set(0, Some(&scenes[2]));
+    clusters.set(1, Some(&scenes[2]));
+    assert_eq!(next(&mut clusters, 1, 1), (vec!["G11 a".to_owned()], 1), "one at a time");
+    assert_eq!(next(&mut clusters, 2, 0), (nothing.clone(), 1));
+    assert_eq!(
+        next(&mut clusters, 3, 9),
+        (vec!["G11 b".to_owned()], 0),
+        "nothing changed, and it is reported"
+    );
+    clusters.set(2, Some(&scenes[0]));
+    assert_eq!(next(&mut clusters, 4, 9), (nothing.clone(), 0));
+    clusters.world.freshness = Freshness::Loading;
+    assert_eq!(next(&mut clusters, 5, 9), (nothing.clone(), 0), "an old view reports nothing");
+    clusters.world.freshness = Freshness::Current;
+    assert_eq!(
+        next(&mut clusters, 6, 9),
+        (nothing.clone(), 0),
+        "a finding that an old view did not show is not new"
+    );
+    assert_eq!(next(&mut clusters, 600, 9), (nothing.clone(), 0), "everything is looked at again");
+    clusters.set(0, Some(&scenes[0]));
+    assert_eq!(next(&mut clusters, 601, 9), (nothing.clone(), 0));
+    clusters.set(0, Some(&scenes[2]));
+    assert_eq!(next(&mut clusters, 602, 9), (vec!["G11 a".to_owned()], 0), "the finding is back");
+    clusters.set(0, None);
+    assert_eq!(next(&mut clusters, 603, 9), (nothing, 0));
+    clusters.set(0, Some(&scenes[2]));
+    assert_eq!(next(&mut clusters, 604, 9), (vec!["G11 a".to_owned()], 0), "another cluster of that name");
 }
 
 #[test]
-fn nothing_is_planned_in_an_old_world() {
+fn nothing_is_planned_by_an_old_view() {
     let (settings, scenes) = (Settings::default(), scenes());
-    let (mut few, mut lookout) = (Few::new(), IncrementalPlanner::default());
-    few.set(0, Some(&scenes[1]));
+    let (mut clusters, mut planner) = (Clusters::new(), IncrementalPlanner::default());
+    clusters.set(0, Some(&scenes[1]));
     let mut next = |world: &World, settings: &Settings, later: u64| {
-        lookout.next(&View::new(world, scene::now(), settings), Duration::from_secs(later)).len()
+        planner.next(&View::new(world, scene::now(), settings), Duration::from_secs(later)).len()
     };
-    let planned = next(&few.world, &settings, 0);
+    let planned = next(&clusters.world, &settings, 0);
     assert!(planned > 0);
-    assert_eq!(next(&few.world, &settings, 1), planned);
-    let mut stale = few.world.clone();
+    assert_eq!(next(&clusters.world, &settings, 1), planned);
+    let mut stale = clusters.world.clone();
     stale.freshness = Freshness::Loading;
-    assert_eq!(next(&stale, &settings, 2), 0, "nothing is done in an old world");
-    assert_eq!(next(&few.world, &settings, 3), planned);
+    assert_eq!(next(&stale, &settings, 2), 0, "nothing is done by an old view");
+    assert_eq!(next(&clusters.world, &settings, 3), planned);
 }

@@ -123,7 +123,7 @@ impl Alive {
     /// Returns every object as its writers left it, including the managers of its fields, but without what controllers report
     /// and without Helm's own records.
     pub fn objects(&self) -> Value {
-        eventually("controllers have seen everything", || {
+        eventually("controllers to have seen every object", || {
             let get = ["get", KINDS, "--show-managed-fields", "--output=json"];
             let mut list: Value = serde_json::from_str(&self.admin(&get).succeeded()).unwrap();
             let mut objects = std::mem::take(list["items"].as_array_mut().unwrap());
@@ -169,7 +169,7 @@ fn as_written(mut object: Value) -> Value {
 
 /// Pods become Ready and unready, are deleted and replaced, as the tests with nodes expect.
 #[test]
-fn pods_live_and_go_by_themselves() {
+fn pods_become_ready_and_are_replaced_by_themselves() {
     let alive = Alive::cluster("alive");
     alive.plane.set_ready(&alive.ns, &format!("{STATEFUL_SET}-1"), false);
     alive.until_ready(2);

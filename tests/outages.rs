@@ -19,7 +19,7 @@ fn guarded_namespace(plane: &ControlPlane) -> String {
     ns
 }
 
-fn crypto() {
+fn install_crypto_provider() {
     // Only the first call in a process installs the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
@@ -27,7 +27,7 @@ fn crypto() {
 /// A leaf that is valid for 12 s is replaced after 8 s, and a CA that is valid for 24 s after 16 s.
 #[test]
 fn no_request_fails_while_leaf_and_ca_rotate() {
-    crypto();
+    install_crypto_provider();
     let plane = ControlPlane::start();
     install(&plane);
     let day = 86_400.0;
@@ -56,7 +56,7 @@ fn no_request_fails_while_leaf_and_ca_rotate() {
         &failed[..failed.len().min(3)],
         guard.log()
     );
-    assert!(done > 50, "only {done} requests were made: that is no load");
+    assert!(done > 50, "only {done} requests were made, too few for a load");
     let (status, text) = guard.get("/readyz").unwrap();
     assert_eq!(status, 200, "{text}");
 }
@@ -64,7 +64,7 @@ fn no_request_fails_while_leaf_and_ca_rotate() {
 /// Of two replicas behind a Service the leader is replaced while requests come in, and its successor leads at once.
 #[test]
 fn no_request_fails_while_replicas_are_rolled() {
-    crypto();
+    install_crypto_provider();
     let plane = ControlPlane::start();
     install(&plane);
     let service = Balancer::start();
@@ -108,12 +108,12 @@ fn no_request_fails_while_replicas_are_rolled() {
         failed.len(),
         &failed[..failed.len().min(3)]
     );
-    assert!(done > 100, "only {done} requests were made: that is no load");
+    assert!(done > 100, "only {done} requests were made, too few for a load");
 }
 
 /// Asserts that in steady state the guard sends no requests except for its watches, its lease, and kinds of packs that are not
 /// installed.
-fn asks_nothing_but_its_lease(plane: &ControlPlane) {
+fn assert_quiet_in_steady_state(plane: &ControlPlane) {
     let renewals = || {
         plane
             .asked_by_the_guard()
@@ -138,7 +138,7 @@ fn asks_nothing_but_its_lease(plane: &ControlPlane) {
 
 /// The webhooks fail closed for Galera and do not affect other workloads; one command disables them and one restores them.
 #[test]
-fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
+fn a_guard_that_is_down_blocks_only_galera_and_can_be_switched_off() {
     let plane = ControlPlane::start();
     install(&plane);
     let guard = Guard::start(&plane, &program(), &Start { identity: "gone".into(), ..Start::default() });
@@ -196,7 +196,7 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     let command = readme
         .lines()
         .find_map(|line| line.strip_prefix("kubectl delete validating"))
-        .expect("the README names the way out");
+        .expect("the README has the command that switches the guard off");
     let objects = format!("validating{}", command.split(' ').next().unwrap());
     plane.kubectl(User::Admin, &["delete", &objects, "gatera"]).succeeded();
     assert_eq!(label("statefulset/galera-instance-galera", "a=1").status, 0);
@@ -219,7 +219,7 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
         (found.contains("AuditG11") && found.contains("BootstrapKept")).then_some(())
     });
     run(&["label", "statefulset", STATEFUL_SET, "--overwrite", "a=2"]).succeeded();
-    asks_nothing_but_its_lease(&plane);
+    assert_quiet_in_steady_state(&plane);
 }
 
 /// Connections that never finish the handshake end with a timeout and do not disturb the service.
@@ -232,7 +232,11 @@ fn silent_connections_cost_nothing() {
     half.write_all(&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]).unwrap();
     let scaled = plane
         .kubectl(User::Editor, &["--namespace", &ns, "scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
-    assert!(scaled.stderr.contains("[G01]"), "it waited for the silent ones: {}", scaled.stderr);
+    assert!(
+        scaled.stderr.contains("[G01]"),
+        "the guard waited for the silent connections: {}",
+        scaled.stderr
+    );
     // If the guard had waited for the silent connections, the API server would have timed out with a message of its own.
     eventually("the silent connections to be turned away", || {
         let text = guard.get("/metrics")?.1;
@@ -283,7 +287,7 @@ fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
 #[test]
 fn certificates_of_your_own_are_swapped_when_their_folder_changes() {
     use gatera::act::certs::{Lives, Material};
-    crypto();
+    install_crypto_provider();
     let (plane, _) = guarded::shared();
     let folder = tempfile::tempdir().unwrap();
     let mut generation = 0;
@@ -345,5 +349,5 @@ fn certificates_of_your_own_are_swapped_when_their_folder_changes() {
         guard.log().contains("reading a certificate: key").then_some(())
     });
     let (_, text) = guard.get("/readyz").unwrap();
-    assert!(text.contains("[+] certificate: valid until"), "what was shown before stays: {text}");
+    assert!(text.contains("[+] certificate: valid until"), "the previous certificate stays in use: {text}");
 }

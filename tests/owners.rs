@@ -32,7 +32,7 @@ fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
 }
 
 #[tokio::test]
-async fn owners_of_every_shape_delete_no_claim() {
+async fn a_claim_gets_no_owner_of_any_shape() {
     let scene = Scene { stateful_set: json!({ "metadata": { "uid": "7" } }), ..Scene::default() };
     for shape in [
         owner("v1", "ConfigMap", "nope", "1"),
@@ -53,9 +53,9 @@ async fn owners_of_every_shape_delete_no_claim() {
         json!("no owner at all"),
     ] {
         let response = answer(&scene, CLAIM, &owned_by(&json!([shape])), "editor").await;
-        let said = response["status"]["message"].as_str().unwrap_or_default();
-        assert!(response["allowed"] == false && said.starts_with("[G0"), "{shape}: {response}");
-        assert!(said.len() < 2000, "{} bytes are said", said.len());
+        let message = response["status"]["message"].as_str().unwrap_or_default();
+        assert!(response["allowed"] == false && message.starts_with("[G0"), "{shape}: {response}");
+        assert!(message.len() < 2000, "the message has {} bytes", message.len());
     }
     for none in [json!([]), Value::Null] {
         assert_eq!(answer(&scene, CLAIM, &owned_by(&none), "editor").await["allowed"], true, "{none}");
@@ -91,7 +91,7 @@ fn a_hundred_thousand_owners_are_judged_at_once() {
 
 /// After the command that a refusal prints, the same change is admitted.
 #[tokio::test]
-async fn the_way_out_that_is_printed_releases_what_it_says() {
+async fn the_printed_override_permits_the_refused_change() {
     let nope = owned_by(&json!([owner("v1", "ConfigMap", "nope", "1")]));
     let operator = owned_by(&json!([owner("example.org/v1", "Operator", "nope", "1")]));
     for (what, change) in [
@@ -105,14 +105,14 @@ async fn the_way_out_that_is_printed_releases_what_it_says() {
     ] {
         let scene = Scene::default();
         let refused = answer(&scene, what, change, "editor").await;
-        let said = refused["status"]["message"].as_str().expect("it is refused");
-        let (_, command) = said.split_once("kubectl -n db annotate ").expect("a command is printed");
+        let message = refused["status"]["message"].as_str().expect("it is refused");
+        let (_, command) = message.split_once("kubectl -n db annotate ").expect("a command is printed");
         let (target, rest) = command.split_once(" 'gatera.dev/override=").unwrap();
         let (value, _) = rest.split_once('\'').unwrap();
         let (kind, object) = scene.object(what);
         let named =
             format!("{} {}", kind.name().to_lowercase(), object["metadata"]["name"].as_str().unwrap());
-        assert_eq!(target, named, "{said}");
+        assert_eq!(target, named, "{message}");
 
         let annotations = json!({ "gatera.dev/override": value.replace("reason=…", "reason=as advised") });
         let annotate = json!({ "metadata": { "annotations": annotations } });

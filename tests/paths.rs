@@ -33,32 +33,32 @@ impl Terminal {
     }
 
     /// Runs a command line and puts it on the page with the output of kubectl.
-    fn types(&mut self, line: &str) -> Output {
+    fn run_on_page(&mut self, line: &str) -> Output {
         let words: Vec<&str> = line.split(' ').collect();
         let output = self.run(&words);
-        self.put(&format!("kubectl {line}"), &output);
+        self.add_to_page(&format!("kubectl {line}"), &output);
         output
     }
 
-    fn put(&mut self, line: &str, output: &Output) {
+    fn add_to_page(&mut self, line: &str, output: &Output) {
         let text = format!("$ {line}\nexit {}\n{}{}\n", output.status, output.stdout, output.stderr);
         self.page.push_str(&text.replace(&self.ns, "db"));
     }
 
-    fn refused(&mut self, line: &str, rule: &str) -> Output {
-        let output = self.types(line);
+    fn assert_refused(&mut self, line: &str, rule: &str) -> Output {
+        let output = self.run_on_page(line);
         assert_ne!(output.status, 0, "{line}: {output}");
         assert!(output.stderr.contains(&format!("[{rule}] ")), "{line}: {output}");
         assert!(!output.stderr.contains("immutable"), "{line}: {output}");
         output
     }
 
-    fn allowed(&mut self, line: &str) {
-        let output = self.types(line);
+    fn assert_allowed(&mut self, line: &str) {
+        let output = self.run_on_page(line);
         assert_eq!(output.status, 0, "{line}: {output}");
     }
 
-    fn page(&self, name: &str) {
+    fn assert_page(&self, name: &str) {
         let mut page = self.page.clone();
         if self.plane.minor() <= 33 {
             // This version of kubectl does not print the namespace.
@@ -109,7 +109,7 @@ fn eviction(pod: &str, grace: Option<i64>) -> Value {
 }
 
 /// Lists destructive commands of an editor of the namespace, each with the rule that refuses it.
-fn everything_that_destroys() -> Vec<(String, &'static str)> {
+fn destructive_commands() -> Vec<(String, &'static str)> {
     let claim = format!("galera-instance-datadir-{STATEFUL_SET}-1");
     vec![
         (format!("delete statefulset {STATEFUL_SET}"), "G03"),
@@ -206,18 +206,18 @@ fn everything_that_destroys() -> Vec<(String, &'static str)> {
 #[test]
 fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     let mut it = Terminal::new("paths");
-    for (line, rule) in everything_that_destroys() {
+    for (line, rule) in destructive_commands() {
         let dry = it.run(&format!("{line} --dry-run=server").split(' ').collect::<Vec<_>>());
-        let [foretold, said] = [dry, it.refused(&line, rule)].map(|output| {
+        let [by_dry_run, for_real] = [dry, it.assert_refused(&line, rule)].map(|output| {
             output.stderr.lines().filter(|line| line.contains("] ")).map(str::to_owned).collect::<Vec<_>>()
         });
-        assert_eq!(foretold, said, "{line}: a dry run says something else");
+        assert_eq!(by_dry_run, for_real, "{line}: a dry run says something else");
     }
     it.user = User::Admin;
     let ns = it.ns.clone();
-    it.refused(&format!("delete namespace {ns}"), "G03");
-    it.refused(&format!("label namespace {ns} gatera.dev/mode-"), "G18");
-    it.refused(&format!("label namespace {ns} --overwrite gatera.dev/mode=Off"), "G18");
+    it.assert_refused(&format!("delete namespace {ns}"), "G03");
+    it.assert_refused(&format!("label namespace {ns} gatera.dev/mode-"), "G18");
+    it.assert_refused(&format!("label namespace {ns} --overwrite gatera.dev/mode=Off"), "G18");
     it.user = User::Editor;
 
     // A forced replacement is a deletion and a creation: the deletion is refused, so nothing is lost.
@@ -225,35 +225,35 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     let mut set = it.plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
     set["metadata"] = json!({ "name": STATEFUL_SET });
     let output = it.feed(&["replace", "--force", "--filename=-"], &set);
-    it.put("kubectl replace --force --filename=statefulset.json", &output);
+    it.add_to_page("kubectl replace --force --filename=statefulset.json", &output);
     assert!(output.stderr.contains("[G03] StatefulSet "), "{output}");
     assert_eq!(it.plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"], uid);
 
-    // An autoscaler does not take majorities into account.
+    // An autoscaler does not consider majorities.
     let autoscaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": { "name": "galera" },
         "spec": { "minReplicas": 1, "maxReplicas": 9, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET } },
     });
     let output = it.feed(&["create", "--filename=-"], &autoscaler);
-    it.put("kubectl create --filename=autoscaler.yaml", &output);
+    it.add_to_page("kubectl create --filename=autoscaler.yaml", &output);
     assert!(output.stderr.contains("[G14] HorizontalPodAutoscaler "), "{output}");
 
     // For one request that deletes many objects the API server sends a review for each object, and only one member may leave.
     let pods = format!("/api/v1/namespaces/{ns}/pods?labelSelector=app%3Dgalera&dryRun=All");
     let output = it.run(&["delete", &format!("--raw={pods}")]);
-    assert_eq!(output.status, 0, "a dry run lets nobody go, so each alone could: {output}");
+    assert_eq!(output.status, 0, "a dry run reserves nothing, so each pod alone could be deleted: {output}");
     let output = it.run(&["delete", &format!("--raw=/apis/apps/v1/namespaces/{ns}/statefulsets")]);
-    it.put("kubectl delete --raw=…/statefulsets", &output);
+    it.add_to_page("kubectl delete --raw=…/statefulsets", &output);
     assert!(output.stderr.contains("[G03] StatefulSet "), "{output}");
     assert!(it.exists(&format!("statefulset/{STATEFUL_SET}")));
 
     // These changes only look similar.
-    it.allowed(&format!("delete statefulset {STATEFUL_SET} --cascade=orphan --dry-run=server"));
-    it.allowed(&format!("delete pod {STATEFUL_SET}-2 --dry-run=server"));
-    it.allowed(&format!("annotate statefulset {STATEFUL_SET} team=databases"));
-    it.allowed(&format!("label pod {STATEFUL_SET}-1 team=databases"));
-    it.allowed(&format!("rollout restart statefulset {STATEFUL_SET}"));
-    it.page("paths-healthy");
+    it.assert_allowed(&format!("delete statefulset {STATEFUL_SET} --cascade=orphan --dry-run=server"));
+    it.assert_allowed(&format!("delete pod {STATEFUL_SET}-2 --dry-run=server"));
+    it.assert_allowed(&format!("annotate statefulset {STATEFUL_SET} team=databases"));
+    it.assert_allowed(&format!("label pod {STATEFUL_SET}-1 team=databases"));
+    it.assert_allowed(&format!("rollout restart statefulset {STATEFUL_SET}"));
+    it.assert_page("paths-healthy");
 }
 
 #[test]
@@ -267,19 +267,19 @@ fn evictions_wait_with_429_and_go_through_one_at_a_time() {
     };
     it.make_unready(2);
     let output = evict(&it, 1, None);
-    it.put("evict galera-1 while galera-2 is not Ready", &output);
+    it.add_to_page("evict galera-1 while galera-2 is not Ready", &output);
     assert!(output.stderr.contains("TooManyRequests") && output.stderr.contains("[G02] Pod "), "{output}");
     it.heal();
     let output = evict(&it, 1, Some(0));
-    it.put("evict galera-1 without grace", &output);
+    it.add_to_page("evict galera-1 without grace", &output);
     assert!(output.stderr.contains("[G02] Pod "), "{output}");
     assert_eq!(evict(&it, 1, None).status, 0, "all others are Ready");
-    // The reservation or the watch causes the refusal, whichever is faster, so its message is on no page.
+    // Either the reservation or the watch causes the refusal, so its message varies and is on no page.
     let output = evict(&it, 0, None);
     assert!(output.stderr.contains("TooManyRequests") && output.stderr.contains("[G02] Pod "), "{output}");
     it.heal();
     assert_eq!(evict(&it, 0, None).status, 0, "galera-1 is back");
-    it.page("paths-evictions");
+    it.assert_page("paths-evictions");
 }
 
 /// During the first installation the bootstrap node is the only one that has the database.
@@ -309,7 +309,7 @@ fn the_bootstrap_node_is_kept_while_members_join() {
     });
     plane.make_pod_unready(&ns, &format!("{STATEFUL_SET}-1"));
     let mut it = Terminal { plane, ns, user: User::Editor, page: String::new() };
-    eventually("the guard to see who joins", || {
+    eventually("the guard to see the joiner", || {
         let output = it.run(&["delete", "deployment", "galera-instance-bootstrap", "--dry-run=server"]);
         output.stderr.contains("1 of 3 members").then_some(())
     });
@@ -322,16 +322,16 @@ fn the_bootstrap_node_is_kept_while_members_join() {
         "rollout restart deployment galera-instance-bootstrap".to_owned(),
     ] {
         let line = line.as_str();
-        it.refused(line, "G05");
+        it.assert_refused(line, "G05");
     }
     it.page = it.page.replace(&node.stdout, "galera-instance-bootstrap-HASH");
-    it.page("paths-joining");
+    it.assert_page("paths-joining");
 }
 
 /// The change is judged, not the state: an object that broke rules before the guard was installed can be edited, and improved
 /// in steps.
 #[test]
-fn what_was_wrong_before_may_stay_and_get_better_but_not_worse() {
+fn an_existing_violation_may_stay_or_shrink_but_not_grow() {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels("ratchet", &[("gatera.dev/mode", "off")]);
     let seed = include_str!("fixtures/seed.yaml");
@@ -348,16 +348,16 @@ fn what_was_wrong_before_may_stay_and_get_better_but_not_worse() {
         let worse = it.run(&["set", "env", &set, "OTHER_PASSWORD=x", "--dry-run=server"]);
         (worse.status != 0).then_some(())
     });
-    it.refused(&format!("set env {set} OTHER_PASSWORD=x"), "G11");
-    it.refused(&format!("set image {set} mariadb=mariadb"), "G17");
-    it.allowed(&format!("label {set} team=databases"));
-    it.allowed("label configmap galera-instance-nodeconfig team=databases");
+    it.assert_refused(&format!("set env {set} OTHER_PASSWORD=x"), "G11");
+    it.assert_refused(&format!("set image {set} mariadb=mariadb"), "G17");
+    it.assert_allowed(&format!("label {set} team=databases"));
+    it.assert_allowed("label configmap galera-instance-nodeconfig team=databases");
     // The patch removes one of several passwords.
     let better = json!([{ "op": "replace", "path": "/spec/template/spec/containers/0/env/0", "value": {
         "name": "MYSQL_ROOT_PASSWORD", "valueFrom": { "secretKeyRef": { "name": "galera-instance", "key": "root-password" } },
     } }]);
     let output = it.run(&["patch", &set, "--type=json", &format!("--patch={better}")]);
-    it.put("kubectl patch statefulset: the password from a Secret", &output);
+    it.add_to_page("kubectl patch statefulset: the password from a Secret", &output);
     assert_eq!(output.status, 0, "{output}");
     // Changes of a status are not sent to the guard, and no rule holds up an object that is being deleted.
     let status = [
@@ -384,6 +384,6 @@ fn what_was_wrong_before_may_stay_and_get_better_but_not_worse() {
         (it.run(&["delete", &set, "--wait=false"]).status == 0).then_some(())
     });
     let last = finalizer("[]");
-    assert_eq!((last.status, &*last.stderr), (0, ""), "an object that is going is left alone");
-    it.page("paths-ratchet");
+    assert_eq!((last.status, &*last.stderr), (0, ""), "an object that is being deleted may change");
+    it.assert_page("paths-ratchet");
 }

@@ -1,5 +1,5 @@
-//! Two or three replicas of the guard receive requests for the removal of different members at the same moment: one member may
-//! leave, never two.
+//! Three replicas of the guard receive requests for the removal of different members at the same moment: one member may leave,
+//! never two.
 //!
 //! The reviews are those that an API server sends, sent to all replicas at once. An allowed removal is then carried out as the
 //! control plane does it, and the next round begins when all members are back. `GATERA_ROUNDS` sets the number of rounds.
@@ -32,7 +32,7 @@ impl Replica {
 
     fn start_by(alive: &Alive, runtime: &Runtime, name: &str, start: Start) -> Self {
         // With this name the entries keep leading to the shared guard, whose lease and reservations the replicas share.
-        let arguments = vec!["--configuration=nobody".into()];
+        let arguments = vec!["--configuration=other".into()];
         let start = Start { identity: name.to_owned(), arguments, ..start };
         let guard = Guard::start(alive.plane, &program(), &start);
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -53,7 +53,7 @@ impl Replica {
 }
 
 /// Lists all ways to remove a member, each as the name of the member and the review.
-fn ways(alive: &Alive) -> Vec<(String, Value)> {
+fn removal_reviews(alive: &Alive) -> Vec<(String, Value)> {
     let review = |kind: Value, resource: Value, rest: Value| {
         let mut request = json!({ "uid": "u", "kind": kind, "resource": resource, "namespace": alive.ns, "userInfo": { "username": "editor" } });
         for (key, value) in rest.as_object().unwrap() {
@@ -63,16 +63,16 @@ fn ways(alive: &Alive) -> Vec<(String, Value)> {
     };
     let pods = json!({ "group": "", "version": "v1", "resource": "pods" });
     let sets = json!({ "group": "apps", "version": "v1", "resource": "statefulsets" });
-    let mut ways = Vec::new();
+    let mut removal_reviews = Vec::new();
     for ordinal in 0..3 {
         let name = format!("{STATEFUL_SET}-{ordinal}");
         let pod = alive.plane.get(&alive.ns, &format!("pod/{name}"));
         let kind = json!({ "group": "", "version": "v1", "kind": "Pod" });
         let delete = json!({ "name": name, "operation": "DELETE", "oldObject": pod });
-        ways.push((name.clone(), review(kind, pods.clone(), delete)));
+        removal_reviews.push((name.clone(), review(kind, pods.clone(), delete)));
         let kind = json!({ "group": "policy", "version": "v1", "kind": "Eviction" });
         let evict = json!({ "name": name, "operation": "CREATE", "subResource": "eviction", "object": { "metadata": { "name": name } } });
-        ways.push((name.clone(), review(kind, pods.clone(), evict)));
+        removal_reviews.push((name.clone(), review(kind, pods.clone(), evict)));
         let kind = json!({ "group": "", "version": "v1", "kind": "Pod" });
         let of = |memory: &str| {
             let mut pod = pod.clone();
@@ -83,24 +83,24 @@ fn ways(alive: &Alive) -> Vec<(String, Value)> {
             pod
         };
         let resize = json!({ "name": name, "operation": "UPDATE", "subResource": "resize", "oldObject": of("1Gi"), "object": of("2Gi") });
-        ways.push((name, review(kind, pods.clone(), resize)));
+        removal_reviews.push((name, review(kind, pods.clone(), resize)));
     }
     let last = format!("{STATEFUL_SET}-2");
     let set = alive.plane.get(&alive.ns, &format!("statefulset/{STATEFUL_SET}"));
     let scale = |replicas| json!({ "metadata": { "name": STATEFUL_SET, "uid": set["metadata"]["uid"] }, "spec": { "replicas": replicas } });
     let kind = json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" });
     let down = json!({ "name": STATEFUL_SET, "operation": "UPDATE", "subResource": "scale", "object": scale(2), "oldObject": scale(3) });
-    ways.push((last.clone(), review(kind, sets.clone(), down)));
+    removal_reviews.push((last.clone(), review(kind, sets.clone(), down)));
     let mut rolled = set.clone();
     rolled["spec"]["template"]["metadata"]["annotations"]["restarted"] = json!("now");
     let kind = json!({ "group": "apps", "version": "v1", "kind": "StatefulSet" });
     let roll = json!({ "name": STATEFUL_SET, "operation": "UPDATE", "object": rolled, "oldObject": set });
-    ways.push((last, review(kind, sets, roll)));
-    ways
+    removal_reviews.push((last, review(kind, sets, roll)));
+    removal_reviews
 }
 
 #[test]
-fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
+fn simultaneous_removals_at_three_replicas_let_one_member_leave() {
     let rounds = std::env::var("GATERA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let alive = Alive::cluster("reserve");
     alive.until_ready(3);
@@ -109,9 +109,9 @@ fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
         ["left", "middle", "right"].map(|name| Replica::start(&alive, &runtime, name)).into();
     let (mut allowed, mut words) = (0, BTreeSet::new());
     for round in 0..rounds {
-        let ways = ways(&alive);
+        let removal_reviews = removal_reviews(&alive);
         let outcomes: Vec<_> = thread::scope(|scope| {
-            let asked: Vec<_> = ways
+            let asked: Vec<_> = removal_reviews
                 .iter()
                 .enumerate()
                 .map(|(index, (member, review))| {
@@ -121,11 +121,11 @@ fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
                 .collect();
             asked.into_iter().map(|it| it.join().unwrap()).collect()
         });
-        let gone: BTreeSet<_> =
+        let removed: BTreeSet<_> =
             outcomes.iter().filter(|(_, it)| it.is_ok()).map(|(member, _)| *member).collect();
-        assert!(gone.len() <= 1, "round {round}: {gone:?} were let go together: {outcomes:#?}");
+        assert!(removed.len() <= 1, "round {round}: {removed:?} may leave together: {outcomes:#?}");
         words.extend(outcomes.iter().filter_map(|(_, it)| it.clone().err()));
-        let Some(member) = gone.first() else { continue };
+        let Some(member) = removed.first() else { continue };
         allowed += 1;
         let before = alive.members();
         let controller = "--as=system:serviceaccount:kube-system:statefulset-controller";
@@ -134,17 +134,17 @@ fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
             Some(alive.members()).filter(|after| after.len() == 3 && *after != before)
         });
         alive.until_ready(3);
-        let probe = &ways.iter().find(|(other, _)| other != *member).unwrap().0;
+        let probe = &removal_reviews.iter().find(|(other, _)| other != *member).unwrap().0;
         let pod = alive.plane.get(&alive.ns, &format!("pod/{probe}"));
         let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
             "uid": "u", "kind": { "group": "", "version": "v1", "kind": "Pod" }, "resource": { "group": "", "version": "v1", "resource": "pods" },
             "namespace": alive.ns, "name": probe, "operation": "DELETE", "oldObject": pod, "dryRun": true,
         } });
         for replica in &replicas {
-            eventually("the replica to see everybody back", || replica.allows(&runtime, &review).ok());
+            eventually("the replica to see all members back", || replica.allows(&runtime, &review).ok());
         }
     }
-    assert_eq!(allowed, rounds, "in each round one may go: {words:#?}");
+    assert_eq!(allowed, rounds, "in each round one member may leave: {words:#?}");
     assert!(words.iter().any(|it| it.contains("was allowed to leave")), "{words:#?}");
 }
 
@@ -153,12 +153,12 @@ fn deletion(alive: &Alive, ordinal: usize) -> Value {
     let name = format!("{STATEFUL_SET}-{ordinal}");
     let deletes =
         |(member, review): &(String, Value)| *member == name && review["request"]["operation"] == "DELETE";
-    ways(alive).into_iter().find(deletes).expect("each member can be deleted").1
+    removal_reviews(alive).into_iter().find(deletes).expect("each member can be deleted").1
 }
 
 /// Every replica respects what another one has allowed, even if it has just started.
 #[test]
-fn a_replica_that_has_just_started_knows_who_was_let_go() {
+fn a_replica_that_has_just_started_knows_earlier_reservations() {
     let alive = Alive::cluster("reserved");
     alive.until_ready(3);
     let runtime = Runtime::new().unwrap();
@@ -168,15 +168,16 @@ fn a_replica_that_has_just_started_knows_who_was_let_go() {
     drop(before);
     let get = ["--namespace=gatera", "get", "leases", "--output=json"];
     let leases: Value = serde_json::from_str(&alive.plane.kubectl(User::Admin, &get).succeeded()).unwrap();
-    let notes = leases["items"]
+    let reservations = leases["items"]
         .as_array()
         .unwrap()
         .iter()
         .filter_map(|it| it["metadata"]["annotations"]["gatera.dev/let-go"].as_str());
-    let notes: Vec<Value> = notes.flat_map(|it| serde_json::from_str::<Vec<Value>>(it).unwrap()).collect();
-    let note = notes.iter().find(|it| it["namespace"] == *alive.ns).expect("a note");
-    let at: Timestamp = note["at"].as_str().expect("the time of the API server").parse().unwrap();
-    assert!(at.duration_since(Timestamp::now()).abs() < SignedDuration::from_secs(60), "{note}");
+    let reservations: Vec<Value> =
+        reservations.flat_map(|it| serde_json::from_str::<Vec<Value>>(it).unwrap()).collect();
+    let reservation = reservations.iter().find(|it| it["namespace"] == *alive.ns).expect("a reservation");
+    let at: Timestamp = reservation["at"].as_str().expect("the time of the API server").parse().unwrap();
+    assert!(at.duration_since(Timestamp::now()).abs() < SignedDuration::from_secs(60), "{reservation}");
     let after = Replica::start(&alive, &runtime, "after");
     let words = after.allows(&runtime, &deletion(&alive, 1)).unwrap_err();
     assert!(
@@ -190,7 +191,7 @@ fn a_replica_that_has_just_started_knows_who_was_let_go() {
 
 /// Without an answer of the API server no member may leave, and the message gives the reason.
 #[test]
-fn without_an_answer_of_the_api_server_nobody_is_let_go() {
+fn without_an_answer_of_the_api_server_no_member_may_leave() {
     let alive = Alive::cluster("unreserved");
     alive.until_ready(3);
     let runtime = Runtime::new().unwrap();
@@ -201,7 +202,7 @@ fn without_an_answer_of_the_api_server_nobody_is_let_go() {
         "unreserved",
         Start { api_server: Some(link.url()), ..Start::default() },
     );
-    link.holds("/leases/gatera-let-go-");
+    link.hold("/leases/gatera-let-go-");
     let words = replica.allows(&runtime, &deletion(&alive, 0)).unwrap_err();
     let says = format!(
         "[G02] Pod {}/{STATEFUL_SET}-0: gatera could not reserve {STATEFUL_SET}-0 at the API server: the API server did not \
@@ -212,6 +213,6 @@ fn without_an_answer_of_the_api_server_nobody_is_let_go() {
     let mut dry = deletion(&alive, 0);
     dry["request"]["dryRun"] = json!(true);
     replica.allows(&runtime, &dry).expect("a dry run writes nothing, so it needs no answer");
-    link.lets_go();
+    link.release();
     replica.allows(&runtime, &deletion(&alive, 0)).unwrap();
 }

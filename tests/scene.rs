@@ -17,7 +17,7 @@ pub const NAMESPACE: &str = "db";
 /// The name of the cluster in every scene, as in the seed documents.
 pub const STATEFUL_SET: &str = "galera-instance-galera";
 pub const BOOTSTRAP: &str = "galera-instance-bootstrap";
-/// The identity of the cluster's data.
+/// The id of the cluster's history.
 pub const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const INSTANCE: &str = "galera-instance";
 const MEMBERS: &str = "gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs";
@@ -97,7 +97,7 @@ impl Scene {
             "current" => Freshness::Current,
             "loading" => Freshness::Loading,
             "stale" => Freshness::Stale(jiff::SignedDuration::from_secs(42)),
-            other => panic!("no view is called {other:?}"),
+            other => panic!("unknown freshness of the view: {other:?}"),
         };
         World::build(self.facts(settings), freshness)
     }
@@ -109,13 +109,13 @@ impl Scene {
 
     /// Returns the object called `Kind/name`.
     pub fn object(&self, what: &str) -> (Kind, Value) {
-        let found = self.objects().into_iter().find(|(kind, object)| is(what, *kind, object));
+        let found = self.objects().into_iter().find(|(kind, object)| is_named(what, *kind, object));
         found.unwrap_or_else(|| panic!("there is no {what} in this scene"))
     }
 
     pub fn objects(&self) -> Vec<(Kind, Value)> {
         let mut objects = self.usual_objects();
-        objects.retain(|(kind, object)| !self.without.iter().any(|what| is(what, *kind, object)));
+        objects.retain(|(kind, object)| !self.without.iter().any(|what| is_named(what, *kind, object)));
         for object in &self.also {
             let mut object = object.clone();
             if object["metadata"]["namespace"].is_null() {
@@ -152,14 +152,14 @@ impl Scene {
         if self.exists {
             objects.push((Kind::StatefulSet, self.stateful_set()));
         }
-        objects.extend(self.started_with.iter().map(|text| (Kind::ConfigMap, members::copy(text).1)));
+        objects.extend(self.started_with.iter().map(|text| (Kind::ConfigMap, members::snapshot(text).1)));
         for (ordinal, word) in self.members.iter().enumerate() {
             let mut pod = members::pod(ordinal, word);
             if let Some(pod) = pod.as_mut().filter(|_| !self.exists) {
                 *pod = self.left_behind(pod);
             }
             if let (Some(pod), Some(text)) = (&mut pod, &self.started_with) {
-                pod["metadata"]["annotations"]["gatera.dev/revision"] = json!(members::copy(text).0);
+                pod["metadata"]["annotations"]["gatera.dev/revision"] = json!(members::snapshot(text).0);
             }
             objects.extend(pod.map(|pod| (Kind::Pod, pod)));
             if self.claims {
@@ -188,7 +188,7 @@ impl Scene {
         let (settings, before) = (Settings::default(), Self { exists: true, ..self.clone() });
         let world = before.world(&settings);
         let view = View::new(&world, now(), &settings);
-        let mut pod = members::made_from(&self.stateful_set(), member, &view);
+        let mut pod = members::created_from(&self.stateful_set(), member, &view);
         pod["metadata"]["ownerReferences"] = json!([]);
         pod
     }
@@ -258,7 +258,7 @@ pub fn facts_of<'o>(objects: impl IntoIterator<Item = &'o Value>, settings: &Set
     for object in objects {
         let read = Object::read(kind_of(object), &object.to_string());
         // Secrets and autoscalers are not facts, only objects of requests.
-        facts.put(read.expect("a scene is made of readable objects"));
+        facts.put(read.expect("every object of a scene is readable"));
     }
     facts
 }
@@ -270,7 +270,7 @@ pub fn kind_of(object: &Value) -> Kind {
     rulebook().kinds().named(group, object["kind"].as_str().unwrap_or_default())
 }
 
-fn is(what: &str, kind: Kind, object: &Value) -> bool {
+fn is_named(what: &str, kind: Kind, object: &Value) -> bool {
     what.split_once('/').is_some_and(|(word, name)| word == kind.name() && object["metadata"]["name"] == name)
 }
 

@@ -1,4 +1,4 @@
-//! What every command that looks at a cluster takes from there: the guard's settings, and the time. The API server is a
+//! What every command that looks at a cluster reads from it: the guard's settings, and the time. The API server is a
 //! stand-in with prepared answers: its clock is two hours ahead, and its guard adopts by a label of its own.
 
 use std::path::PathBuf;
@@ -25,12 +25,13 @@ use crate::scene::{NAMESPACE, STATEFUL_SET, Scene};
 const ADOPT: &str = "adopt: ['team=own,instance']\n";
 const OVERRIDE: &str = "gatera.dev/override";
 
-fn there() -> Timestamp {
+/// Returns the time by the stand-in's clock.
+fn server_time() -> Timestamp {
     Timestamp::now() + SignedDuration::from_hours(2)
 }
 
 /// The objects of the stand-in, and the status code with which it answers a request for the guard's settings.
-struct Held {
+struct StandIn {
     objects: Vec<(&'static str, Value)>,
     settings: u16,
     /// The plural of a kind that the stand-in offers but cannot list.
@@ -40,7 +41,7 @@ struct Held {
 }
 
 struct Server {
-    held: Arc<Mutex<Held>>,
+    stand_in: Arc<Mutex<StandIn>>,
     folder: TempDir,
 }
 
@@ -52,9 +53,9 @@ impl Server {
             object["metadata"]["resourceVersion"] = json!("1");
             (kind.plural(), serde_json::from_str(&text(&object)).unwrap())
         });
-        let held = Held { objects: objects.collect(), settings, broken: None, overrides: Vec::new() };
-        let held = Arc::new(Mutex::new(held));
-        let (shared, folder) = (Arc::clone(&held), tempfile::tempdir().unwrap());
+        let stand_in = StandIn { objects: objects.collect(), settings, broken: None, overrides: Vec::new() };
+        let stand_in = Arc::new(Mutex::new(stand_in));
+        let (shared, folder) = (Arc::clone(&stand_in), tempfile::tempdir().unwrap());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
@@ -67,7 +68,7 @@ impl Server {
         });
         let config = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "a", "clusters": [{ "name": "a", "cluster": { "server": server } }], "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a", "namespace": NAMESPACE } }], "users": [{ "name": "a", "user": {} }] });
         std::fs::write(folder.path().join("kubeconfig"), config.to_string()).unwrap();
-        Self { held, folder }
+        Self { stand_in, folder }
     }
 
     fn kubeconfig(&self) -> PathBuf {
@@ -79,17 +80,17 @@ impl Server {
     }
 }
 
-async fn answer(State(held): State<Arc<Mutex<Held>>>, request: Request) -> Response {
+async fn answer(State(stand_in): State<Arc<Mutex<StandIn>>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, 1 << 20).await.unwrap();
     let (code, text) = if parts.uri.query().is_some_and(|it| it.contains("watch=")) {
         (200, String::new())
     } else {
-        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-        let (code, value) = held.answer(&parts.method, parts.uri.path(), &body);
+        let mut stand_in = stand_in.lock().unwrap_or_else(PoisonError::into_inner);
+        let (code, value) = stand_in.answer(&parts.method, parts.uri.path(), &body);
         (code, value.to_string())
     };
-    let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&there()).unwrap();
+    let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&server_time()).unwrap();
     let headers = [(DATE, date), (CONTENT_TYPE, "application/json".to_owned())];
     (StatusCode::from_u16(code).unwrap(), headers, text).into_response()
 }
@@ -115,7 +116,7 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-impl Held {
+impl StandIn {
     fn answer(&mut self, method: &Method, path: &str, body: &Bytes) -> (u16, Value) {
         let words: Vec<_> = path.split('/').filter(|it| !it.is_empty()).collect();
         let rest = match words[..] {
@@ -157,13 +158,13 @@ impl Held {
                 )
             }
             (method, &[plural, name, ref sub @ ..]) => {
-                self.one(method, plural, name, sub.first().copied(), body)
+                self.answer_about_one(method, plural, name, sub.first().copied(), body)
             }
             _ => status(405, path),
         }
     }
 
-    fn one(
+    fn answer_about_one(
         &mut self,
         method: &Method,
         plural: &str,
@@ -182,7 +183,7 @@ impl Held {
             let read = |object: &Value| {
                 let text =
                     object["metadata"]["annotations"][OVERRIDE].as_str().unwrap_or_default().to_owned();
-                Override::read(&text, there()).map_err(|why| why.to_string())
+                Override::read(&text, server_time()).map_err(|why| why.to_string())
             };
             if sub == Some("scale") && read(object).is_err() {
                 return status(403, "[G01] the last member stays");
@@ -191,20 +192,20 @@ impl Held {
             object["metadata"]["resourceVersion"] =
                 json!(format!("{}0", object["metadata"]["resourceVersion"].as_str().unwrap()));
             if patch["metadata"]["annotations"].get(OVERRIDE).is_some() {
-                self.overrides.push(read(object).map(|it| there().duration_until(it.until)));
+                self.overrides.push(read(object).map(|it| server_time().duration_until(it.until)));
             }
             let object = object.clone();
             if object["spec"]["replicas"] == 0 {
                 self.objects.retain(|it| it.0 != "pods");
             }
-            return (200, shown(&object, sub));
+            return (200, as_subresource(&object, sub));
         }
-        (200, shown(object, sub))
+        (200, as_subresource(object, sub))
     }
 }
 
 /// Returns an object as a subresource shows it.
-fn shown(object: &Value, sub: Option<&str>) -> Value {
+fn as_subresource(object: &Value, sub: Option<&str>) -> Value {
     if sub != Some("scale") {
         return object.clone();
     }
@@ -213,7 +214,7 @@ fn shown(object: &Value, sub: Option<&str>) -> Value {
 }
 
 /// Returns a cluster with one member left, which is recorded as being stopped.
-fn last_one() -> Scene {
+fn one_member_left() -> Scene {
     Scene {
         replicas: Some(1),
         members: vec!["ready".into(), "absent".into(), "absent".into()],
@@ -224,23 +225,25 @@ fn last_one() -> Scene {
 
 /// The last member leaves by an override that is valid by the API server's clock, and the previous override is put back.
 #[test]
-fn stop_goes_by_the_clock_of_the_api_server_and_puts_back_an_override() {
+fn stop_uses_the_clock_of_the_api_server_and_restores_an_override() {
     let old = "G07 until=2026-01-01T10:00:00Z reason=moving house";
     for before in [Some(old), None] {
         let mark = json!({ "metadata": { "annotations": { OVERRIDE: before } } });
-        let server = Server::of(&Scene { stateful_set: mark, ..last_one() }, 200);
+        let server = Server::of(&Scene { stateful_set: mark, ..one_member_left() }, 200);
         let stopped = server.gatera(&["stop", STATEFUL_SET, "--namespace", NAMESPACE, "--yes"]);
         assert!(stopped.status == 0 && stopped.stdout.contains(" is stopped\n"), "{stopped}");
-        let held = server.held.lock().unwrap();
-        let [Ok(counts), Err(_)] = &held.overrides[..] else { panic!("{:?} {stopped}", held.overrides) };
+        let stand_in = server.stand_in.lock().unwrap();
+        let [Ok(counts), Err(_)] = &stand_in.overrides[..] else {
+            panic!("{:?} {stopped}", stand_in.overrides)
+        };
         let minutes = SignedDuration::from_secs(90)..SignedDuration::from_secs(121);
         assert!(minutes.contains(counts), "{counts}");
-        let set = held.objects.iter().find(|it| it.0 == "statefulsets").unwrap();
+        let set = stand_in.objects.iter().find(|it| it.0 == "statefulsets").unwrap();
         assert_eq!(set.1["metadata"]["annotations"].get(OVERRIDE), before.map(Value::from).as_ref());
     }
 }
 
-/// A check names the settings by which it judges: if it cannot read the guard's, those beside the manifests.
+/// A check prints which settings it uses: if it cannot read the guard's, those beside the manifests.
 #[test]
 fn a_check_names_the_settings_that_it_uses() {
     let server = Server::of(&Scene::default(), 403);
@@ -257,9 +260,9 @@ fn a_check_names_the_settings_that_it_uses() {
 
 /// A kind cannot be listed if, for example, its conversion webhook is gone.
 #[test]
-fn a_broken_kind_of_another_system_is_named_and_hinders_nobody() {
+fn a_kind_that_cannot_be_listed_is_reported_and_the_rest_is_audited() {
     let server = Server::of(&Scene::default(), 200);
-    server.held.lock().unwrap().broken = Some("wordpresses");
+    server.stand_in.lock().unwrap().broken = Some("wordpresses");
     let audited = server.gatera(&["audit", "--namespace", NAMESPACE]);
     assert!(audited.stdout.contains(STATEFUL_SET), "{audited}");
     let said = "gatera: wordpresses could not be listed; what depends on them is not judged\n";
@@ -268,7 +271,7 @@ fn a_broken_kind_of_another_system_is_named_and_hinders_nobody() {
 
 /// Every command that looks at a cluster sees what the guard sees, and names the settings that it uses.
 #[test]
-fn every_command_judges_by_the_settings_of_the_guard() {
+fn every_command_uses_the_settings_of_the_guard() {
     let ask = |code: u16, arguments: &[&str]| {
         let server = Server::of(&Scene::default(), code);
         let file = server.folder.path().join("manifest.yaml");

@@ -1,5 +1,5 @@
-//! A link to the API server that stalls without closing, whatever it carries: what the guard reports about its view then, and
-//! which replica leads. Everything between the two goes through a proxy that can hold it.
+//! A link to the API server that stalls without closing: what the guard then reports about its view, and which replica leads. All
+//! requests and answers go through a proxy that can hold them.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -52,23 +52,24 @@ impl Link {
     }
 
     /// Holds matching requests and answers from now on, including those under way. An empty text matches everything.
-    pub fn holds(&self, path: &str) {
+    pub fn hold(&self, path: &str) {
         self.held.send_replace(Some(path.to_owned()));
     }
 
-    /// Forwards what it holds.
-    pub fn lets_go(&self) {
+    /// Forwards everything that is held, and holds nothing more.
+    pub fn release(&self) {
         self.held.send_replace(None);
     }
 }
 
-async fn passes(path: &str, holds: &mut watch::Receiver<Held>) {
+/// Waits while requests with this path are held.
+async fn until_released(path: &str, holds: &mut watch::Receiver<Held>) {
     let _ = holds.wait_for(|held| held.as_ref().is_none_or(|part| !path.contains(part.as_str()))).await;
 }
 
 async fn forward(api_server: Client, request: Request, mut holds: watch::Receiver<Held>) -> Response {
     let path = request.uri().to_string();
-    passes(&path, &mut holds).await;
+    until_released(&path, &mut holds).await;
     let (mut head, body) = request.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap();
     head.headers.remove(header::HOST);
@@ -76,14 +77,14 @@ async fn forward(api_server: Client, request: Request, mut holds: watch::Receive
     let Ok(response) = api_server.send(request).await else {
         return Response::builder().status(502).body(Body::empty()).unwrap();
     };
-    passes(&path, &mut holds).await;
+    until_released(&path, &mut holds).await;
     let (mut head, body) = response.into_parts();
     for hop in [header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH] {
         head.headers.remove(hop);
     }
     let frames = stream::unfold((Box::pin(body), path, holds), async |(mut body, path, mut holds)| {
         let frame = body.frame().await;
-        passes(&path, &mut holds).await;
+        until_released(&path, &mut holds).await;
         let data = frame?.map(|frame| frame.into_data().unwrap_or_default());
         Some((data, (body, path, holds)))
     });
@@ -91,7 +92,7 @@ async fn forward(api_server: Client, request: Request, mut holds: watch::Receive
 }
 
 /// Starts a guard behind this link, with entries, certificates and a lease of its own.
-fn behind(plane: &ControlPlane, link: &Link, identity: &str) -> Guard {
+fn guard_behind(plane: &ControlPlane, link: &Link, identity: &str) -> Guard {
     let start = Start {
         identity: identity.to_owned(),
         namespace: Some("default".into()),
@@ -130,7 +131,7 @@ fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
     ];
     let start = |index: usize, path: &'static str| {
         let link = Link::start(plane);
-        let guard = behind(plane, &link, &format!("stalled-{index}"));
+        let guard = guard_behind(plane, &link, &format!("stalled-{index}"));
         (path, link, guard)
     };
     let mut guards = Vec::new();
@@ -148,12 +149,12 @@ fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
         });
     }
     for (path, link, _) in &guards {
-        link.holds(path);
+        link.hold(path);
     }
     let held = Instant::now();
     // All guards are polled throughout, because one whose watch was silent for some seconds before the stall is stale earlier.
     let mut silent: Vec<_> = guards.iter().collect();
-    eventually("all of them to say so", || {
+    eventually("all guards to report a stale view", || {
         silent.retain(|(path, _, guard)| {
             let Some((_, line)) = view_of(guard).filter(|(current, _)| !*current) else { return true };
             // The limit allows for a busy machine.
@@ -164,7 +165,7 @@ fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
         silent.is_empty().then_some(())
     });
     for (_, link, _) in &guards {
-        link.lets_go();
+        link.release();
     }
     let released = Instant::now();
     for (path, _, guard) in &guards {
@@ -197,9 +198,9 @@ fn a_leader_whose_link_stalls_steps_down_before_the_next_one_leads() {
     };
     let mut now = eventually("a first leader", leader);
     for _ in 0..2 {
-        replicas[now].1.holds("");
+        replicas[now].1.hold("");
         let next = eventually("another leader", || leader().filter(|next| *next != now));
-        replicas[now].1.lets_go();
+        replicas[now].1.release();
         now = next;
     }
 }

@@ -62,7 +62,10 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
         "going" => pod["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z"),
         "absent" => return None,
         reported if reported.starts_with("reported ") => {
-            starts(&mut pod, &format!("start of 2026-12-01T09:29:00Z: {}", &reported["reported ".len()..]));
+            set_failed_start(
+                &mut pod,
+                &format!("start of 2026-12-01T09:29:00Z: {}", &reported["reported ".len()..]),
+            );
         }
         refused if refused.starts_with("refused ") || refused.starts_with("ended ") => {
             let words = match refused.split_once(' ') {
@@ -72,11 +75,11 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
                     &refused["ended ".len()..]
                 ),
             };
-            starts(&mut pod, &words);
+            set_failed_start(&mut pod, &words);
             pod["status"]["containerStatuses"][0]["state"] =
                 json!({ "waiting": { "reason": "CrashLoopBackOff" } });
         }
-        other => panic!("no member is called {other:?}"),
+        other => panic!("unknown state of a member: {other:?}"),
     }
     Some(pod)
 }
@@ -84,7 +87,7 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
 const ENDED: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1:363, stopped in order, safe_to_bootstrap 0";
 
 /// Returns the member as its StatefulSet creates it from its template and injection amends it.
-pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value {
+pub fn created_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value {
     let template = &stateful_set["spec"]["template"];
     let mut pod = member.clone();
     let marked = pod["metadata"]["annotations"].as_object().is_some_and(|it| !it.is_empty());
@@ -110,20 +113,22 @@ pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value
 }
 
 /// Returns the revision of an option file, as a pod names it, and the ConfigMap that holds its snapshot.
-pub fn copy(text: &str) -> (String, Value) {
+pub fn snapshot(text: &str) -> (String, Value) {
     const SOURCE: &str = "galera-instance-nodeconfig";
     let data = json!({ "galera.cnf": text });
     let map = json!({ "metadata": { "name": SOURCE }, "data": data }).to_string();
-    let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &map) else { panic!("it is one") };
+    let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &map) else {
+        panic!("the snapshot's source is a ConfigMap")
+    };
     let digest = Contents::of(&map).digest(SOURCE, &Keys::ALL).unwrap().expect("an option file");
     let (name, keeps) = (digest.snapshot_name(SOURCE), json!({ "gatera.dev/keeps": SOURCE }));
     let metadata = json!({ "name": name, "namespace": NAMESPACE, "annotations": keeps });
-    let copy = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data });
-    (format!("{SOURCE}={digest}"), copy)
+    let snapshot = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data });
+    (format!("{SOURCE}={digest}"), snapshot)
 }
 
 /// Sets the status of a member that failed to start with this message and is being restarted.
-fn starts(pod: &mut Value, words: &str) {
+fn set_failed_start(pod: &mut Value, words: &str) {
     let message = format!("{words}\n");
     let ended =
         json!({ "terminated": { "exitCode": 1, "startedAt": "2026-12-01T09:29:00Z", "message": message } });

@@ -34,12 +34,14 @@ fn in_view<T>(facts: &Facts, ask: impl FnOnce(&View<'_>) -> T) -> T {
     ask(&View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings))
 }
 
-fn map(namespace: &str, name: &str, kib: usize) -> ConfigMap {
+fn config_map(namespace: &str, name: &str, kib: usize) -> ConfigMap {
     let text = "x".repeat(kib << 10);
     let json =
         format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}},"data":{{"a":"{text}"}}}}"#);
-    let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else { unreachable!("it is one") };
-    map
+    let Ok(Object::ConfigMap(config_map)) = Object::read(Kind::ConfigMap, &json) else {
+        unreachable!("it is a ConfigMap")
+    };
+    config_map
 }
 
 fn service(namespace: &str, name: &str, size: usize) -> Object {
@@ -49,7 +51,7 @@ fn service(namespace: &str, name: &str, size: usize) -> Object {
 }
 
 #[test]
-fn of_what_found_no_room_it_is_known_that_it_is_there() {
+fn an_object_that_is_too_large_is_known_to_exist() {
     let (large, small) = (rds("it", 4000, "a text"), rds("it", 1, "a text"));
     let mut facts = Facts::default();
     for object in [small.clone(), rds("it-1", 1, "a text"), large.clone(), rds("it-1", 4000, "a text")] {
@@ -58,7 +60,7 @@ fn of_what_found_no_room_it_is_known_that_it_is_there() {
     let about = Id::new("db", "it");
     assert!(
         in_view(&facts, |view| view.kept(rds_kind(), "db").count() == 0),
-        "nothing older is taken for it"
+        "the older object does not stand in for it"
     );
     let deletes = |object: &Object| Review {
         operation: Operation::Delete,
@@ -79,11 +81,11 @@ fn of_what_found_no_room_it_is_known_that_it_is_there() {
     let decision = in_view(&facts, |view| rulebook().evaluate(&created, view));
     assert!(format!("{decision:?}").contains("R10"), "{decision:?}");
     facts.put(small);
-    assert!(!facts.unreadable.contains_key(&(rds_kind(), about)), "it is as it was");
+    assert!(!facts.unreadable.contains_key(&(rds_kind(), about)), "it fits again");
 }
 
 #[test]
-fn a_definition_whose_objects_cannot_be_listed_is_unknown_and_goes_when_that_is_confirmed() {
+fn deleting_a_definition_whose_objects_cannot_be_listed_needs_an_override() {
     let wordpress = rulebook().kinds().named("example.com", "Wordpress");
     for (kind, rule) in [(wordpress, "W04"), (rds_kind(), "R14")] {
         let called = format!("{}.{}", kind.plural(), kind.group());
@@ -102,7 +104,7 @@ fn a_definition_whose_objects_cannot_be_listed_is_unknown_and_goes_when_that_is_
         let judge = |facts: &Facts, marks: &str| {
             in_view(facts, |view| rulebook().evaluate(&deletes(definition(marks)), view))
         };
-        assert!(judge(&facts, "").allowed(), "there is none");
+        assert!(judge(&facts, "").allowed(), "there are no objects");
         facts.kept.set_listed(kind, false);
         let unknown = judge(&facts, "");
         let words = format!("{unknown:?}");
@@ -114,7 +116,10 @@ fn a_definition_whose_objects_cannot_be_listed_is_unknown_and_goes_when_that_is_
             ..deletes(definition(""))
         };
         let ends = in_view(&facts, |view| rulebook().evaluate(&namespace, view));
-        assert!(ends.allowed(), "a pack keeps no namespace in which nothing of it is known: {ends:?}");
+        assert!(
+            ends.allowed(),
+            "a pack does not keep a namespace without known objects of its kinds: {ends:?}"
+        );
         let confirmed = format!(r#""gatera.dev/override":"{rule} until=2026-12-01T09:50:00Z reason=gone""#);
         assert!(judge(&facts, &confirmed).allowed(), "{:?}", judge(&facts, &confirmed));
         facts.kept.set_listed(kind, true);
@@ -123,7 +128,7 @@ fn a_definition_whose_objects_cannot_be_listed_is_unknown_and_goes_when_that_is_
 }
 
 #[test]
-fn a_name_counts_and_a_plan_that_is_not_known_is_not_guessed() {
+fn an_object_that_is_too_large_counts_by_name_and_its_content_is_not_guessed() {
     let wordpress = rulebook().kinds().named("example.com", "Wordpress");
     let version = rulebook().kinds().named("kudo.dev", "OperatorVersion");
     let mut facts = Facts::default();
@@ -141,7 +146,7 @@ fn a_name_counts_and_a_plan_that_is_not_known_is_not_guessed() {
 
 /// A ConfigMap that is too large is treated neither as empty nor as missing.
 #[test]
-fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
+fn readers_of_a_config_map_that_is_too_large_are_judged_without_it_and_this_is_reported() {
     let mount = r#""volumeMounts":[{"name":"v","mountPath":"/docker-entrypoint-initdb.d"}]"#;
     let containers = format!(r#"[{{"name":"mariadb","image":"mariadb:10.11",{mount}}}]"#);
     let volumes = r#"[{"name":"v","configMap":{"name":"dump"}}]"#;
@@ -153,7 +158,7 @@ fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
     let set = Object::read(Kind::StatefulSet, &json).unwrap();
     let mut facts = rulebook().facts(&Adoption::default());
     facts.put(set.clone());
-    facts.put(Object::ConfigMap(map("db", "dump", 1)));
+    facts.put(Object::ConfigMap(config_map("db", "dump", 1)));
     let problem = Unreadable::TooMuch("it is larger than 512 KiB");
     facts.cannot_read(Kind::ConfigMap, Id::new("db", "dump"), problem);
     let (world, settings) = (World::build(facts, Freshness::Current), Settings::default());
@@ -166,12 +171,12 @@ fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
     let found: Vec<_> = decision.judged.iter().map(|it| (it.finding.rule, &*it.finding.says)).collect();
     assert!(found.contains(&("G00", &*format!("its {says}"))), "{found:?}");
     let audited = audit::run(rulebook(), &view).objects;
-    let map = audited.iter().find(|it| it.kind == Kind::ConfigMap).unwrap();
-    assert_eq!(map.decision.judged[0].finding.says, "is not examined: it is larger than 512 KiB");
+    let config_map = audited.iter().find(|it| it.kind == Kind::ConfigMap).unwrap();
+    assert_eq!(config_map.decision.judged[0].finding.says, "is not examined: it is larger than 512 KiB");
 }
 
 #[test]
-fn where_a_cluster_may_have_found_no_room_nothing_is_destroyed() {
+fn nothing_is_deleted_where_a_cluster_may_be_missing_in_the_view() {
     let mut facts = Facts::default().within(1 << 20);
     let deletes = |kind: Kind, namespace: &str, name: &str| {
         let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"1"}}}}"#);
