@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
-const REFUSED: &str = "refused there are prepared transactions, and somebody has to decide them";
+const REFUSED: &str = "refused prepared transactions must be committed or rolled back by hand";
 const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
 
 fn reported_at(id: &str, seqno: u64) -> String {

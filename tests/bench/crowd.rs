@@ -13,7 +13,7 @@ pub fn measure(series: [Series; 2], server: &Server, plan: &Plan) -> [Vec<Outcom
     let [alone, inside] = series;
     let alone = alone.run(&arms, plan);
     let (crowd, tally) = hostile::gather(HOSTILE, server.hello.address, &server.hello.bundle);
-    while !tally.is_whole() {
+    while !tally.every_kind_did_harm() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     let inside = inside.run(&arms, plan);

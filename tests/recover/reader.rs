@@ -182,7 +182,7 @@ fn a_reader_is_believed_until_the_member_has_run() {
     }
 }
 
-/// The reader is found by its label, in whatever order objects arrive, and is not counted as a pod of the cluster.
+/// The reader is found by its label, in any order in which objects arrive, and is not counted as a pod of the cluster.
 #[test]
 fn a_reader_is_not_a_pod_of_the_cluster() {
     let scene = scene_with_reader(unchanged, Some(351));
