@@ -7,58 +7,59 @@ use crate::cluster::{STATEFUL_SET, running_cluster};
 use crate::lab::{Output, User, eventually};
 
 const GALERA: &str = include_str!("fixtures/galera.yaml");
-const ALONE: &str = "[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nbinlog_format = ROW\ninnodb_autoinc_lock_mode = 2\nwsrep_cluster_address = gcomm://\n";
-const TOGETHER: &str = "[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nbinlog_format = ROW\ninnodb_autoinc_lock_mode = 2\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs\n";
+const FOUNDING_FILE: &str = "[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nbinlog_format = ROW\ninnodb_autoinc_lock_mode = 2\nwsrep_cluster_address = gcomm://\n";
+const JOINING_FILE: &str = "[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nbinlog_format = ROW\ninnodb_autoinc_lock_mode = 2\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs\n";
 
 #[test]
-fn the_way_back_is_open() {
+fn each_step_of_the_manual_recovery_is_admitted_with_the_override() {
     let (plane, ns) = running_cluster("back");
     let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
     let patch = |what: &str, patch: serde_json::Value| {
         run(&["patch", what, "--type=merge", &format!("--patch={patch}")])
     };
     let (config, set) = ("configmap/galera-instance-nodeconfig", format!("statefulset/{STATEFUL_SET}"));
-    let alone = || patch(config, json!({ "data": { "galera.cnf": ALONE } }));
-    let member_two = || patch(&set, json!({ "spec": { "replicas": 1, "ordinals": { "start": 2 } } }));
+    let make_file_found = || patch(config, json!({ "data": { "galera.cnf": FOUNDING_FILE } }));
+    let keep_only_member_two =
+        || patch(&set, json!({ "spec": { "replicas": 1, "ordinals": { "start": 2 } } }));
 
     // Every member has stopped; the data is on the claims.
     for ordinal in 0..3 {
         plane.make_pod_unready(&ns, &format!("{STATEFUL_SET}-{ordinal}"));
     }
-    let says = |output: &Output, words: &str| {
+    let assert_says = |output: &Output, words: &str| {
         assert!(output.stderr.contains(words), "expected {words:?}:\n{}", output.stderr);
     };
     let refused = eventually("the guard to see that the cluster is down", || {
-        let output = alone();
+        let output = make_file_found();
         output.stderr.contains("0 of 3 members").then_some(output)
     });
     assert_eq!(refused.status, 1);
-    says(
+    assert_says(
         &refused,
         &format!(
             "do instead: gatera recover {STATEFUL_SET} -n {ns}, which starts it from the member with the newest data; the data is still on the claims (by hand: gatera explain G04)"
         ),
     );
-    says(&member_two(), "[G01]");
+    assert_says(&keep_only_member_two(), "[G01]");
 
     // According to grastate.dat member 2 has the newest data.
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
-    let release = format!("gatera.dev/override=G01,G02,G04 until={until} reason=start from member 2");
+    let override_mark = format!("gatera.dev/override=G01,G02,G04 until={until} reason=start from member 2");
     for what in [config, &set] {
-        run(&["annotate", what, &release]).succeeded();
+        run(&["annotate", what, &override_mark]).succeeded();
     }
     let overridden =
-        eventually("the override to be seen", || Some(alone()).filter(|output| output.status == 0));
-    says(&overridden, "Warning: [G04] ConfigMap ");
-    let step = member_two();
+        eventually("the override to be seen", || Some(make_file_found()).filter(|output| output.status == 0));
+    assert_says(&overridden, "Warning: [G04] ConfigMap ");
+    let step = keep_only_member_two();
     assert_eq!(step.status, 0, "{}", step.stderr);
-    says(&step, "Warning: [G01] StatefulSet ");
+    assert_says(&step, "Warning: [G01] StatefulSet ");
     let pod = format!("pod/{STATEFUL_SET}-2");
     let stopped = run(&["delete", "pods", "--selector=app=galera", "--wait=false"]);
     assert_eq!(stopped.status, 0, "{}", stopped.stderr);
-    says(&stopped, "Warning: [G02] Pod ");
+    assert_says(&stopped, "Warning: [G02] Pod ");
     plane.finish_deletes(&ns);
-    let my_cnf = eventually("member 2 to be made anew", || {
+    let my_cnf = eventually("member 2 to be recreated", || {
         let pod = run(&[
             "get",
             &pod,
@@ -68,7 +69,7 @@ fn the_way_back_is_open() {
     });
     assert!(
         my_cnf.contains("wsrep_status_file") && !my_cnf.contains("wsrep_cluster_address"),
-        "it must be able to found: {my_cnf}"
+        "the address in it would keep member 2 from founding: {my_cnf}"
     );
     plane.make_pod_ready(&ns, &format!("{STATEFUL_SET}-2"));
 
@@ -76,7 +77,7 @@ fn the_way_back_is_open() {
     for what in [config, &set] {
         run(&["annotate", what, "gatera.dev/override-"]).succeeded();
     }
-    let back = patch(config, json!({ "data": { "galera.cnf": TOGETHER } }));
+    let back = patch(config, json!({ "data": { "galera.cnf": JOINING_FILE } }));
     assert_eq!((back.status, &*back.stderr), (0, ""));
     let up = eventually("the guard to see the member", || {
         Some(patch(&set, json!({ "spec": { "replicas": 3, "ordinals": { "start": 0 } } })))
@@ -87,12 +88,12 @@ fn the_way_back_is_open() {
     let scaled = eventually("a healthy cluster again", || {
         Some(run(&["scale", "statefulset", STATEFUL_SET, "--replicas=4"])).filter(|output| output.status == 0)
     });
-    says(&scaled, "4 members survive no more failures than 3 do");
+    assert_says(&scaled, "4 members survive no more failures than 3 do");
 }
 
 /// Without a guard, as measured, every pod is 1/1 Running after these two commands and every table is gone.
 #[test]
-fn the_two_commands_that_erase_a_database_do_not() {
+fn the_two_commands_that_erase_a_database_erase_nothing() {
     let (plane, ns) = running_cluster("erase");
     let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
     let uids = || {
@@ -107,7 +108,7 @@ fn the_two_commands_that_erase_a_database_do_not() {
     assert_eq!((output.status, output.stderr.matches("[G02] Pod ").count()), (1, 2), "{}", output.stderr);
     plane.finish_deletes(&ns);
     let kept = uids().into_iter().filter(|uid| before.contains(uid)).count();
-    assert_eq!(kept, 2, "more than one member was let go");
+    assert_eq!(kept, 2, "more than one member was deleted");
     // No webhook is called about a power cut.
     for ordinal in 0..3 {
         plane.make_pod_unready(&ns, &format!("{STATEFUL_SET}-{ordinal}"));
@@ -131,5 +132,5 @@ fn the_two_commands_that_erase_a_database_do_not() {
     let bootstrap = plane.get(&ns, "deployment/galera-instance-bootstrap");
     assert_eq!(bootstrap["spec"]["replicas"], 0);
     let pods = run(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).succeeded();
-    assert_eq!(pods, "", "a second, empty cluster");
+    assert_eq!(pods, "", "a bootstrap node would found a second, empty cluster");
 }

@@ -94,7 +94,7 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally
     raise_file_limit();
     let tally = Arc::<Tally>::default();
     let tls = config(bundle, None);
-    // One of each kind after the other, so that each does harm before all places are taken.
+    // Kinds alternate, so that each does harm before the guard's places for connections are taken.
     let of_each = |turn| ATTACKS.iter().rev().filter(move |(_, percent)| turn < count * percent / 100);
     let attacks: Vec<_> = (0..count).flat_map(of_each).map(|(attack, _)| *attack).collect();
     assert_eq!(attacks.len(), count);

@@ -237,7 +237,7 @@ impl State {
         Some(after.changes_view())
     }
 
-    /// Counts a change of members as a transaction, as Galera does: a member that goes on without another has more than that one.
+    /// Counts a change of the members as a transaction, as Galera does: a member that continues without another has newer data.
     fn changes_view(mut self) -> Self {
         for it in 0..3 {
             self.data[it] += u64::from(self.phase(it).is_some_and(Phase::serves));

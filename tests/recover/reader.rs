@@ -134,7 +134,7 @@ fn what_recover_prints_about_a_member_whose_pod_does_not_run() {
 }
 
 /// The position of a reader counts only if that pod has the member's claim and gatera's step, and was created for the very pod
-/// that waits; and only until that pod has run. This limits who can write what the guard reads.
+/// that waits; and only until that pod has run. This limits which users can write what the guard reads.
 #[test]
 fn a_reader_is_believed_until_the_member_has_run() {
     let run = json!({ "startedAt": "2026-12-01T09:28:30Z" });

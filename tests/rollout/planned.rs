@@ -15,7 +15,7 @@ pub(super) fn stage_is(situation: &Situation, says: &str, does: &str) {
 fn the_running_configuration_is_recorded_once() {
     let first = "record {\"good\":\"OLD\"} after 0s";
     stage_is(&Situation::default(), "writing down which configuration members run", first);
-    // A StatefulSet that was created anew: the revision of its pods counts, not a change to the ConfigMap in the meantime.
+    // A StatefulSet that was recreated: the revision of its pods counts, not a change to the ConfigMap in the meantime.
     let orphaned = Situation { record: Value::Null, live: File::New.text(), ..Situation::recorded() };
     stage_is(&orphaned, "writing down which configuration members run", first);
     stage_is(&Situation::recorded(), "settled", "");
@@ -98,7 +98,7 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
     let status = given_up.status();
     assert!(status.contains("\n└── Steps of the guard: given up\n"), "{status}");
     assert!(status.contains(&format!("configuration: given up ({says})\n")), "{status}");
-    // Members that ran well with it also go back, one at a time.
+    // Members that are Ready with it also go back, one at a time.
     stage_is(
         &stopped([old, ("starting", File::Old), ("ready", File::New)]),
         "stopped: galera-2 fails; galera-2 goes back later: 2 of 3 members Synced, galera-1 is not Ready yet",

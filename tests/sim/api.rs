@@ -220,7 +220,7 @@ impl Sim {
             return Some(Err(Refusal { rule: Some(refused.finding.rule), message: answer.message }));
         }
         if let (Some(patch), Some(object)) = (answer.patch, &mut request.object) {
-            json_patch::patch(object, &patch).expect("the guard's patch fits the object it was made for");
+            json_patch::patch(object, &patch).expect("the guard's patch applies to the object");
         }
         if answer.reserved {
             let pod = request.name.clone();

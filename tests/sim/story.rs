@@ -1,6 +1,6 @@
 //! The story of a seed: one line per event that a person would want to read.
 //!
-//! Must not know: what is right. Nothing is recorded at first, because most seeds end well; a seed that fails is run again with
+//! Must not know: what is right. Recording is off at first, because most seeds break no law; a seed that does is run again with
 //! recording on.
 
 use super::clock::{Millis, clock_text};
