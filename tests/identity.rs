@@ -65,74 +65,53 @@ fn the_identity_is_concluded_from_reports() {
             object["metadata"]["annotations"]["gatera.dev/injected"] = json!("0.1.0 readiness unproven");
         }
     };
-    // Compares the concluded identity, whether it is new, and the pods that receive it.
-    let assert_concluded =
-        |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<(&str, bool, &[u8])>| {
-            let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-            let settings = Settings::default();
-            let found = concluded(cluster, &View::new(world, scene::now(), &settings), &reported(ids));
-            let beside = found.as_ref().map(|it| it.beside.clone()).unwrap_or_default();
-            let expected = expected.map(|(id, new, pods)| Concluded {
-                beside,
-                is: Identity::read(id),
-                new,
-                unannotated: pods
-                    .iter()
-                    .map(|it| (format!("{STATEFUL_SET}-{it}"), format!("pod-{it}")))
-                    .collect(),
-            });
-            assert_eq!(found, expected, "{what}");
-        };
+    // Checks the concluded identity, whether it is new, and the pods that receive it.
+    let check = |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<(&str, bool, &[u8])>| {
+        let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let settings = Settings::default();
+        let found = concluded(cluster, &View::new(world, scene::now(), &settings), &reported(ids));
+        let beside = found.as_ref().map(|it| it.beside.clone()).unwrap_or_default();
+        let expected = expected.map(|(id, new, pods)| Concluded {
+            beside,
+            is: Identity::read(id),
+            new,
+            unannotated: pods
+                .iter()
+                .map(|it| (format!("{STATEFUL_SET}-{it}"), format!("pod-{it}")))
+                .collect(),
+        });
+        assert_eq!(found, expected, "{what}");
+    };
     let first = world(ASKED, "", same);
-    assert_concluded("all reported the same", &first, &all(THIS), Some((THIS, true, &[0, 1, 2])));
-    assert_concluded("most reported the same", &first, &all(THIS)[..2], Some((THIS, true, &[0, 1])));
-    assert_concluded("one is not enough", &first, &all(THIS)[..1], None);
-    assert_concluded("no member reported anything", &first, &[], None);
-    assert_concluded("all reported that it has none", &first, &all("none"), Some(("none", true, &[0, 1, 2])));
-    assert_concluded("a single member reports that it has none", &first, &all("none")[..1], None);
-    assert_concluded(
+    check("all reported the same", &first, &all(THIS), Some((THIS, true, &[0, 1, 2])));
+    check("most reported the same", &first, &all(THIS)[..2], Some((THIS, true, &[0, 1])));
+    check("one is not enough", &first, &all(THIS)[..1], None);
+    check("no member reported anything", &first, &[], None);
+    check("all reported that it has none", &first, &all("none"), Some(("none", true, &[0, 1, 2])));
+    check("a single member reports that it has none", &first, &all("none")[..1], None);
+    check(
         "one reports an id, the others none",
         &first,
         &[("pod-0", THIS), ("pod-1", "none"), ("pod-2", "none")],
         None,
     );
     let without = world(["none", "unknown", "none"], "none", same);
-    assert_concluded(
-        "it is known that it has none",
-        &without,
-        &all("none")[1..2],
-        Some(("none", false, &[1])),
-    );
-    assert_concluded(
-        "it is founded again, in the same pods",
-        &without,
-        &all(THIS),
-        Some((THIS, true, &[0, 1, 2])),
-    );
-    assert_concluded(
-        "members are in two clusters",
-        &first,
-        &[("pod-0", THIS), ("pod-1", THIS), ("pod-2", OTHER)],
-        None,
-    );
-    assert_concluded("pods that are gone", &first, &[("gone", THIS), ("old", THIS)], None);
-    assert_concluded("not Ready", &world(ASKED, "", unready), &all(THIS), None);
-    assert_concluded("Ready proves nothing", &world(ASKED, "", unproven), &all(THIS), None);
-    assert_concluded("the pods have it already", &world([THIS; 3], "", same), &[], Some((THIS, true, &[])));
+    check("it is known that it has none", &without, &all("none")[1..2], Some(("none", false, &[1])));
+    check("it is founded again, in the same pods", &without, &all(THIS), Some((THIS, true, &[0, 1, 2])));
+    check("members are in two clusters", &first, &[("pod-0", THIS), ("pod-1", THIS), ("pod-2", OTHER)], None);
+    check("pods that are gone", &first, &[("gone", THIS), ("old", THIS)], None);
+    check("not Ready", &world(ASKED, "", unready), &all(THIS), None);
+    check("Ready proves nothing", &world(ASKED, "", unproven), &all(THIS), None);
+    check("the pods have it already", &world([THIS; 3], "", same), &[], Some((THIS, true, &[])));
     let one_knows = world(["unknown", THIS, "unknown"], THIS, same);
     let lost = world(ASKED, THIS, same);
-    assert_concluded("it lost its id", &lost, &all("none"), Some(("none", true, &[0, 1, 2])));
-    assert_concluded("a single member cannot prove that", &lost, &all("none")[..1], None);
-    assert_concluded("another member still has it", &one_knows, &all("none")[..1], Some((THIS, false, &[])));
-    assert_concluded(
-        "one pod is older than the record",
-        &one_knows,
-        &all(THIS)[..1],
-        Some((THIS, false, &[0])),
-    );
-    assert_concluded("one is in another cluster", &one_knows, &all(OTHER)[..1], Some((THIS, false, &[])));
+    check("it lost its id", &lost, &all("none"), Some(("none", true, &[0, 1, 2])));
+    check("a single member cannot prove that", &lost, &all("none")[..1], None);
+    check("another member still has it", &one_knows, &all("none")[..1], Some((THIS, false, &[])));
+    check("one pod is older than the record", &one_knows, &all(THIS)[..1], Some((THIS, false, &[0])));
+    check("one is in another cluster", &one_knows, &all(OTHER)[..1], Some((THIS, false, &[])));
     let beside = world(["founds", THIS, THIS], THIS, same);
-    assert_concluded(
+    check(
         "one founded a cluster beside members that serve",
         &beside,
         &all(OTHER)[..1],
@@ -153,14 +132,9 @@ fn the_identity_is_concluded_from_reports() {
     );
     assert_eq!(notes, [("AnotherCluster", &*note)]);
     let founded = world(["founds", THIS, THIS], THIS, unready);
-    assert_concluded(
-        "founded again, and no other member serves",
-        &founded,
-        &all(OTHER)[..1],
-        Some((OTHER, true, &[0])),
-    );
-    assert_concluded("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
-    assert_concluded("it founded a cluster, and has not reported", &founded, &[], None);
+    check("founded again, and no other member serves", &founded, &all(OTHER)[..1], Some((OTHER, true, &[0])));
+    check("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
+    check("it founded a cluster, and has not reported", &founded, &[], None);
     let view_of_earlier = reported_at("2026-12-01T08:59:59Z", &all(THIS));
     let settings = Settings::default();
     let cluster = first.cluster(NAMESPACE, STATEFUL_SET).unwrap();
