@@ -26,8 +26,8 @@ use super::store::ordinal;
 /// Requests that the guard allows, with a warning, although they may break a law, because it cannot know better. The removal that
 /// breaks the law excuses its story from then on, with this reason.
 pub mod warned {
-    /// G14 allows a new template while the only member keeps failing, because it may correct the failure. If the member recovers by
-    /// itself (a ConfigMap was corrected), the controller restarts it all the same, with no other member left to join.
+    /// G14 allows a new template while the only member keeps failing, because it may correct the failure. If the member recovers
+    /// by itself (a ConfigMap was corrected), the controller restarts it all the same, with no other member left to join.
     pub const ONLY_MEMBER_ROLLED: &str =
         "the only member recovered, and was restarted for a template that the guard had allowed";
     /// A StatefulSet that was deleted with its pods left behind and is recreated with another template restarts them, even a
