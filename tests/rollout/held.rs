@@ -90,7 +90,7 @@ fn a_file_that_founds_a_cluster_is_never_rolled_out() {
     };
     stage_is(
         &founds,
-        "held: ConfigMap galera-instance-nodeconfig makes every server that starts found a new cluster",
+        "held: ConfigMap galera-instance-nodeconfig makes every server that starts create a new cluster",
         "",
     );
     let other = Situation {
