@@ -155,7 +155,7 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
         &[
             "G03/an-operator-that-takes-over",
             "G03/an-owner-that-a-program-gives",
-            "G03/an-owner-from-before",
+            "G03/an-owner-that-was-there-before",
             "G10/the-stateful-set-may-own",
         ],
     ),
@@ -204,7 +204,7 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
             "G09/a-server-that-asks",
             "G09/a-start-position",
             "G09/a-transfer-method",
-            "G09/a-file-that-somebody",
+            "G09/a-file-that-a-script-may",
             "G09/an-include",
             "G09/files-of-which",
             "G09/what-three-files",

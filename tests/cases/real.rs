@@ -35,7 +35,7 @@ const DEFINITIONS: [&str; 4] = [
 ];
 
 /// A case whose outcome changes while the others are played; its answers are compared all the same.
-const ON_THE_SECOND: &str = "G01/glass-that-would-be-broken-later-releases-nothing-now";
+const ON_THE_SECOND: &str = "G01/break-glass-that-begins-later-has-no-effect-yet";
 
 /// A guard, and the number of requests that it had answered at the last look. Its page of metrics is large, because it names every
 /// cluster, so it is read once for each request.
