@@ -57,7 +57,7 @@ impl Terminal {
 }
 
 #[test]
-fn members_that_are_asked_to_go_together_go_one_after_the_other() {
+fn members_deleted_together_are_deleted_one_after_the_other() {
     let it = Terminal::new("walk-pods");
     let delete =
         |ordinal: usize| it.run(&["delete", "pod", &format!("{STATEFUL_SET}-{ordinal}"), "--wait=false"]);
@@ -82,7 +82,7 @@ fn members_that_are_asked_to_go_together_go_one_after_the_other() {
 }
 
 #[test]
-fn one_step_after_the_other_leads_down_to_one_and_up_again() {
+fn a_cluster_scales_down_to_one_member_and_up_again_in_steps() {
     let it = Terminal::new("walk-scale");
     let scale =
         |replicas: &str| it.run(&["scale", "statefulset", STATEFUL_SET, &format!("--replicas={replicas}")]);
@@ -131,7 +131,7 @@ fn a_fixed_field_is_changed_by_orphaning() {
 }
 
 #[test]
-fn a_cluster_goes_for_good_with_one_override() {
+fn one_override_is_enough_to_delete_a_cluster() {
     let it = Terminal::new("walk-end");
     let refused = it.run(&["delete", "statefulset", STATEFUL_SET]);
     let commands = advice(&refused);
@@ -166,7 +166,7 @@ fn a_cluster_goes_for_good_with_one_override() {
 }
 
 #[test]
-fn a_member_copies_everything_anew() {
+fn a_claim_is_deleted_so_that_its_member_copies_all_data_again() {
     let it = Terminal::new("walk-claim");
     let claim = format!("persistentvolumeclaim/galera-instance-datadir-{STATEFUL_SET}-1");
     let commands = advice(&it.run(&["delete", &claim, "--wait=false"]));

@@ -10,7 +10,7 @@ const TAKE_OVER: &[&str] = &["--server-side", "--force-conflicts"];
 
 impl Alive {
     /// Applies the manifests with these flags: they are admitted with one warning, and no bootstrap node starts.
-    fn applied_again(&self, flags: &[&str]) {
+    fn apply_again(&self, flags: &[&str]) {
         let output = self.apply(flags);
         assert_eq!(output.status, 0, "{flags:?}: {}", output.stderr);
         let warnings: Vec<&str> = output.stderr.lines().filter(|line| line.starts_with("Warning:")).collect();
@@ -26,16 +26,16 @@ impl Alive {
     }
 
     /// Applies the manifests twice more with these flags: nothing is written, and no field changes its owner.
-    fn stays_as_it_is(&self, flags: &[&str]) {
-        self.changes_nothing(|| (0..2).for_each(|_| self.applied_again(flags)));
+    fn assert_applying_changes_nothing(&self, flags: &[&str]) {
+        self.changes_nothing(|| (0..2).for_each(|_| self.apply_again(flags)));
     }
 }
 
 #[test]
 fn client_side_apply_can_be_repeated() {
     let alive = Alive::cluster("apply");
-    alive.applied_again(CLIENT);
-    alive.stays_as_it_is(CLIENT);
+    alive.apply_again(CLIENT);
+    alive.assert_applying_changes_nothing(CLIENT);
 }
 
 /// The cluster was never applied by the other method, so no conflict has to be forced.
@@ -45,14 +45,14 @@ fn server_side_apply_can_be_repeated() {
     alive.apply(SERVER).succeeded();
     alive.until_formed();
     alive.until_bootstrap_removed();
-    alive.applied_again(SERVER);
-    alive.stays_as_it_is(SERVER);
+    alive.apply_again(SERVER);
+    alive.assert_applying_changes_nothing(SERVER);
 }
 
 #[test]
-fn the_two_methods_can_be_used_by_turns() {
+fn the_two_methods_can_be_alternated() {
     let alive = Alive::cluster("apply");
-    alive.applied_again(CLIENT);
+    alive.apply_again(CLIENT);
     let managers = || {
         let objects = alive.objects();
         let objects = objects.as_object().unwrap().values();
@@ -61,7 +61,7 @@ fn the_two_methods_can_be_used_by_turns() {
     let mut seen = Vec::new();
     for _ in 0..2 {
         for flags in [TAKE_OVER, CLIENT] {
-            alive.applied_again(flags);
+            alive.apply_again(flags);
         }
         seen.push(managers());
     }

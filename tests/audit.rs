@@ -44,7 +44,7 @@ fn with_password() -> Value {
 }
 
 #[test]
-fn a_running_cluster_is_no_finding() {
+fn a_running_cluster_is_not_a_finding() {
     let bootstraps = ["absent", "held", "running"];
     for bootstrap in bootstraps {
         let Judged { audit, text, not_well, .. } =
@@ -57,7 +57,7 @@ fn a_running_cluster_is_no_finding() {
 
 /// One command stands below the headline, whatever else is printed. Zero replicas are intended, so they are not a finding.
 #[test]
-fn what_is_down_or_stopped_names_the_command_that_brings_it_back() {
+fn a_cluster_that_is_down_or_stopped_is_listed_with_the_command_that_starts_it() {
     let absent = || Scene { members: vec!["absent".into(); 3], ..Scene::default() };
     let stopped = Scene { replicas: Some(0), ended: vec![363, 360, 351], ..absent() };
     let mut all = String::new();
@@ -77,7 +77,7 @@ fn what_is_down_or_stopped_names_the_command_that_brings_it_back() {
 }
 
 #[test]
-fn a_first_installation_is_no_finding() {
+fn a_first_installation_is_not_a_finding() {
     let members = vec!["starting".into(), "absent".into(), "absent".into()];
     let scene = Scene { members, data: "none".into(), bootstrap: "running".into(), ..Scene::default() };
     let Judged { text, not_well, .. } = judged(&scene);
@@ -86,7 +86,7 @@ fn a_first_installation_is_no_finding() {
 }
 
 #[test]
-fn in_audit_mode_findings_are_counted_and_not_said() {
+fn in_audit_mode_findings_are_counted_and_not_printed() {
     let settings = rulebook().settings("modes: {G11: audit}").unwrap();
     let world = Scene { stateful_set: with_password(), ..Scene::default() }.world(&settings);
     let Judged { audit, text, json, .. } = judged_world(&world, &settings);
@@ -97,7 +97,7 @@ fn in_audit_mode_findings_are_counted_and_not_said() {
 }
 
 #[test]
-fn what_is_wrong_already_is_said_as_it_would_be_refused() {
+fn findings_are_worded_like_refusals() {
     let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     let scene =
         Scene { members: vec!["ready".into(); 4], stateful_set: with_password(), config, ..Scene::default() };
@@ -112,14 +112,14 @@ fn what_is_wrong_already_is_said_as_it_would_be_refused() {
 }
 
 #[test]
-fn what_is_going_is_left_alone() {
+fn an_object_that_is_being_deleted_is_left_alone() {
     let mut stateful_set = with_password();
     stateful_set["metadata"] = json!({ "deletionTimestamp": "2026-12-01T09:29:00Z" });
     assert_eq!(judged(&Scene { stateful_set, ..Scene::default() }).audit.refused(), 0);
 }
 
 #[test]
-fn an_override_counts_and_ends() {
+fn an_override_suspends_a_finding_until_it_ends() {
     let mut stateful_set = with_password();
     stateful_set["metadata"] =
         json!({ "annotations": { "gatera.dev/override": "G11 until=2026-12-01T10:00:00Z reason=moving" } });
@@ -150,7 +150,7 @@ fn an_autoscaler_that_was_there_first_is_found() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_finding() {
+fn an_unreadable_object_is_a_finding() {
     let mut facts = rulebook().facts(&Settings::default().adoption);
     let problem = Object::read(Kind::StatefulSet, r#"{"spec":{"replicas":"hunter2"}}"#).unwrap_err();
     facts.unreadable.insert((Kind::StatefulSet, Id::new(NAMESPACE, "odd")), problem);
@@ -160,7 +160,7 @@ fn what_cannot_be_read_is_a_finding() {
 }
 
 #[test]
-fn nothing_is_reported_twice_while_it_stays() {
+fn a_finding_is_reported_once_while_it_lasts() {
     let wrong = judged(&Scene { stateful_set: with_password(), ..Scene::default() }).audit;
     let right = judged(&Scene::default()).audit;
     let mut reported = Announced::default();
@@ -177,7 +177,7 @@ fn nothing_is_reported_twice_while_it_stays() {
 }
 
 #[test]
-fn what_is_held_back_is_still_news() {
+fn findings_over_the_limit_are_reported_later() {
     let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     let wrong = judged(&Scene { stateful_set: with_password(), config, ..Scene::default() }).audit;
     let mut reported = Announced::default();
@@ -209,7 +209,7 @@ fn command(plane: &ControlPlane, user: User, arguments: &[&str]) -> (i32, String
 
 /// A password is written into a cluster while its namespace only warns; then the namespace enforces the rules again.
 #[test]
-fn what_slipped_in_is_found_reported_and_printed() {
+fn a_fault_admitted_in_mode_warn_is_found_reported_and_printed() {
     let (plane, ns) = running_cluster("audit");
     let (_, guard) = guarded::shared();
     let run = |arguments: &[&str]| plane.kubectl(User::Admin, &[&["--namespace", &*ns], arguments].concat());

@@ -34,7 +34,7 @@ fn claim() -> Review {
 
 /// Break-glass ends by the guard's clock without any action; no clock ever opens it.
 #[test]
-fn it_is_open_until_its_end_and_not_before_its_hour() {
+fn break_glass_is_in_effect_until_its_end() {
     let settings = Settings::default();
     let now = scene::now();
     let allowed = |scene: &Scene, now: Timestamp| {
@@ -49,7 +49,7 @@ fn it_is_open_until_its_end_and_not_before_its_hour() {
 }
 
 #[test]
-fn other_namespaces_stay_closed() {
+fn break_glass_has_no_effect_in_other_namespaces() {
     let settings = Settings::default();
     let mut elsewhere = Scene::default();
     elsewhere.also.push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "other", "annotations": { "gatera.dev/break-glass": OPEN } } }));
@@ -61,7 +61,7 @@ fn other_namespaces_stay_closed() {
 
 /// People may be able to read an object that the guard cannot, so break-glass admits it, with a warning.
 #[test]
-fn what_cannot_be_read_passes_with_a_word() {
+fn an_unreadable_object_is_admitted_with_a_warning() {
     let settings = Settings::default();
     let mut asked = deletion("statefulsets", "StatefulSet", "apps", &json!({ "metadata": { "name": "x" } }));
     asked["request"]["operation"] = json!("CREATE");
@@ -83,7 +83,7 @@ fn what_cannot_be_read_passes_with_a_word() {
 
 /// An audit is not a request, so break-glass hides none of its findings: they are what will be refused again afterwards.
 #[test]
-fn an_audit_finds_what_there_is() {
+fn an_audit_reports_the_same_findings_under_break_glass() {
     let settings = Settings::default();
     let found = |scene: &Scene| {
         let mut scene = scene.clone();
@@ -97,7 +97,7 @@ fn an_audit_finds_what_there_is() {
 
 /// The command that ends break-glass is readable however long the reason is: an API server cuts warnings at 256 characters.
 #[test]
-fn the_way_back_stands_before_the_reason() {
+fn the_command_that_ends_break_glass_precedes_the_reason() {
     let settings = Settings::default();
     for reason in ["é".repeat(450), "\u{202e}\u{7}x".repeat(100), "a\nb".repeat(200)] {
         let scene =
@@ -120,7 +120,7 @@ fn the_way_back_stands_before_the_reason() {
 
 /// Only the validating call, which decides, warns that break-glass is open; the mutating call does not repeat it.
 #[test]
-fn it_is_said_once() {
+fn only_the_validating_call_warns_of_break_glass() {
     let settings = Settings::default();
     let world = open().world(&settings);
     let view = View::new(&world, scene::now(), &settings);
@@ -133,7 +133,7 @@ fn it_is_said_once() {
 
 /// A dry run, such as a canary, does not count as the use of an override and raises no alert.
 #[tokio::test]
-async fn what_is_only_tried_is_not_counted_as_let_through() {
+async fn a_dry_run_does_not_count_as_a_use_of_an_override() {
     let guard = router::guard(open().world(&Settings::default()));
     let (_, object) =
         Scene::default().object(&format!("PersistentVolumeClaim/datadir-{}-0", scene::STATEFUL_SET));
@@ -148,18 +148,18 @@ async fn what_is_only_tried_is_not_counted_as_let_through() {
 }
 
 /// A running cluster in a namespace of its own, in which `gatera break-glass` is run as a person types it.
-struct Glass {
+struct Guarded {
     plane: &'static ControlPlane,
     ns: String,
 }
 
-impl Glass {
+impl Guarded {
     fn of(prefix: &str) -> Self {
         let (plane, ns) = running_cluster(prefix);
         Self { plane, ns }
     }
 
-    fn break_it(&self, arguments: &[&str]) -> Output {
+    fn break_glass(&self, arguments: &[&str]) -> Output {
         self.gatera(&[&["break-glass", &*self.ns], arguments].concat())
     }
 
@@ -195,16 +195,16 @@ impl Glass {
 }
 
 #[test]
-fn it_is_opened_seen_and_closed() {
-    let glass = Glass::of("glass");
-    let refused = glass.scale();
+fn break_glass_is_opened_reported_and_closed() {
+    let it = Guarded::of("glass");
+    let refused = it.scale();
     assert!(refused.status == 1 && refused.stderr.contains("[G01]"), "{refused}");
     // There is no terminal, so the command cannot ask for confirmation.
-    let asked = glass.break_it(&["--for", "15m", "--reason", "node-2 burns"]);
+    let asked = it.break_glass(&["--for", "15m", "--reason", "node-2 burns"]);
     assert!(asked.status == 2 && asked.stderr.contains("--yes"), "{asked}");
-    assert_eq!(glass.mark(), "");
+    assert_eq!(it.mark(), "");
 
-    let opened = glass.break_it(&["--for", "15m", "--reason", "node-2 burns", "--yes"]);
+    let opened = it.break_glass(&["--for", "15m", "--reason", "node-2 burns", "--yes"]);
     assert_eq!(opened.status, 0, "{opened}");
     for words in [
         "For 15m no request in namespace",
@@ -214,63 +214,63 @@ fn it_is_opened_seen_and_closed() {
     ] {
         assert!(opened.stdout.contains(words), "{words}: {opened}");
     }
-    assert!(glass.mark().ends_with(" reason=node-2 burns"), "{}", glass.mark());
-    let scaled = glass.scale();
+    assert!(it.mark().ends_with(" reason=node-2 burns"), "{}", it.mark());
+    let scaled = it.scale();
     assert_eq!(scaled.status, 0, "{scaled}");
     assert!(
         scaled.stderr.contains("(overridden until ")
             && scaled.stderr.contains("nothing is refused in namespace"),
         "{scaled}"
     );
-    let status = glass.gatera(&["status", "--namespace", &glass.ns]);
+    let status = it.gatera(&["status", "--namespace", &it.ns]);
     assert!(status.stdout.contains("node-2 burns"), "{status}");
-    eventually("the Event", || (glass.events("GlassBroken").len() == 1).then_some(()));
+    eventually("the Event", || (it.events("GlassBroken").len() == 1).then_some(()));
 
     // A second call, with less time, reports the existing break-glass and that the guard honours it as it is.
-    let again = glass.break_it(&["--for", "5m", "--reason", "still", "--yes"]);
+    let again = it.break_glass(&["--for", "5m", "--reason", "still", "--yes"]);
     assert!(again.status == 0 && again.stdout.contains("Break-glass is open until "), "{again}");
     assert!(again.stdout.contains("the guard honours it"), "{again}");
 
-    let closed = glass.break_it(&["--close"]);
+    let closed = it.break_glass(&["--close"]);
     assert!(closed.status == 0 && closed.stdout.contains("the guard refuses again: [G"), "{closed}");
     assert!(closed.stdout.contains("Break-glass is open until "), "{closed}");
-    let again = glass.break_it(&["--close"]);
-    let nothing = format!("namespace {} has no break-glass, so there is nothing to close\n", glass.ns);
+    let again = it.break_glass(&["--close"]);
+    let nothing = format!("namespace {} has no break-glass, so there is nothing to close\n", it.ns);
     assert!(again.status == 0 && again.stdout == nothing, "{again}");
-    assert_eq!(glass.mark(), "");
-    assert_eq!(glass.scale().status, 1);
-    eventually("the Event about the end", || (!glass.events("GlassMended").is_empty()).then_some(()));
+    assert_eq!(it.mark(), "");
+    assert_eq!(it.scale().status, 1);
+    eventually("the Event about the end", || (!it.events("GlassMended").is_empty()).then_some(()));
 }
 
 /// Break-glass ends although no command closes it: its end is in the annotation of the namespace.
 #[test]
-fn it_closes_when_nobody_closes_it() {
-    let glass = Glass::of("glassend");
+fn break_glass_ends_by_itself() {
+    let it = Guarded::of("glassend");
     let until = Timestamp::from_second(Timestamp::now().as_second() + 20).unwrap();
     let mark = format!("gatera.dev/break-glass=until={until} reason=x");
-    glass.plane.kubectl(User::Admin, &["annotate", "namespace", &glass.ns, &mark]).succeeded();
-    eventually("it to be open", || (glass.scale().status == 0).then_some(()));
+    it.plane.kubectl(User::Admin, &["annotate", "namespace", &it.ns, &mark]).succeeded();
+    eventually("it to be open", || (it.scale().status == 0).then_some(()));
     assert!(Timestamp::now() < until, "the machine is too slow for this test");
-    eventually("it to be closed", || (glass.scale().status == 1).then_some(()));
+    eventually("it to be closed", || (it.scale().status == 1).then_some(()));
     assert!(Timestamp::now() >= until);
 }
 
 /// An end that is too far away is refused in whatever way it is written: break-glass takes effect at once or never.
 #[test]
-fn nothing_that_opens_later_can_be_written() {
-    let glass = Glass::of("glasslater");
+fn break_glass_that_would_begin_later_is_refused() {
+    let it = Guarded::of("glasslater");
     let late = Timestamp::from_second(Timestamp::now().as_second() + 7200).unwrap();
     let late = format!("until={late} reason=x");
     let annotate = |ns: &str, how: &[&str]| {
         let patch = json!({ "metadata": { "annotations": { "gatera.dev/break-glass": late } } }).to_string();
-        glass.plane.kubectl(User::Admin, &[&["patch", "namespace", ns, "--patch", &patch], how].concat())
+        it.plane.kubectl(User::Admin, &[&["patch", "namespace", ns, "--patch", &patch], how].concat())
     };
-    let plain = glass.plane.namespace_with_labels("glassplain", &[]);
+    let plain = it.plane.namespace_with_labels("glassplain", &[]);
     for (ns, how) in [
-        (&*glass.ns, &[][..]),
+        (&*it.ns, &[][..]),
         (&*plain, &[]),
         (&*plain, &["--subresource=status"]),
-        (&*glass.ns, &["--subresource=status"]),
+        (&*it.ns, &["--subresource=status"]),
     ] {
         let refused = annotate(ns, how);
         let words = "break-glass would have no effect: it must end within an hour from now";
@@ -280,26 +280,26 @@ fn nothing_that_opens_later_can_be_written() {
         );
     }
     let new = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": format!("{plain}-new"), "annotations": { "gatera.dev/break-glass": late } } });
-    let refused = glass.plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &new.to_string());
+    let refused = it.plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &new.to_string());
     assert!(refused.status == 1 && refused.stderr.contains("[G18]"), "{refused}");
     let get = ["get", "namespace", &plain, "--output=json"];
-    let mut whole: Value = serde_json::from_str(&glass.plane.kubectl(User::Admin, &get).succeeded()).unwrap();
+    let mut whole: Value = serde_json::from_str(&it.plane.kubectl(User::Admin, &get).succeeded()).unwrap();
     whole["metadata"]["annotations"] = json!({ "gatera.dev/break-glass": late });
     let path = format!("/api/v1/namespaces/{plain}/finalize");
     let replace = ["replace", "--raw", &path, "--filename=-"];
-    let refused = glass.plane.kubectl_stdin(User::Admin, &replace, &whole.to_string());
+    let refused = it.plane.kubectl_stdin(User::Admin, &replace, &whole.to_string());
     assert!(refused.status == 1 && refused.stderr.contains("[G18]"), "{refused}");
     // A change that no rule looks at is not sent to the guard.
-    glass.plane.kubectl(User::Admin, &["label", "namespace", &plain, "a=b"]).succeeded();
+    it.plane.kubectl(User::Admin, &["label", "namespace", &plain, "a=b"]).succeeded();
     // A user with rights inside a namespace may not open break-glass for it.
     let mark = format!("gatera.dev/break-glass={late}");
-    let editor = glass.plane.kubectl(User::Editor, &["annotate", "namespace", &glass.ns, &mark]);
+    let editor = it.plane.kubectl(User::Editor, &["annotate", "namespace", &it.ns, &mark]);
     assert!(editor.status == 1 && editor.stderr.contains("forbidden"), "{editor}");
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
-    let glass = Glass::of("glasswords");
+fn invalid_arguments_are_refused_with_the_reason() {
+    let it = Guarded::of("glasswords");
     for (arguments, code, words) in [
         (&["--for", "2h", "--reason", "x"][..], 2, "it may be a minute at least, and an hour at most"),
         (&["--for", "0s", "--reason", "x"], 2, "it may be a minute at least, and an hour at most"),
@@ -312,16 +312,16 @@ fn what_cannot_be_done_is_said() {
         ),
         (&["--for", "15m", "--reason", " ", "--yes"], 2, "this would open nothing"),
     ] {
-        let output = glass.break_it(arguments);
+        let output = it.break_glass(arguments);
         assert!(output.status == code && output.stderr.contains(words), "{arguments:?} {output}");
-        assert_eq!(glass.mark(), "");
+        assert_eq!(it.mark(), "");
     }
-    let nowhere = glass.gatera(&["break-glass", "no-such-namespace", "--close"]);
+    let nowhere = it.gatera(&["break-glass", "no-such-namespace", "--close"]);
     assert!(
         nowhere.status == 2 && nowhere.stderr.contains("there is no namespace no-such-namespace"),
         "{nowhere}"
     );
     let text = "until=2026-12-01T10:00:00Z reason=\u{1b}[2J";
-    let odd = glass.break_it(&["--for", "5m", "--reason", text, "--yes"]);
+    let odd = it.break_glass(&["--for", "5m", "--reason", text, "--yes"]);
     assert!(odd.status == 0 && !odd.stdout.contains('\u{1b}') && odd.stdout.contains("\\u{1b}[2J"), "{odd}");
 }

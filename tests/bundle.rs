@@ -11,7 +11,7 @@ const SECRET: &str = "hunter2-of-the-report";
 
 /// In a namespace where rules only warn, passwords stand in every place in which people put them.
 #[test]
-fn it_holds_what_is_needed_and_no_secret() {
+fn a_report_holds_the_facts_and_no_secret() {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels("report", &[("gatera.dev/mode", "warn")]);
     let from_secret = "valueFrom: {secretKeyRef: {name: galera-instance, key: root-password}}";

@@ -5,7 +5,7 @@
 //! real API server. A meta-test finds states, verbs and rules without a case.
 
 pub mod asked;
-mod doors;
+mod equivalents;
 mod moved;
 mod not_judged;
 mod play;

@@ -62,14 +62,14 @@ fn secret(objects: &BTreeMap<String, Value>, key: &str) -> String {
 }
 
 #[test]
-fn helm_finds_no_fault_in_it() {
+fn helm_lint_passes() {
     let said = helm(&["lint", CHART, "--strict"]).succeeded();
     assert!(said.contains("1 chart(s) linted, 0 chart(s) failed"), "{said}");
 }
 
 /// The snapshot contains everything except the texts of the scripts, which are separate files.
 #[test]
-fn what_it_renders_is_on_one_page() {
+fn the_rendered_chart_is_as_in_its_snapshot() {
     let mut text = template(INSTANCE, &FIXED).succeeded();
     for name in ["wait-for-sync.sh", "start-member.sh", "first.sh", "sst-user.sh", "test.sh"] {
         let script = std::fs::read_to_string(format!("{CHART}/files/{name}")).unwrap();
@@ -104,7 +104,7 @@ fn the_notes_say_what_comes_next() {
 }
 
 #[test]
-fn its_scripts_are_those_that_are_injected() {
+fn the_charts_scripts_are_those_that_are_injected() {
     let objects = rendered(&[]);
     for (name, injected) in [("wait-for-sync.sh", SCRIPT), ("start-member.sh", STEP)] {
         let own = std::fs::read_to_string(format!("{CHART}/files/{name}")).unwrap();
@@ -160,7 +160,7 @@ fn the_guards_rules_find_nothing() {
 }
 
 #[test]
-fn the_address_changes_with_the_number_of_members_alone() {
+fn only_the_number_of_members_changes_the_address() {
     let config = |flags: &[&str]| {
         let objects = rendered(flags);
         let text = objects["ConfigMap/galera-instance-nodeconfig"]["data"]["galera.cnf"]
@@ -246,7 +246,7 @@ fn the_guard_leaves_pods_as_the_chart_wrote_them() {
 }
 
 /// Checks that both passwords arrive unchanged, from the value through the Secret to what a server and a client read.
-fn arrives(root: &str, sst: &str) {
+fn assert_passwords_arrive(root: &str, sst: &str) {
     let values = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(
         values.path(),
@@ -263,20 +263,20 @@ fn arrives(root: &str, sst: &str) {
 #[test]
 fn a_password_of_every_printable_character_arrives() {
     let all: String = (' '..='~').collect();
-    arrives(&all, &all);
-    arrives(&format!(" {all} "), &format!(" :\"{}\\ ", &all[..90]));
+    assert_passwords_arrive(&all, &all);
+    assert_passwords_arrive(&format!(" {all} "), &format!(" :\"{}\\ ", &all[..90]));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 16, ..ProptestConfig::default() })]
     #[test]
     fn any_password_arrives(root in "[ -~]{1,40}", sst in "[\\\\\"'#;: n]{1,24}") {
-        arrives(&root, &sst);
+        assert_passwords_arrive(&root, &sst);
     }
 }
 
 #[test]
-fn passwords_are_generated_once_each() {
+fn every_release_generates_passwords_of_its_own() {
     let (one, other) = (rendered(&[]), rendered(&[]));
     let auth = |objects| {
         options::effective(&secret(objects, "sst.cnf"), "wsrep_sst_auth").unwrap().look().to_owned()

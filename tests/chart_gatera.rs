@@ -51,13 +51,13 @@ fn versions_are_those_of_the_program() {
 }
 
 #[test]
-fn helm_finds_nothing_to_complain_about() {
+fn helm_lint_passes() {
     let lint = lab::shared().helm(User::Admin, &["lint", "--strict", CHART]);
     assert!(lint.stdout.contains("1 chart(s) linted, 0 chart(s) failed"), "{lint}");
 }
 
 #[test]
-fn what_it_renders() {
+fn the_rendered_chart_is_as_in_its_snapshot() {
     // The pages have their own test.
     let text = rendered(&[]).succeeded();
     let (rest, pages) = text.split("---\n").partition::<Vec<_>, _>(|it| !it.contains("\n  G01: "));
@@ -71,7 +71,7 @@ fn what_it_renders() {
 }
 
 #[test]
-fn what_can_be_chosen_arrives() {
+fn chosen_values_reach_the_objects() {
     let text = rendered(&[
         "--set=image.repository=registry.example/gatera,image.tag=1.2.3,imagePullSecrets[0].name=ours",
         "--set=adopt[0]=app in (a\\, b),modes.G11=warn,injection.failurePolicy=Fail,webhooks.timeoutSeconds=9",
@@ -198,7 +198,7 @@ fn the_usual_clusters_are_guarded_unless_the_values_say_no() {
 }
 
 #[test]
-fn names_that_look_like_numbers_are_names() {
+fn names_that_look_like_numbers_stay_strings() {
     let template = ["template", "123", CHART, "--namespace=456"];
     let objects = objects(&lab::shared().helm(User::Admin, &template).succeeded());
     let names = objects.iter().flat_map(|it| {
@@ -211,7 +211,7 @@ fn names_that_look_like_numbers_are_names() {
 }
 
 #[test]
-fn bad_values_are_refused_with_words() {
+fn bad_values_are_refused_with_an_explanation() {
     for (set, words) in [
         ("replicas=0", "at '/replicas': minimum: got 0, want 1"),
         ("replicas=two", "at '/replicas': got string, want integer"),
@@ -245,7 +245,7 @@ fn bad_values_are_refused_with_words() {
 }
 
 #[test]
-fn its_arguments_are_the_program_s() {
+fn its_arguments_are_options_of_the_program() {
     for (choice, kind) in [
         ("tls.existingSecret=", "Deployment"),
         ("tls.existingSecret=own", "Deployment"),
@@ -279,7 +279,7 @@ fn its_arguments_are_the_program_s() {
 
 /// The Leases by which replicas coordinate are the same in the program, in the chart and in the guard's Role.
 #[test]
-fn its_leases_are_the_programs() {
+fn its_leases_are_those_of_the_program() {
     let objects = objects(&rendered(&[]).succeeded());
     let wanted: BTreeSet<_> = gatera::act::reserve::leases().chain(["gatera".to_owned()]).collect();
     let name = |value: &Value| value.as_str().unwrap().to_owned();
@@ -294,7 +294,7 @@ fn its_leases_are_the_programs() {
 
 /// None of the guard's requests so far in this control plane was forbidden; it has read a cluster's configuration at least.
 #[test]
-fn its_rights_are_enough() {
+fn the_guards_rights_are_sufficient() {
     let (plane, _ns) = running_cluster("rights");
     eventually("the guard to read a ConfigMap", || {
         plane
@@ -308,7 +308,7 @@ fn its_rights_are_enough() {
 
 /// What the guard may not do is as much a part of the contract as what it may do.
 #[test]
-fn its_rights_are_no_more_than_it_needs() {
+fn the_guard_has_no_more_rights_than_it_needs() {
     let (plane, _) = guarded::shared();
     for (verb, what, may) in [
         ("get", "secret/gatera-tls", "no"),

@@ -53,7 +53,7 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn helm_finds_no_fault_in_it() {
+fn helm_lint_passes() {
     let said = lab::shared().helm(User::Ci, &["lint", CHART, "--strict"]).succeeded();
     assert!(said.contains("1 chart(s) linted, 0 chart(s) failed"), "{said}");
 }
@@ -61,7 +61,7 @@ fn helm_finds_no_fault_in_it() {
 /// The snapshot contains everything, with the chart's own database and with a Galera cluster. Generated passwords would differ
 /// in every run, so both use an existing Secret.
 #[test]
-fn what_it_renders_is_on_one_page() {
+fn the_rendered_chart_is_as_in_its_snapshot() {
     let own = template(&["--set=auth.existingSecret=mine"]).succeeded();
     let galera = template(&["--set=auth.existingSecret=mine,database.galera=shop"]).succeeded();
     if lab::is_helm_3() {
@@ -85,7 +85,7 @@ fn what_it_renders_is_on_one_page() {
 
 /// Each row has a bad value and the message that it must produce.
 #[test]
-fn bad_values_are_refused_with_words() {
+fn bad_values_are_refused_with_an_explanation() {
     for (flag, words) in [
         (
             "image.tag=latest",
@@ -120,7 +120,7 @@ fn bad_values_are_refused_with_words() {
 }
 
 #[test]
-fn what_holds_data_outlives_the_release_and_is_taken_up_again() {
+fn data_outlives_the_release_and_is_used_again() {
     let place = Place::new();
     place.install("blog", &[]).succeeded();
     let passwords = place.passwords();
@@ -165,7 +165,7 @@ fn what_holds_data_outlives_the_release_and_is_taken_up_again() {
 }
 
 #[test]
-fn a_second_one_in_a_namespace_needs_names_of_its_own() {
+fn a_second_release_in_a_namespace_needs_a_name_prefix() {
     let place = Place::new();
     place.install("blog", &[]).succeeded();
     let refused = place.install("news", &[]);
@@ -210,7 +210,7 @@ fn back_up(folder: &Path, works: bool) -> std::process::Output {
 }
 
 #[test]
-fn a_backup_is_whole_or_none_and_the_latest_are_kept() {
+fn a_failed_backup_leaves_nothing_and_the_latest_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let backups = folder.path().join("backups");
     fs::create_dir_all(folder.path().join("site")).unwrap();
@@ -237,7 +237,7 @@ fn a_backup_is_whole_or_none_and_the_latest_are_kept() {
 }
 
 #[test]
-fn no_container_is_root_where_volumes_take_a_group() {
+fn no_container_is_root_without_volume_permissions() {
     let flags = [
         "--set=volumePermissions.enabled=false,backup.enabled=true,podLabels.c=d",
         "--set=auth.existingSecret=own",

@@ -30,11 +30,11 @@ fn objects(text: &str) -> Vec<Value> {
 }
 
 /// Lists the path of every value in the schema: `a.b`, where `a` is an object with properties of its own.
-fn leaves(schema: &Value, prefix: &str) -> Vec<String> {
+fn value_paths(schema: &Value, prefix: &str) -> Vec<String> {
     let properties = schema["properties"].as_object().unwrap().iter();
     let below = properties.flat_map(|(name, property)| {
         if property["properties"].is_object() {
-            leaves(property, &format!("{prefix}{name}."))
+            value_paths(property, &format!("{prefix}{name}."))
         } else {
             vec![format!("{prefix}{name}")]
         }
@@ -58,7 +58,7 @@ fn values_schemas_and_readmes_agree() {
             assert!(meaning.len() > 4, "{chart}: README.md does not say what {name} is");
             described.insert(name);
         }
-        assert_eq!(described, leaves(&schema, "").into_iter().collect(), "{chart}");
+        assert_eq!(described, value_paths(&schema, "").into_iter().collect(), "{chart}");
     }
 }
 

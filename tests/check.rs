@@ -1,8 +1,8 @@
 //! `gatera check` on manifests that have not reached a cluster yet: its questions, its findings and its output formats.
 
-mod asked;
 mod base;
 mod changes;
+mod command_line;
 mod formats;
 mod live;
 mod odd;

@@ -74,7 +74,7 @@ fn the_repaired_seed_documents_pass() {
 }
 
 #[test]
-fn what_cannot_be_read_is_two_and_wins() {
+fn an_unreadable_input_exits_with_2() {
     for (stdin, words) in [
         (&b"kind: [\n"[..], "-:1:7: not readable\nthis is not YAML: a bracket or a brace is not closed\n"),
         (b"a: 1\n\tb: 2\n", "-:1:4: not readable\nthis is not YAML: "),
@@ -140,7 +140,7 @@ fn settings_change_the_mode() {
 
 /// A program that cannot start prints the reason once, and never quotes a file that contains a token.
 #[test]
-fn a_start_that_cannot_be_says_why() {
+fn a_failed_start_prints_the_reason_once() {
     let no_kubeconfig = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(no_kubeconfig.path(), "users:\n- token: hunter2\n   oops\n").unwrap();
     let path = no_kubeconfig.path().to_str().unwrap();
@@ -270,7 +270,7 @@ fn rules_are_listed_and_explained() {
 }
 
 #[test]
-fn commands_that_are_gone_name_what_took_their_place() {
+fn removed_commands_name_their_replacement() {
     for (asked, place) in [
         (
             &["simulate", "-n", "db", "--", "kubectl", "delete", "pod", "x"][..],
@@ -314,7 +314,7 @@ fn commands() -> Vec<String> {
 
 /// Completions and man pages are generated from the program's own table of commands.
 #[test]
-fn completions_and_pages_for_man_name_every_command() {
+fn completions_and_man_pages_name_every_command() {
     let names = commands();
     assert!(names.len() > 12 && names.contains(&"check".to_owned()), "{names:?}");
     for shell in ["bash", "zsh", "fish"] {
@@ -353,7 +353,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 
 /// The help of every command shows what to type, and the program accepts every example.
 #[test]
-fn every_command_shows_examples_that_are_taken() {
+fn every_command_shows_examples_that_the_program_accepts() {
     let names: Vec<_> = commands().into_iter().filter(|it| it != "version").collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
@@ -372,7 +372,7 @@ fn every_command_shows_examples_that_are_taken() {
 }
 
 #[test]
-fn help_is_what_the_documentation_says() {
+fn the_help_is_as_in_its_snapshot() {
     let mut text = String::new();
     let all = commands();
     for args in [vec![]].into_iter().chain(all.iter().map(|name| vec![&**name])) {

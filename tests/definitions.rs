@@ -29,7 +29,7 @@ fn rendered(plane: &ControlPlane, ns: &str, chart: &str, values: &[&str]) -> Str
 }
 
 #[test]
-fn what_is_created_for_others_is_as_they_define_it() {
+fn objects_for_other_operators_conform_to_their_definitions() {
     let plane = lab::shared();
     define(plane, CERTIFICATES, "deploy/crds/cert-manager.io", &["certificates", "issuers"]);
     let path = "example/prometheus-operator-crd/monitoring.coreos.com";

@@ -16,7 +16,7 @@ use crate::guarded::program;
 
 /// Every file with derived parts is up to date. Set `WRITE_PAGES` to write the files.
 #[test]
-fn what_is_derived_is_current() {
+fn derived_files_are_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let writes = std::env::var_os("WRITE_PAGES").is_some();
     let mut wanted = pages();

@@ -33,7 +33,7 @@ fn docs_list_the_options_of_check() {
 /// The two tables in docs/members.md list exactly the annotations that people may set and those that only the guard writes.
 /// Every constant that names an annotation is in one of the program's two lists.
 #[test]
-fn docs_list_the_marks_by_whose_they_are() {
+fn docs_list_the_annotations_of_people_and_of_the_guard() {
     let page = fs::read_to_string(root().join("docs/members.md")).unwrap();
     for (marks, header) in [
         (&OF_PEOPLE[..], "| annotation | on | value | effect |\n|---|---|---|---|\n"),
@@ -60,7 +60,7 @@ fn docs_list_the_marks_by_whose_they_are() {
 /// Every metric has a row, and every row has a metric. The metrics are read from the source that registers them, because a
 /// metric that was never counted appears nowhere else.
 #[test]
-fn docs_list_the_metrics_that_there_are() {
+fn docs_list_every_metric() {
     let of = ["telemetry.rs", "telemetry/clusters.rs"];
     let source = of.map(|name| fs::read_to_string(root().join("src/act").join(name)).unwrap()).concat();
     let source: String = source.split_whitespace().collect();
@@ -108,7 +108,7 @@ fn anchor(heading: &str) -> String {
 
 /// The target of every link inside the project exists.
 #[test]
-fn links_lead_somewhere() {
+fn every_link_has_a_target() {
     let mut seen = 0;
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();

@@ -24,7 +24,7 @@ struct Examined {
 }
 
 impl Examined {
-    fn asks(&mut self, what: &str, arguments: &[&str]) -> Output {
+    fn run(&mut self, what: &str, arguments: &[&str]) -> Output {
         let kubeconfig = self.plane.kubeconfig(User::Admin);
         let output = guarded::ask(&kubeconfig, &[&["doctor"], arguments].concat());
         let said = format!("{}{}", output.stdout, output.stderr);
@@ -36,7 +36,7 @@ impl Examined {
     fn until(&mut self, what: &str, words: &str) -> Output {
         let kubeconfig = self.plane.kubeconfig(User::Admin);
         eventually(what, || guarded::ask(&kubeconfig, &["doctor"]).stdout.contains(words).then_some(()));
-        self.asks(what, &[])
+        self.run(what, &[])
     }
 
     fn admin(&self, arguments: &[&str]) -> Output {
@@ -45,16 +45,16 @@ impl Examined {
 }
 
 #[test]
-fn each_thing_that_is_broken_is_named() {
+fn each_fault_is_reported() {
     let mut it = Examined { plane: ControlPlane::start(), page: String::new() };
-    let nothing = it.asks("no guard", &[]);
+    let nothing = it.run("no guard", &[]);
     assert!(
         nothing.status == 1 && nothing.stdout.contains("nothing in this cluster is guarded"),
         "{nothing}"
     );
 
     install(&it.plane);
-    let empty = it.asks("a guard that never ran", &[]);
+    let empty = it.run("a guard that never ran", &[]);
     assert!(
         empty.status == 1 && empty.stdout.contains("is empty, so nothing is sent to the guard"),
         "{empty}"
@@ -65,18 +65,18 @@ fn each_thing_that_is_broken_is_named() {
     guard.until_registered();
     it.admin(&["create", "namespace", "db"]).succeeded();
     it.plane.kubectl_stdin(User::Admin, &["apply", "--namespace=db", "--filename=-"], GALERA).succeeded();
-    let half = it.asks("a namespace without the label", &[]);
+    let half = it.run("a namespace without the label", &[]);
     assert!(half.status == 0 && half.stdout.contains("namespace db has no label gatera.dev/mode"), "{half}");
 
     it.admin(&["label", "namespace", "db", "gatera.dev/mode=enforce"]).succeeded();
     it.plane.run_stateful_set("db", "galera-instance-galera");
     crate::living_cluster::until_bootstrap_removed(&it.plane, "db");
-    let well = it.asks("all is well", &["--namespace=db"]);
+    let well = it.run("all is well", &["--namespace=db"]);
     assert!(well.status == 0 && well.stdout.contains("\n0 wrong, "), "{well}");
 
     let stranger = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "other", "namespace": "default" }, "spec": { "replicas": 0, "serviceName": "other", "selector": { "matchLabels": { "a": "b" } }, "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "server", "image": "mariadb:10.11", "ports": [{ "containerPort": 4567 }] }] } } } });
     it.plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &stranger.to_string()).succeeded();
-    it.until("a server that nobody adopts", "default/other looks like Galera and is not guarded");
+    it.until("a server that no selector adopts", "default/other looks like Galera and is not guarded");
     for command in ["audit", "status"] {
         let said = guarded::ask(&it.plane.kubeconfig(User::Admin), &[command]).stdout;
         assert!(
@@ -97,7 +97,7 @@ fn each_thing_that_is_broken_is_named() {
     let until = Timestamp::from_second(Timestamp::now().as_second() + 600).unwrap();
     let mark = format!("gatera.dev/break-glass=until={until} reason=a drill");
     it.admin(&["annotate", "namespace", "db", &mark]).succeeded();
-    let open = it.until("broken glass", "refusals are suspended by break-glass until");
+    let open = it.until("break-glass", "refusals are suspended by break-glass until");
     assert_eq!(open.status, 0, "{open}");
     it.admin(&["annotate", "namespace", "db", "gatera.dev/break-glass-"]).succeeded();
 
@@ -118,7 +118,7 @@ fn each_thing_that_is_broken_is_named() {
     let settings = r#"{"data": {"settings.yaml": "modes: {G99: warn}"}}"#;
     it.admin(&["patch", "configmap", "gatera-settings", "--namespace=gatera", "--patch", settings])
         .succeeded();
-    let unread = it.asks("settings with a mistake", &[]);
+    let unread = it.run("settings with a mistake", &[]);
     assert!(unread.status == 1 && unread.stdout.contains("ConfigMap gatera/gatera-settings: "), "{unread}");
     it.admin(&[
         "patch",
@@ -161,7 +161,7 @@ fn without_a_guard(it: &mut Examined) {
     let ignore = r#"[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]"#;
     it.admin(&["patch", "validatingwebhookconfiguration", "gatera", "--type=json", "--patch", ignore])
         .succeeded();
-    let changed = it.asks("an entry that somebody changed", &[]);
+    let changed = it.run("an entry that was changed by hand", &[]);
     assert!(
         changed.status == 1
             && changed.stdout.contains("failurePolicy of workloads.gatera.dev is not what the guard writes"),
@@ -171,11 +171,11 @@ fn without_a_guard(it: &mut Examined) {
     let bundle = r#"[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "eA=="}]"#;
     it.admin(&["patch", "mutatingwebhookconfiguration", "gatera", "--type=json", "--patch", bundle])
         .succeeded();
-    let other = it.asks("entries with different CAs", &[]);
+    let other = it.run("entries with different CAs", &[]);
     assert!(other.status == 1 && other.stdout.contains("not all entries trust the same CA"), "{other}");
 
     it.admin(&["delete", "mutatingwebhookconfiguration", "gatera"]).succeeded();
-    let gone = it.asks("a configuration that is gone", &[]);
+    let gone = it.run("a configuration that is gone", &[]);
     assert!(
         gone.status == 1 && gone.stdout.contains("there is no MutatingWebhookConfiguration gatera"),
         "{gone}"
@@ -218,7 +218,7 @@ fn a_user_without_rights_sees_that_they_are_missing() {
 
 /// The rights that the doctor asks for are those that the chart grants.
 #[test]
-fn the_rights_are_those_of_the_chart() {
+fn the_rights_that_it_checks_are_those_of_the_chart() {
     let plane = lab::shared();
     let arguments = [
         "template",
@@ -295,7 +295,7 @@ fn what_a_replica_says_of_itself_is_reported() {
         assert_eq!(says, format!("pod gatera-1 says: {}", &other[4..]));
     }
     assert_eq!(state(vec![]).0, AnswerState::Wrong);
-    assert_eq!(state(vec![replica(well, false)]).0, AnswerState::Wrong, "nobody is ready");
+    assert_eq!(state(vec![replica(well, false)]).0, AnswerState::Wrong, "no replica is ready");
     assert_eq!(state(vec![replica(well, true), replica(well, false)]).0, AnswerState::Remark);
     let older = Replica { version: Some("0".into()), ..replica(well, true) };
     assert_eq!(
@@ -312,7 +312,7 @@ fn what_a_replica_says_of_itself_is_reported() {
 }
 
 #[test]
-fn a_ca_that_ends_is_reported_before_and_after() {
+fn an_expiring_ca_is_reported_before_and_after_its_end() {
     let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
     let entries = [Ok(Some(vec![json!({ "clientConfig": { "caBundle": "eA==" } })])), Ok(None)];
     let state = |ends: &str| {

@@ -45,7 +45,7 @@ impl Alive {
     }
 
     /// Asserts that a command is refused with these words and that every member is still the same pod.
-    fn keeps_its_members(&self, arguments: &[&str], words: &str) {
+    fn assert_refused_and_no_member_lost(&self, arguments: &[&str], words: &str) {
         let before = self.members();
         let output = self.admin(arguments);
         assert_eq!(output.status, 1, "{arguments:?}: {output}");
@@ -55,12 +55,12 @@ impl Alive {
     }
 
     /// Lets the readiness probe of a member fail and waits until the guard has seen it: it then refuses to scale down to two.
-    fn is_not_ready(&self, ordinal: usize) {
+    fn make_unready(&self, ordinal: usize) {
         self.plane.set_ready(&self.ns, &pod(ordinal), false);
         self.until_shrinking_is(1);
     }
 
-    fn is_ready_again(&self, ordinal: usize) {
+    fn make_ready_again(&self, ordinal: usize) {
         self.plane.set_ready(&self.ns, &pod(ordinal), true);
         self.until_shrinking_is(0);
     }
@@ -92,7 +92,7 @@ fn a_node_can_be_drained_while_all_others_are_ready() {
 #[test]
 fn a_drain_waits_until_the_others_are_ready() {
     let alive = Alive::cluster("drain");
-    alive.is_not_ready(0);
+    alive.make_unready(0);
     let (node, before) = (alive.node_of(&pod(1)), alive.members());
     let words =
         format!("error when evicting pods/\"{}\" -n \"{}\" (will retry after 5s): ", pod(1), alive.ns);
@@ -148,7 +148,7 @@ fn two_drains_at_once_take_turns() {
 
 /// Restarting all members at once is the first of the two commands that erase a database.
 #[test]
-fn of_all_members_at_once_at_most_one_goes() {
+fn of_all_members_deleted_at_once_at_most_one_goes() {
     let alive = Alive::cluster("delete");
     let collection = format!("--raw=/api/v1/namespaces/{}/pods?labelSelector=app%3Dgalera", alive.ns);
     for arguments in
@@ -172,7 +172,7 @@ fn a_member_is_not_deleted_by_force() {
     let alive = Alive::cluster("force");
     let member = pod(1);
     for how in [&["--grace-period=0", "--force"][..], &["--grace-period=1"], &["--now"]] {
-        alive.keeps_its_members(
+        alive.assert_refused_and_no_member_lost(
             &[&["delete", "pod", &member, "--wait=false"][..], how].concat(),
             "[G02] Pod ",
         );
@@ -182,7 +182,7 @@ fn a_member_is_not_deleted_by_force() {
 #[test]
 fn a_member_is_not_deleted_while_another_is_not_ready() {
     let alive = Alive::cluster("delete");
-    alive.is_not_ready(0);
+    alive.make_unready(0);
     let before = alive.members();
     let output = alive.kubectl(&["delete", "pod", &pod(2), "--wait=false"]);
     assert_eq!(output.status, 1, "{output}");
@@ -197,7 +197,7 @@ fn a_member_is_not_deleted_while_another_is_not_ready() {
 fn a_namespace_with_a_cluster_is_not_deleted() {
     let alive = Alive::cluster("whole");
     let ns = alive.ns.clone();
-    alive.keeps_its_members(&["delete", "namespace", &ns, "--wait=false"], "[G03] ");
+    alive.assert_refused_and_no_member_lost(&["delete", "namespace", &ns, "--wait=false"], "[G03] ");
     assert_eq!(alive.plane.get(&ns, &format!("namespace/{ns}"))["status"]["phase"], "Active");
 }
 
@@ -221,13 +221,13 @@ fn a_rollout_restart_replaces_one_member_after_the_other() {
 fn a_rollout_restart_waits_for_a_healthy_cluster() {
     let alive = Alive::cluster("restart");
     let template = || alive.stateful_set()["spec"]["template"].clone();
-    alive.is_not_ready(0);
+    alive.make_unready(0);
     let before = (alive.members(), template());
     let refused = alive.kubectl(RESTART);
     assert_eq!(refused.status, 1, "{refused}");
     assert!(refused.stderr.contains("[G14] StatefulSet "), "{refused}");
     assert_eq!((alive.members(), template()), before);
 
-    alive.is_ready_again(0);
+    alive.make_ready_again(0);
     alive.kubectl(RESTART).succeeded();
 }

@@ -56,7 +56,7 @@ async fn answer(scene: &Scene, user: &str, action: &str) -> (u64, String) {
 }
 
 #[tokio::test]
-async fn its_operator_does_its_work_and_people_do_not_do_it_by_mistake() {
+async fn the_operator_may_do_its_work_and_people_may_not_do_it_by_mistake() {
     let stop = "{change: {spec: {replicas: 0}}}";
     let start = "{change: {spec: {replicas: 3}}}";
     let [first, third] = [0, 2].map(|it| format!("{{delete: {{what: Pod/{STATEFUL_SET}-{it}}}}}"));
@@ -172,14 +172,14 @@ fn a_member_gets_its_position_and_probes_and_keeps_what_its_operator_writes() {
 }
 
 #[test]
-fn the_pods_of_its_recovery_are_left_alone() {
+fn pods_of_the_operators_recovery_are_left_alone() {
     let asks = json!({ "command": ["mariadbd"], "args": ["--log-error=/dev/stderr", "--wsrep-recover"] });
     let job = pod("Job", &format!("{STATEFUL_SET}-0-recovery-x7k2p"), &asks);
     assert_eq!(injected(&job, &driven(&DOWN)), job);
 }
 
 #[test]
-fn the_leader_leaves_rollouts_and_recovery_to_it() {
+fn the_leader_leaves_rollouts_and_recovery_to_the_operator() {
     let settings = settings();
     for (scene, is_ours) in [
         (driven(&SERVES), false),

@@ -38,13 +38,13 @@ impl Alive {
 
     fn installed() -> Alive {
         let alive = Alive::empty("foreign");
-        alive.passes(USUAL);
+        alive.apply_and_wait(USUAL);
         alive.until_cluster("jsonpath={.metadata.annotations.gatera\\.dev/data}=present");
         alive
     }
 
     /// Applies the release, which must be admitted, and waits until the rollout is complete.
-    fn passes(&self, values: Values) {
+    fn apply_and_wait(&self, values: Values) {
         self.release(values).succeeded();
         self.until_cluster(&format!("jsonpath={{.status.updatedReplicas}}={}", values.replicas));
         self.until_cluster(&format!("jsonpath={{.status.readyReplicas}}={}", values.replicas));
@@ -85,9 +85,9 @@ fn a_release_installs_and_its_members_are_injected() {
 #[test]
 fn a_release_grows_shrinks_and_is_upgraded() {
     let alive = Alive::installed();
-    alive.passes(Values { replicas: 5, ..USUAL });
-    alive.passes(USUAL);
-    alive.passes(Values { tag: "12.0.2-debian-12-r4", ..USUAL });
+    alive.apply_and_wait(Values { replicas: 5, ..USUAL });
+    alive.apply_and_wait(USUAL);
+    alive.apply_and_wait(Values { tag: "12.0.2-debian-12-r4", ..USUAL });
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Alive {
     }
 
     /// Asserts that Helm prints the warning of the API server, and that no bootstrap node starts.
-    fn is_held(&self, output: &Output) {
+    fn assert_bootstrap_held(&self, output: &Output) {
         assert_eq!(output.status, 0, "{output}");
         let warning =
             format!("Warning: [G04] Deployment {}/galera-instance-bootstrap: kept at 0 replicas: ", self.ns);
@@ -45,35 +45,35 @@ impl Alive {
 }
 
 /// Checks that the first upgrade re-creates the objects of the bootstrap node, without its pod, and later ones change nothing.
-fn a_careless_chart_goes_on_working(method: &str) {
+fn a_careless_chart_keeps_working(method: &str) {
     let alive = release(&[CARELESS, method]);
     let members = alive.members();
-    alive.is_held(&alive.upgrade(&[CARELESS, method]));
+    alive.assert_bootstrap_held(&alive.upgrade(&[CARELESS, method]));
     alive.changes_nothing(|| {
-        alive.is_held(&alive.upgrade(&[CARELESS, method]));
-        alive.is_held(&alive.helm(&["rollback", "db", "1"]));
+        alive.assert_bootstrap_held(&alive.upgrade(&[CARELESS, method]));
+        alive.assert_bootstrap_held(&alive.helm(&["rollback", "db", "1"]));
     });
     // A change of another value takes effect.
-    alive.is_held(&alive.upgrade(&[CARELESS, method, "--set=replicas=5"]));
+    alive.assert_bootstrap_held(&alive.upgrade(&[CARELESS, method, "--set=replicas=5"]));
     alive.until_ready(5);
     assert!(alive.members().starts_with(&members), "no member was restarted");
 }
 
 #[test]
-fn a_careless_chart_goes_on_working_server_side() {
-    a_careless_chart_goes_on_working(BY_SERVER);
+fn a_careless_chart_keeps_working_with_server_side_apply() {
+    a_careless_chart_keeps_working(BY_SERVER);
 }
 
 #[test]
-fn a_careless_chart_goes_on_working_client_side() {
-    a_careless_chart_goes_on_working(BY_CLIENT);
+fn a_careless_chart_keeps_working_with_client_side_apply() {
+    a_careless_chart_keeps_working(BY_CLIENT);
 }
 
 #[test]
-fn a_release_can_change_its_method() {
+fn a_release_can_change_its_way_to_apply() {
     let alive = release(&[CARELESS, BY_CLIENT]);
     for method in [BY_SERVER, BY_CLIENT, BY_SERVER] {
-        alive.is_held(&alive.upgrade(&[CARELESS, method]));
+        alive.assert_bootstrap_held(&alive.upgrade(&[CARELESS, method]));
     }
 }
 
@@ -122,7 +122,7 @@ fn members_run_on_different_nodes() {
 
 /// If they differed, the tests here and in other files would test different clusters.
 #[test]
-fn the_chart_is_the_fixture() {
+fn the_chart_renders_the_fixture() {
     let (plane, _) = guarded::shared_with_nodes();
     let text = plane.helm(User::Ci, &["template", "db", CHART, CARELESS]).succeeded();
     let objects = |text: &str| -> BTreeMap<String, Value> {

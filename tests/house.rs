@@ -40,7 +40,7 @@ const CRATES: [(&str, &[&str]); 10] = [
 /// No crate that decides depends on anything that reaches the outside world: no client, no runtime, no server, no log. None
 /// depends on a pack.
 #[test]
-fn what_decides_is_a_stack_that_cannot_reach_the_world() {
+fn crates_that_decide_depend_on_nothing_that_reaches_the_outside_world() {
     for (name, below) in CRATES {
         let package = format!("--package=gatera-{}", name.trim_start_matches("packs/"));
         let arguments = ["tree", &package, "--edges=normal", "--prefix=none", "--format={p}", "--locked"];
@@ -78,7 +78,7 @@ fn names_after(prefix: &str, text: &str) -> BTreeSet<String> {
 
 /// The files and folders directly in a folder are its rooms. Their dependencies on each other form no circle.
 #[test]
-fn rooms_form_no_circle() {
+fn rooms_do_not_use_each_other_in_a_circle() {
     let crates = CRATES.map(|(name, _)| (name, "crate::"));
     let rest = [("act", "crate::act::"), ("command", "crate::command::")];
     for (name, prefix) in crates.into_iter().chain(rest) {
@@ -111,7 +111,7 @@ fn rooms_form_no_circle() {
 
 /// Every crate can call the standard library and jiff's clock, so clippy refuses these functions, with a reason for each.
 #[test]
-fn what_decides_has_no_clock_and_no_files() {
+fn crates_that_decide_use_no_clock_and_no_files() {
     let fence = fs::read_to_string(root().join("src/clippy.toml")).unwrap();
     for path in [
         "std::fs::read_to_string",
@@ -129,7 +129,7 @@ fn what_decides_has_no_clock_and_no_files() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_begins_with_its_purpose_and_has_at_most_400_lines() {
     for path in files(&root().join("src")).into_iter().chain(files(&root().join("tests"))) {
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("//!"), "{} does not open with what it owns", path.display());
@@ -168,7 +168,7 @@ fn defined_type(line: &str) -> Option<&str> {
 
 /// A reader who sees the name of a type knows which one it is. Tests have their own types.
 #[test]
-fn a_type_has_its_name_alone() {
+fn names_of_types_are_unique() {
     let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     let of_tests = |path: &PathBuf| path.ends_with("tests.rs") || path.ends_with("search.rs");
     for path in files(&root().join("src")).into_iter().filter(|path| !of_tests(path)) {

@@ -107,7 +107,7 @@ async fn a_member_of_the_seeds_gets_everything() {
 }
 
 #[test]
-fn what_is_good_enough_stays() {
+fn fields_that_are_good_enough_stay() {
     let scene = Scene::default();
     for (what, pod, pointer, expected) in [
         (
@@ -200,7 +200,7 @@ fn a_probe_that_asks_over_http_is_replaced() {
 }
 
 #[test]
-fn what_is_not_understood_keeps_its_probes_and_rules_know_why() {
+fn unknown_servers_keep_their_probes_and_rules_know_why() {
     let scene = Scene::default();
     for (why, change) in [
         ("its command is replaced", json!({ "command": ["sleep", "infinity"] })),
@@ -264,7 +264,7 @@ fn what_is_not_understood_keeps_its_probes_and_rules_know_why() {
 
 /// A script that ends in the image's entry point starts the server as the image does; any other may do anything.
 #[test]
-fn a_command_is_only_replaced_if_it_leads_elsewhere() {
+fn options_are_injected_only_if_the_command_reaches_the_entry_point() {
     let bitnami =
         "exec /opt/bitnami/scripts/mariadb-galera/entrypoint.sh /opt/bitnami/scripts/mariadb-galera/run.sh";
     for (image, command, added) in [
@@ -289,7 +289,7 @@ fn a_command_is_only_replaced_if_it_leads_elsewhere() {
 }
 
 #[test]
-fn strangers_proxies_arbitrators_and_jobs_are_left_alone() {
+fn unrelated_pods_proxies_arbitrators_and_jobs_are_left_alone() {
     for pod in [
         member(&json!({ "metadata": { "labels": { "app": "web" } } })),
         member(&json!({ "spec": { "containers": [{ "name": "proxy", "image": "haproxy" }] } })),

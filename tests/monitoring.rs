@@ -20,7 +20,7 @@ use crate::lab::{self, Output, User};
 use promql::asked;
 use reported::Reported;
 
-const PLAYED: &str = include_str!("fixtures/alerts_test.yaml");
+const ALERT_TESTS: &str = include_str!("fixtures/alerts_test.yaml");
 const NAMESPACE: &str = "{{ $labels.namespace }}";
 
 fn file(name: &str) -> String {
@@ -82,18 +82,18 @@ fn alerts_fire_when_they_should_and_only_then() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("alerts.yaml"), rule("gatera")["spec"].to_string()).unwrap();
     let played = folder.path().join("alerts_test.yaml");
-    fs::write(&played, PLAYED).unwrap();
+    fs::write(&played, ALERT_TESTS).unwrap();
     let output = lab::shared().promtool(&["test", "rules", played.to_str().unwrap()]);
     assert_eq!(output.status, 0, "{output}");
     for alert in alerts() {
         let fires = format!(r#"alertname="{}", alertstate="firing""#, text(&alert, "/alert"));
-        assert!(PLAYED.contains(&fires), "{fires} is never expected");
+        assert!(ALERT_TESTS.contains(&fires), "{fires} is never expected");
     }
 }
 
 /// The alerts, and the series that their test feeds to them, use only metrics and labels that a guard has.
 #[tokio::test]
-async fn alerts_and_what_is_played_to_them_are_of_metrics_that_there_are() {
+async fn alerts_and_their_test_series_use_existing_metrics() {
     let reported = Reported::by_a_guard().await;
     for alert in alerts() {
         let (name, expression) = (text(&alert, "/alert"), text(&alert, "/expr"));
@@ -105,7 +105,7 @@ async fn alerts_and_what_is_played_to_them_are_of_metrics_that_there_are() {
             assert_eq!((&*first.label, &*first.values), ("namespace", &["gatera".to_owned()][..]), "{name}");
         }
     }
-    let mut played = yaml(PLAYED);
+    let mut played = yaml(ALERT_TESTS);
     let tests = played["tests"].as_array_mut().unwrap();
     for series in tests.iter().flat_map(|test| test["input_series"].as_array().unwrap()) {
         let mut asked = asked(text(series, "/series"));
@@ -150,7 +150,7 @@ fn every_alert_links_to_its_section_of_the_runbooks() {
 
 /// Every `{{ range query "…" }}` in a description uses metrics that a guard has.
 #[tokio::test]
-async fn descriptions_name_clusters_by_metrics_that_there_are() {
+async fn queries_in_descriptions_use_existing_metrics() {
     let reported = Reported::by_a_guard().await;
     let mut queries = 0;
     for alert in alerts() {
@@ -165,7 +165,7 @@ async fn descriptions_name_clusters_by_metrics_that_there_are() {
 }
 
 #[test]
-fn nothing_of_it_is_rendered_unless_it_is_asked_for() {
+fn monitoring_is_rendered_only_if_it_is_enabled() {
     let objects = objects(&rendered(&[]).succeeded());
     assert!(objects.len() > 10);
     for object in objects {
@@ -176,7 +176,7 @@ fn nothing_of_it_is_rendered_unless_it_is_asked_for() {
 
 /// Prometheus Operator sets labels of its own, such as `endpoint`, and would rename the guard's labels of the same names.
 #[test]
-fn the_guards_labels_arrive_under_their_names() {
+fn the_service_monitor_keeps_the_guards_labels() {
     let choice = ["--set=serviceMonitor.enabled=true", "--show-only=templates/servicemonitor.yaml"];
     let monitor = &objects(&rendered(&choice).succeeded())[0];
     assert_eq!(monitor["spec"]["endpoints"][0]["honorLabels"], true, "{monitor}");
@@ -184,7 +184,7 @@ fn the_guards_labels_arrive_under_their_names() {
 
 /// An alert may wake a person up, so its text must be enough to act on.
 #[test]
-fn every_alert_says_what_is_the_matter_and_what_to_do() {
+fn every_alert_explains_the_problem_and_names_a_command() {
     let help = Command::new(program()).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     for alert in alerts() {

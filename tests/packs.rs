@@ -22,9 +22,10 @@ fn entries(plane: &ControlPlane) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn until_asked(plane: &ControlPlane, entry: &str, is_so: bool) {
+/// Waits until an entry with this name is registered, or until none is.
+fn until_entry(plane: &ControlPlane, entry: &str, is_there: bool) {
     eventually("the entries to follow the API server", || {
-        (entries(plane).iter().any(|it| it == entry) == is_so).then_some(())
+        (entries(plane).iter().any(|it| it == entry) == is_there).then_some(())
     });
 }
 
@@ -59,7 +60,7 @@ impl Web {
 
 impl Web {
     /// Asserts a warning about a Deployment that has the name of the operator's but another owner.
-    fn warns_of_a_namesake_of_another_owner(&self) {
+    fn assert_warning_about_a_deployment_of_another_owner(&self) {
         let owner = json!({ "apiVersion": "apps.example.org/v1", "kind": "Site", "name": "x", "uid": "7" });
         let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "nginx:1.27" }] } });
         let object = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "wordpress", "ownerReferences": [owner] }, "spec": { "selector": { "matchLabels": { "a": "b" } }, "template": template } });
@@ -74,16 +75,19 @@ fn variable(deployment: &Value) -> &Value {
 }
 
 #[test]
-fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
+fn a_pack_is_registered_with_its_resources_and_does_not_disturb_their_operator() {
     let plane = ControlPlane::start_with_nodes(1);
     guarded::install(&plane);
     let guard =
         Guard::start(&plane, &guarded::program(), &Start { identity: "packs".into(), ..Start::default() });
     guard.until_registered();
-    assert!(!entries(&plane).iter().any(|it| it.starts_with("wordpresses.")), "nobody has installed it");
+    assert!(
+        !entries(&plane).iter().any(|it| it.starts_with("wordpresses.")),
+        "its definition is not installed yet"
+    );
 
     plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], DEFINITION).succeeded();
-    until_asked(&plane, "wordpresses.gatera.dev", true);
+    until_entry(&plane, "wordpresses.gatera.dev", true);
     let ns = plane.namespace("web");
     let web = Web { plane, guard, ns };
     let (plane, ns) = (&web.plane, &*web.ns);
@@ -99,7 +103,7 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
     web.admin(&["create", "secret", "generic", "mysql", "--from-literal=password=hunter2"]).succeeded();
     web.apply(&RESOURCE.replace("abc", "secretRef:mysql/password")).succeeded();
     web.until_known("wordpress/example-wordpress");
-    web.warns_of_a_namesake_of_another_owner();
+    web.assert_warning_about_a_deployment_of_another_owner();
     let operator = Operator { plane, ns, name: "example-wordpress" };
     eventually("the operator to make all of it", || {
         operator.reconcile().unwrap_or_else(|refused| panic!("it is not disturbed: {refused}"));
@@ -165,16 +169,16 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
         operator.get("deployment", "wordpress-mysql")
     });
 
-    leaves_its_data(&web, &operator);
-    goes_with_its_data(&web, &operator);
+    delete_without_its_data(&web, &operator);
+    delete_with_its_data(&web, &operator);
     plane.kubectl(User::Admin, &["delete", "crd", "wordpresses.example.com"]).succeeded();
-    until_asked(plane, "wordpresses.gatera.dev", false);
+    until_entry(plane, "wordpresses.gatera.dev", false);
     let (status, text) = web.guard.get("/readyz").unwrap();
     assert_eq!(status, 200, "{text}");
 }
 
 /// Follows the printed commands: first the label, then the deletion of the Wordpress alone, whose claims are still guarded.
-fn leaves_its_data(web: &Web, operator: &Operator<'_>) {
+fn delete_without_its_data(web: &Web, operator: &Operator<'_>) {
     let (plane, ns) = (&web.plane, &*web.ns);
     let delete = || web.admin(&["delete", "wordpress", "example-wordpress"]);
     let printed = advice(&delete());
@@ -208,7 +212,7 @@ fn leaves_its_data(web: &Web, operator: &Operator<'_>) {
 }
 
 /// Deletes a Wordpress, once that is confirmed, with everything that it owns.
-fn goes_with_its_data(web: &Web, operator: &Operator<'_>) {
+fn delete_with_its_data(web: &Web, operator: &Operator<'_>) {
     web.apply(&RESOURCE.replace("abc", "secretRef:mysql/password")).succeeded();
     eventually("the operator to make all of it again", || {
         operator.reconcile().unwrap_or_else(|refused| panic!("it is not disturbed: {refused}"));

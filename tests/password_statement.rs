@@ -63,7 +63,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn it_runs_once_with_the_password_that_is_right_and_tries_both_logins() {
+fn the_statement_runs_once_with_the_right_password_and_both_logins_are_tried() {
     for shell in shells() {
         for passwords in ["\"right\"\n\"wrong\"", "\"wrong\"\n\"right\""] {
             let input = format!("root\n{passwords}\nSELECT x FROM global_priv\nshop\n\"old\"\n{SHOP}\n");
@@ -75,7 +75,7 @@ fn it_runs_once_with_the_password_that_is_right_and_tries_both_logins() {
 }
 
 #[test]
-fn part_of_the_input_runs_nothing() {
+fn incomplete_input_runs_nothing() {
     let whole = "root\n\"right\"\n\"right\"\nALTER USER a;\nshop\nold\nnew\n";
     for end in 0..whole.len() - 1 {
         let (output, ran) = run(&whole[..end]);
@@ -86,7 +86,7 @@ fn part_of_the_input_runs_nothing() {
 }
 
 #[test]
-fn what_the_server_refuses_is_said_and_not_tried_again() {
+fn a_refused_statement_is_reported_and_not_repeated() {
     let (output, ran) = run("root\n\"right\"\n\"right\"\nALTER USER broken;\nshop\nold\nnew\n");
     assert_eq!((output.status.code(), ran.lines().count()), (Some(1), 1));
     assert_eq!(said(&output), "ERROR 1064 (42000): You have an error\n");

@@ -13,12 +13,13 @@ const DEFINITIONS: &str = include_str!("fixtures/reports-crds.yaml");
 const GALERA: &str = include_str!("fixtures/galera.yaml");
 const STATEFUL_SET: &str = "galera-instance-galera";
 
-struct House {
+/// A control plane, and the namespace of the test.
+struct Namespaced {
     plane: ControlPlane,
     ns: String,
 }
 
-impl House {
+impl Namespaced {
     fn kubectl(&self, arguments: &[&str]) -> String {
         self.plane.kubectl(User::Admin, &[&["--namespace", &*self.ns], arguments].concat()).succeeded()
     }
@@ -29,26 +30,26 @@ impl House {
         serde_json::from_str(&text).ok()
     }
 
-    fn password(&self, value: &str) {
+    fn set_password(&self, value: &str) {
         let env = json!([{ "name": "A_PASSWORD", "value": value }]);
         let patch = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "mariadb", "env": env }] } } } });
         self.kubectl(&["patch", "statefulset", STATEFUL_SET, "--patch", &patch.to_string()]);
     }
 
     /// Sets the mode of the namespace by its label.
-    fn mode(&self, mode: &str) {
+    fn set_mode(&self, mode: &str) {
         let label = format!("gatera.dev/mode={mode}");
         self.plane.kubectl(User::Admin, &["label", "namespace", &self.ns, "--overwrite", &label]).succeeded();
     }
 }
 
 /// Returns the results about the password.
-fn of_the_password(report: &Value) -> Vec<Value> {
+fn about_the_password(report: &Value) -> Vec<Value> {
     report["results"].as_array().unwrap().iter().filter(|it| it["rule"] == "G11").cloned().collect()
 }
 
 #[test]
-fn a_report_is_what_the_audit_finds_now() {
+fn a_report_has_the_current_findings_of_the_audit() {
     let plane = ControlPlane::start();
     plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], DEFINITIONS).succeeded();
     plane.until_defined();
@@ -58,62 +59,61 @@ fn a_report_is_what_the_audit_finds_now() {
     let guard = Guard::start(&plane, &guarded::program(), &start);
     guard.until_registered();
     let ns = plane.namespace_with_labels("reports", &[("gatera.dev/mode", "warn")]);
-    let house = House { plane, ns };
-    house
-        .plane
-        .kubectl_stdin(User::Admin, &["apply", "--namespace", &house.ns, "--filename=-"], GALERA)
+    let it = Namespaced { plane, ns };
+    it.plane
+        .kubectl_stdin(User::Admin, &["apply", "--namespace", &it.ns, "--filename=-"], GALERA)
         .succeeded();
 
-    house.password("hunter2");
+    it.set_password("hunter2");
     let report = eventually("a report about the password", || {
-        house.report("reports.openreports.io").filter(|it| !of_the_password(it).is_empty())
+        it.report("reports.openreports.io").filter(|it| !about_the_password(it).is_empty())
     });
-    let [result] = &of_the_password(&report)[..] else { panic!("one result: {report:#}") };
+    let [result] = &about_the_password(&report)[..] else { panic!("one result: {report:#}") };
     assert_eq!(
         (&result["policy"], &result["result"], &result["severity"]),
         (&json!("gatera"), &json!("warn"), &json!("medium"))
     );
     let object = &result["resources"][0];
     assert_eq!((&object["apiVersion"], &object["kind"]), (&json!("apps/v1"), &json!("StatefulSet")));
-    assert_eq!((&object["name"], &object["namespace"]), (&json!(STATEFUL_SET), &json!(house.ns)));
+    assert_eq!((&object["name"], &object["namespace"]), (&json!(STATEFUL_SET), &json!(it.ns)));
     assert!(result["message"].as_str().unwrap().contains("A_PASSWORD"), "{result:#}");
     let age = Timestamp::now().as_second() - result["timestamp"]["seconds"].as_i64().unwrap();
     assert!((0..600).contains(&age), "{result:#}");
     let warned = report["results"].as_array().unwrap().iter().filter(|it| it["result"] == "warn").count();
     assert_eq!(report["summary"]["warn"], warned, "{report:#}");
     assert!(!report.to_string().contains("hunter2"), "{report:#}");
-    assert!(house.report("policyreports.wgpolicyk8s.io").is_none(), "one kind is enough");
+    assert!(it.report("policyreports.wgpolicyk8s.io").is_none(), "one kind is enough");
 
     // In another mode of the namespace the same finding would be refused.
-    house.mode("enforce");
+    it.set_mode("enforce");
     eventually("the finding to be one that refuses", || {
-        let results = of_the_password(&house.report("reports.openreports.io")?);
+        let results = about_the_password(&it.report("reports.openreports.io")?);
         (results[0]["result"] == "fail").then_some(())
     });
-    house.kubectl(&["annotate", "statefulset", STATEFUL_SET, "note=1"]);
+    it.kubectl(&["annotate", "statefulset", STATEFUL_SET, "note=1"]);
     let version = |report: Option<Value>| report.map(|it| it["metadata"]["resourceVersion"].clone());
 
     // The next leader recognizes the written report and does not write it again.
     guard.terminate();
     guard.until_ended(Duration::from_secs(20));
-    let before = version(house.report("reports.openreports.io"));
+    let before = version(it.report("reports.openreports.io"));
     let start = Start { identity: "reports-again".into(), ..Start::default() };
-    let guard = Guard::start(&house.plane, &guarded::program(), &start);
+    let guard = Guard::start(&it.plane, &guarded::program(), &start);
     guard.until_registered();
     eventually("the next leader to audit", || {
         guard.get("/metrics")?.1.contains("gatera_audit_findings{rule=\"G11\"").then_some(())
     });
-    assert_eq!(version(house.report("reports.openreports.io")), before);
+    assert_eq!(version(it.report("reports.openreports.io")), before);
 
-    house.mode("off");
+    it.set_mode("off");
     let everything =
         ["delete", "statefulset,deployment,service,configmap,pdb", "--all", "--cascade=background"];
     eventually("a namespace in which this is allowed", || {
-        let arguments = [&["--namespace", &*house.ns], &everything[..]].concat();
-        (house.plane.kubectl(User::Admin, &arguments).status == 0).then_some(())
+        let arguments = [&["--namespace", &*it.ns], &everything[..]].concat();
+        (it.plane.kubectl(User::Admin, &arguments).status == 0).then_some(())
     });
     eventually("no report, as there is no cluster", || {
-        house.report("reports.openreports.io").is_none().then_some(())
+        it.report("reports.openreports.io").is_none().then_some(())
     });
     assert!(!guard.log().contains("reports are not written"), "{}", guard.log());
 }

@@ -10,7 +10,7 @@ use crate::living_cluster::{Alive, GALERA};
 const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 
 /// Creates an Event as a kubelet does for the output of a failed probe.
-fn says(alive: &Alive, pod: &str, uid: &str, words: &str) {
+fn report_probe_failure(alive: &Alive, pod: &str, uid: &str, words: &str) {
     let event = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": { "generateName": format!("{pod}."), "namespace": alive.ns },
         "reason": "Unhealthy", "message": format!("Readiness probe failed: {words}\n"), "type": "Warning",
@@ -24,14 +24,14 @@ fn says(alive: &Alive, pod: &str, uid: &str, words: &str) {
 
 /// The controller manager's message comes half a minute after the others, so the other two tests run meanwhile.
 #[test]
-fn what_members_and_their_controller_tell_reaches_people() {
-    let uncreated = with_a_member_that_cannot_be_created();
-    most_members_decide_which_cluster_it_is();
-    a_refusal_says_what_became_of_members();
-    says_why_a_member_cannot_be_created(&uncreated);
+fn reports_of_members_and_of_their_controller_reach_the_user() {
+    let uncreated = cluster_with_a_member_that_cannot_be_created();
+    the_identity_of_a_cluster_is_that_of_most_members();
+    a_refusal_names_the_state_of_members();
+    the_reason_why_a_member_cannot_be_created_is_shown(&uncreated);
 }
 
-fn most_members_decide_which_cluster_it_is() {
+fn the_identity_of_a_cluster_is_that_of_most_members() {
     let alive = Alive::cluster("reported");
     let members = alive.members();
     let knows = |what: &str| {
@@ -44,10 +44,10 @@ fn most_members_decide_which_cluster_it_is() {
     let pods: Vec<_> = pods.collect();
     assert_eq!((knows(&pods[0]), knows(set)), ("unknown".to_owned(), String::new()));
     for (pod, uid) in &members[..2] {
-        says(&alive, pod, uid, &format!("the server is SYNCED; its cluster is {ID}"));
+        report_probe_failure(&alive, pod, uid, &format!("the server is SYNCED; its cluster is {ID}"));
     }
     // An Event with the uid of another pod is not a report of this pod.
-    says(
+    report_probe_failure(
         &alive,
         &members[2].0,
         "of-another-pod",
@@ -59,11 +59,11 @@ fn most_members_decide_which_cluster_it_is() {
     assert_eq!(knows(&pods[2]), "unknown", "it has not reported");
 }
 
-fn a_refusal_says_what_became_of_members() {
+fn a_refusal_names_the_state_of_members() {
     let alive = Alive::cluster("heard");
     for (pod, uid) in alive.members() {
         alive.plane.set_ready(&alive.ns, &pod, false);
-        says(&alive, &pod, &uid, "the server is CONNECTED");
+        report_probe_failure(&alive, &pod, &uid, "the server is CONNECTED");
     }
     let pod = &alive.members()[1].0;
     let words = eventually("the guard to hear it", || {
@@ -77,7 +77,7 @@ fn a_refusal_says_what_became_of_members() {
 }
 
 /// Deletes the service account of a cluster, as a refused `helm uninstall` or a use of an override may have done.
-fn with_a_member_that_cannot_be_created() -> Alive {
+fn cluster_with_a_member_that_cannot_be_created() -> Alive {
     let alive = Alive::empty("uncreated");
     alive.kubectl(&["create", "serviceaccount", "galera"]).succeeded();
     let set = "    spec:\n      initContainers:\n      - name: galera-instance-init";
@@ -99,7 +99,7 @@ fn with_a_member_that_cannot_be_created() -> Alive {
     alive
 }
 
-fn says_why_a_member_cannot_be_created(alive: &Alive) {
+fn the_reason_why_a_member_cannot_be_created_is_shown(alive: &Alive) {
     // This is the controller manager's own message; up to Kubernetes 1.33 it begins with a small letter.
     let create = if alive.plane.minor() > 33 { "Create" } else { "create" };
     let words = &format!(

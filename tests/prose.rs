@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Pronouns for machines and words for which there is a plainer one, each with what to write instead.
-const NOT_SAID: [(&str, &str); 8] = [
+const BANNED: [(&str, &str); 8] = [
     ("whoever", "the noun: a caller, a member, a client, you"),
     ("whomever", "the noun"),
     ("somebody", "the noun: another caller, another program"),
@@ -28,7 +28,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn machines_have_nouns() {
+fn banned_words_are_not_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
     for path in PLACES.iter().flat_map(|place| files(&root.join(place))) {
@@ -41,7 +41,7 @@ fn machines_have_nouns() {
                 let letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
                 !letter(lower[..at].chars().next_back()) && !letter(lower[at + word.len()..].chars().next())
             };
-            for (word, instead) in NOT_SAID {
+            for (word, instead) in BANNED {
                 if lower.match_indices(word).any(|(at, _)| is_word(at, word)) {
                     let place = path.strip_prefix(root).unwrap().display();
                     found.push(format!("{place}:{}: not {word:?}, but {instead}", number + 1));

@@ -43,7 +43,7 @@ fn reported_by(origin: Origin, world: &World, body: &Value, proven: bool) -> Vec
 }
 
 #[test]
-fn an_event_is_about_an_object_only_if_it_is_known_as_the_request_says() {
+fn events_are_published_only_about_objects_in_the_view() {
     let world = Scene::default().world(&Settings::default());
     let known = reported(&world, &set(|_| {}), false);
     assert_eq!(known.len(), 1, "{known:?}");
@@ -58,7 +58,7 @@ fn an_event_is_about_an_object_only_if_it_is_known_as_the_request_says() {
 }
 
 #[test]
-fn a_person_is_named_only_where_the_api_server_has_proven_itself() {
+fn a_caller_is_named_only_if_the_api_server_is_authenticated() {
     let world = Scene::default().world(&Settings::default());
     let proven = reported(&world, &set(|_| {}), true);
     assert!(proven[0].contains("\"mallory may not delete this: "), "{proven:?}");

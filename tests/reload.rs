@@ -17,7 +17,7 @@ use crate::lab::{ControlPlane, User, eventually};
 use crate::scene;
 
 #[test]
-fn modes_count_at_once_and_adoption_when_it_is_listed() {
+fn modes_change_at_once_and_adoption_with_the_next_list() {
     let mut at_the_start = Settings::default();
     at_the_start.own_user = Some("us".into());
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
@@ -52,7 +52,7 @@ fn modes_count_at_once_and_adoption_when_it_is_listed() {
 /// Settings and world are swapped one after the other, so a request between the two is judged by the adoption for which the
 /// world was built.
 #[test]
-fn what_is_adopted_is_what_the_world_knows() {
+fn adoption_is_that_of_the_current_world() {
     let before = Settings::default();
     let world = scene::Scene::default().world(&before);
     let after = before.with_adoption(Adoption::from_texts(["team=db"]).unwrap());

@@ -52,7 +52,7 @@ fn healthy() -> Arc<Guard> {
 }
 
 #[tokio::test]
-async fn bad_bodies_get_proper_answers() {
+async fn malformed_bodies_are_refused_with_the_reason() {
     let guard = healthy();
     let review = |request: Value| {
         json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request })
@@ -118,7 +118,7 @@ async fn bad_bodies_get_proper_answers() {
 
 /// A client that does not read its answers leaves them in the guard's memory, so what it sends must not make them long.
 #[tokio::test]
-async fn nothing_that_is_sent_is_repeated_at_any_length() {
+async fn long_input_is_not_repeated_in_the_answer() {
     let guard = healthy();
     let long = "A".repeat(1024 * 1024);
     let kind = json!({ "group": "apps", "version": "v1", "kind": "StatefulSet" });
@@ -144,7 +144,7 @@ async fn nothing_that_is_sent_is_repeated_at_any_length() {
 
 /// For an object of 200 KB, thousands of findings that each repeated a long name once had hundreds of megabytes.
 #[tokio::test]
-async fn however_much_is_found_the_answer_is_short() {
+async fn an_answer_with_many_findings_is_short() {
     let guard = healthy();
     let asked = async |container: &str| {
         let (_, mut object) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
@@ -241,7 +241,7 @@ async fn each_answer_has_the_uid_of_its_request() {
 
 /// The removal of several members of a healthy cluster is requested before a watch reports the first one.
 #[tokio::test]
-async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
+async fn of_members_removed_at_the_same_time_only_one_is_allowed() {
     let guard = healthy();
     let removal = |ordinal: usize, subresource: &str, dry_run: bool| {
         let name = format!("{}-{ordinal}", scene::STATEFUL_SET);
@@ -322,7 +322,7 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
 
 /// Any client that reaches the port can send a forged review, but only a removal of an existing pod is allowed and reserved.
 #[tokio::test]
-async fn a_made_up_deletion_lets_nobody_go() {
+async fn a_forged_deletion_reserves_nothing() {
     let guard = healthy();
     let deletion = |ordinal: usize, uid: Option<&str>| {
         let name = format!("{}-{ordinal}", scene::STATEFUL_SET);
@@ -356,7 +356,7 @@ async fn operation(guard: &Arc<Guard>, path: &str) -> (StatusCode, String) {
 }
 
 #[tokio::test]
-async fn unready_says_why() {
+async fn readyz_says_why() {
     let loading = guard(World::default());
     let (status, text) = operation(&loading, "/readyz").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);

@@ -60,7 +60,7 @@ fn closed(schema: &Value) -> Value {
 }
 
 #[test]
-fn what_commands_print_for_programs_is_as_described() {
+fn json_output_conforms_to_its_schemas() {
     let settings = Settings::default();
     let scenes = [
         Scene::default(),
@@ -84,7 +84,7 @@ fn what_commands_print_for_programs_is_as_described() {
 
 /// The program accepts exactly those settings that their schema accepts.
 #[test]
-fn settings_are_as_described() {
+fn settings_and_their_schema_agree() {
     let schema = settings::schema().to_value();
     let validator = jsonschema::validator_for(&schema).unwrap();
     for (yaml, is_taken) in [

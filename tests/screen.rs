@@ -50,8 +50,8 @@ fn snapshot(name: &str, text: &str) {
     }, { insta::assert_snapshot!(name, text) });
 }
 
-/// Returns what stays on the screen, without what was cleared: a slow machine makes a user wait, who then sees for what.
-fn stays(text: &str) -> String {
+/// Returns what remains on the screen, without what was cleared: a slow machine makes a user wait, who then sees for what.
+fn remaining(text: &str) -> String {
     let mut screen = String::new();
     for written in text.split(CLEAR) {
         screen.truncate(screen.rfind('\n').map_or(0, |end| end + 1));
@@ -61,30 +61,30 @@ fn stays(text: &str) -> String {
 }
 
 #[test]
-fn what_was_cleared_does_not_stay() {
+fn cleared_lines_are_not_kept() {
     let text = format!("one\n{CLEAR}reading …{CLEAR}judging …{CLEAR}two\nthree");
-    assert_eq!(stays(&text), "one\ntwo\nthree");
+    assert_eq!(remaining(&text), "one\ntwo\nthree");
 }
 
 /// Returns the output of a command line on each of the terminals, one below the other.
-fn at_each(typed: &str) -> String {
+fn on_each_terminal(typed: &str) -> String {
     let mut all = String::new();
     for columns in WIDTHS {
-        let _ = writeln!(all, "# {columns} columns\n{}", stays(&at(columns, typed).text));
+        let _ = writeln!(all, "# {columns} columns\n{}", remaining(&at(columns, typed).text));
     }
     all
 }
 
 #[test]
-fn what_people_see_ends_where_their_terminal_does() {
-    snapshot("screen-check", &at_each("NO_COLOR=1 gatera check seed-operator.yaml"));
-    snapshot("screen-rules", &at_each("gatera explain"));
-    snapshot("screen-explain", &at_each("NO_COLOR=1 gatera explain G05"));
+fn output_is_folded_at_the_width_of_the_terminal() {
+    snapshot("screen-check", &on_each_terminal("NO_COLOR=1 gatera check seed-operator.yaml"));
+    snapshot("screen-rules", &on_each_terminal("gatera explain"));
+    snapshot("screen-explain", &on_each_terminal("NO_COLOR=1 gatera explain G05"));
 }
 
 /// The rows and the tree are as `gatera doctor` and `gatera status` print them.
 #[test]
-fn rows_and_trees_end_there_too() {
+fn rows_and_trees_are_folded_too() {
     let well = "19 entries of ValidatingWebhookConfiguration gatera, as the guard writes them";
     let wrong = "no replica leads, so webhook entries are not renewed, bootstrap nodes not removed, and configurations not rolled out";
     let rows = [
@@ -112,7 +112,7 @@ fn rows_and_trees_end_there_too() {
 }
 
 #[test]
-fn who_wants_no_word_about_the_rest_gets_none() {
+fn rows_that_are_well_can_be_left_out() {
     let rows = [
         Row::well("CA", "fine"),
         Row::not_asked("view", "nodes may not be listed"),
@@ -127,7 +127,7 @@ fn who_wants_no_word_about_the_rest_gets_none() {
 
 /// Output that is not for a person is not laid out for the terminal.
 #[test]
-fn what_programs_read_is_the_same_on_a_terminal() {
+fn output_for_programs_is_the_same_on_a_terminal() {
     let piped = |arguments: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
         command
@@ -151,7 +151,7 @@ fn what_programs_read_is_the_same_on_a_terminal() {
 }
 
 #[test]
-fn colours_are_there_and_take_no_room() {
+fn colours_do_not_change_the_layout() {
     // Standard error is left out, because a busy machine shows a progress line there.
     let seen = at(80, "gatera check seed.yaml 2>/dev/null");
     assert_eq!(seen.code, 1, "{}", seen.text);
@@ -165,14 +165,14 @@ fn colours_are_there_and_take_no_room() {
 
 /// The terminal does not report its width.
 #[test]
-fn where_no_width_is_known_nothing_is_folded() {
+fn nothing_is_folded_if_the_width_is_unknown() {
     let seen = at(0, "NO_COLOR=1 gatera check seed.yaml </dev/null 2>/dev/null").text;
     assert!(seen.lines().any(|line| line.len() > 120), "{seen}");
 }
 
 /// After a second of waiting, a progress line shows what is being done. It is cleared before the result is printed.
 #[test]
-fn a_waiting_user_sees_what_is_done() {
+fn a_progress_line_shows_what_is_being_done() {
     let folder = tempfile::tempdir().unwrap();
     let (file, pipe) = (folder.path().join("a.yaml"), folder.path().join("pipe"));
     fs::write(&file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").unwrap();
@@ -193,7 +193,7 @@ fn a_waiting_user_sees_what_is_done() {
 
 /// The API server accepts a connection and does not answer.
 #[test]
-fn a_user_who_waits_for_an_answer_sees_what_was_asked() {
+fn a_progress_line_shows_what_was_asked() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();

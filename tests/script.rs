@@ -52,7 +52,7 @@ fn every_state_has_its_answer_to_every_question() {
 }
 
 #[test]
-fn the_file_of_an_earlier_server_is_not_believed() {
+fn the_status_file_of_an_earlier_server_is_ignored() {
     for_each(&[(START - 1, 1), (START, 0)], |pod, &(written, code)| {
         pod.state("SYNCED").written(written);
         pod.run("ready").exits(code);
@@ -101,7 +101,7 @@ fn a_file_on_one_line_reads_like_a_file_on_many() {
 }
 
 #[test]
-fn a_message_that_quotes_a_state_fools_nobody() {
+fn a_state_that_a_message_quotes_is_ignored() {
     let messages: [&[u8]; 6] = [
         b"SYNCED",
         b"state: SYNCED, \xff\xfe not UTF-8",
@@ -117,7 +117,7 @@ fn a_message_that_quotes_a_state_fools_nobody() {
 }
 
 #[test]
-fn a_broken_file_tells_nothing() {
+fn a_broken_status_file_has_no_state() {
     let texts = [
         "",
         "\n",
@@ -139,7 +139,7 @@ fn a_broken_file_tells_nothing() {
 }
 
 #[test]
-fn the_server_is_found_wherever_it_runs_and_a_zombie_is_none() {
+fn the_server_process_is_found_and_a_zombie_does_not_count() {
     type Process = (u32, &'static str, char, u64);
     let bash: Process = (1, "bash", 'S', START - 60);
     let table: [(&[Process], i32); 12] = [
@@ -213,7 +213,7 @@ fn a_server_that_is_frozen_is_not_ready() {
 }
 
 #[test]
-fn a_donor_stays_until_it_has_given() {
+fn a_donor_stays_until_its_transfer_is_done() {
     for_each(&[()], |pod, ()| {
         let waits = "waiting up to 30 s: this member gives a state transfer\n";
         pod.state("DONOR").run_until("leave 30", waits, || pod.state("SYNCED")).exits(0).prints(CALM);
@@ -221,7 +221,7 @@ fn a_donor_stays_until_it_has_given() {
 }
 
 #[test]
-fn nobody_waits_for_a_server_that_is_gone() {
+fn leaving_does_not_wait_for_a_server_that_is_gone() {
     for_each(&[()], |pod, ()| {
         let waits = "waiting up to 30 s: this member gives a state transfer\n";
         let leaves = "leaving: there is no server process, and no joiner depends on it\n";
@@ -231,7 +231,7 @@ fn nobody_waits_for_a_server_that_is_gone() {
 }
 
 #[test]
-fn a_connected_joiner_keeps_the_member_whatever_it_calls_itself() {
+fn a_connected_joiner_delays_leaving_in_every_state() {
     let table = [
         ("tcp", JOINER, "SYNCED", "4568"),
         ("tcp6", JOINER_V6, "SYNCED", ""),
@@ -249,7 +249,7 @@ fn a_connected_joiner_keeps_the_member_whatever_it_calls_itself() {
 }
 
 #[test]
-fn other_connections_keep_nobody() {
+fn other_connections_do_not_delay_leaving() {
     let table = [
         ("tcp", "0A00000A:11D8 0B00000A:C350 01", ""), // local port: this member was the joiner
         ("tcp", "0A00000A:C350 0B00000A:11D8 06", ""), // TIME_WAIT
@@ -266,7 +266,7 @@ fn other_connections_keep_nobody() {
 }
 
 #[test]
-fn only_two_calm_looks_in_a_row_are_enough() {
+fn leaving_takes_two_looks_in_a_row_without_a_joiner() {
     // During each `sleep` one event happens: a joiner connects, disconnects, connects again and disconnects.
     let sleep = r#"set -- "$POD"/next/*; PATH=/usr/bin:/bin; [ ! -e "$1" ] || mv "$1" "$POD/proc/net/tcp""#;
     for_each(&[()], |pod, ()| {
@@ -283,7 +283,7 @@ fn only_two_calm_looks_in_a_row_are_enough() {
 }
 
 #[test]
-fn the_wait_has_an_end() {
+fn waiting_ends_at_the_limit() {
     for_each(&[()], |pod, ()| {
         let began = Instant::now();
         pod.state("DONOR").run("leave 2").exits(0).prints(
@@ -312,7 +312,7 @@ fn anything_else_is_a_usage_error() {
 }
 
 #[test]
-fn the_texts_fit_into_annotations_and_please_shellcheck() {
+fn the_scripts_fit_into_annotations_and_pass_shellcheck() {
     for (script, shell, most) in
         [(SCRIPT, "sh", 16 * 1024), (STEP, "sh", 32 * 1024), (bitnami::SCRIPT, "bash", 4 * 1024)]
     {

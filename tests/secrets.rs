@@ -112,7 +112,7 @@ fn request(operation: &str, new: &Value, old: &Value) -> Value {
 }
 
 /// Returns everything that the process outputs about this object.
-fn said(object: &Value, before: &Value, log: &Log) -> String {
+fn output_about(object: &Value, before: &Value, log: &Log) -> String {
     let settings = Settings::default();
     let world = Scene::default().world(&settings);
     let view = View::new(&world, scene::now(), &settings);
@@ -226,11 +226,11 @@ impl Write for Log {
 
 /// The test below examines real output, because a secret is noticed in nearly every place.
 #[test]
-fn what_is_planted_is_noticed() {
+fn planted_secrets_are_noticed() {
     let unnoticed = PLACES.iter().filter(|(object, pointer, around)| {
         let (mut planted, clean) = (objects(), objects());
         plant(&mut planted[*object], pointer, &around.replace('@', "hunter2hunter2"));
-        let all = said(&planted[*object], &clean[*object], &Log::default());
+        let all = output_about(&planted[*object], &clean[*object], &Log::default());
         !["[G06]", "[G09]", "[G11]", "[G12]", "cannot be read"].iter().any(|words| all.contains(words))
     });
     // Annotations of other programs are skipped while reading.
@@ -257,7 +257,7 @@ proptest! {
             }
             for index in 0..planted.len() {
                 if planted[index] != clean[index] {
-                    let all = said(&planted[index], &clean[index], &log);
+                    let all = output_about(&planted[index], &clean[index], &log);
                     // Quotes and backslashes could hide the secret, but they are not among its first characters.
                     let part = &secret[..8];
                     if let Some(at) = all.find(part) {

@@ -49,7 +49,7 @@ fn reported(words: &str) -> String {
     format!("start of 2026-12-01T09:19:00Z: {words}\n")
 }
 
-fn story(members: &[Value]) -> (String, Value) {
+fn status_of(members: &[Value]) -> (String, Value) {
     let scene = Scene { also: members.to_vec(), ..Scene::default() };
     let settings = Settings::default();
     let world = scene.world(&settings);
@@ -59,7 +59,7 @@ fn story(members: &[Value]) -> (String, Value) {
 }
 
 #[test]
-fn who_waits_tells_where_it_starts_from() {
+fn a_waiting_member_shows_where_it_starts_from() {
     let at = |id: &str, seqno: u64, how: &str| {
         reported(&format!("position {id}:{seqno}, {how}, safe_to_bootstrap 0"))
     };
@@ -80,7 +80,7 @@ fn who_waits_tells_where_it_starts_from() {
         ("words of somebody else", ["Killed".into(), "start of never: x".into(), String::new()]),
     ] {
         let members: Vec<_> = (0..).zip(&members).map(|(ordinal, words)| member(ordinal, words)).collect();
-        text += &format!("# {what}\n{}\n", story(&members).0);
+        text += &format!("# {what}\n{}\n", status_of(&members).0);
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("status-starts", text);
@@ -88,9 +88,9 @@ fn who_waits_tells_where_it_starts_from() {
 }
 
 #[test]
-fn programs_are_reported_too() {
+fn the_json_output_has_the_start_position() {
     let words = reported(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
-    let (_, json) = story(&[member(0, &words)]);
+    let (_, json) = status_of(&[member(0, &words)]);
     assert_eq!(
         json["clusters"][0]["members"][0]["start"],
         json!({
@@ -108,7 +108,7 @@ fn fact(pod: &Value) -> PodFact {
 
 /// The audit shows it, too, because a user may look there first when a cluster is down.
 #[test]
-fn the_audit_tells_where_members_start_from() {
+fn the_audit_shows_where_members_start_from() {
     let words = reported(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
     let recorded = json!({ "metadata": { "annotations": { "gatera.dev/identity": ID } } });
     let scene = Scene { also: vec![member(0, &words)], stateful_set: recorded, ..Scene::default() };
@@ -210,7 +210,7 @@ fn whom_members_wait_for_is_reported() {
 
 /// No member may be chosen by a position from before its last run, because its data has changed since.
 #[test]
-fn what_was_reported_before_the_last_run_does_not_count() {
+fn a_report_from_before_the_last_run_does_not_count() {
     let note = |at: &str, seqno: u64| {
         let line =
             format!("start of {at}: position {ID}:{seqno}, recovered after a crash, safe_to_bootstrap 0");
@@ -246,7 +246,7 @@ fn what_was_reported_before_the_last_run_does_not_count() {
 
 /// One case is a member on a node that does not answer, the others are clusters without an identity.
 #[test]
-fn what_concerns_a_node_or_the_whole_cluster_is_reported() {
+fn conditions_of_a_node_and_of_a_whole_cluster_are_reported() {
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-2" },
         "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] },
@@ -259,7 +259,7 @@ fn what_concerns_a_node_or_the_whole_cluster_is_reported() {
         ("a node is away", vec![member(2, ""), node]),
         ("a member comes back into a cluster without an identity", vec![member(1, &zeros)]),
     ] {
-        text += &format!("# {what}\n{}\n", story(&members).0);
+        text += &format!("# {what}\n{}\n", status_of(&members).0);
     }
     let scene = Scene {
         stateful_set: json!({ "metadata": { "annotations": { "gatera.dev/identity": "none" } } }),
@@ -279,7 +279,7 @@ fn what_concerns_a_node_or_the_whole_cluster_is_reported() {
 
 /// The manual explains the name of every condition.
 #[test]
-fn every_state_has_its_row_in_the_manual() {
+fn every_condition_has_a_row_in_the_manual() {
     let manual = rulebook().find("G02").unwrap().page().text();
     let names: Vec<_> =
         manual.lines().filter_map(|line| line.trim().strip_prefix("| ")?.split(" |").next()).collect();
@@ -291,18 +291,19 @@ fn every_state_has_its_row_in_the_manual() {
 
 /// The condition is reported even for a member that serves: after the next crash it would be too late.
 #[test]
-fn who_would_not_know_its_position_is_named() {
+fn a_member_that_cannot_recover_its_position_is_named() {
     let bare = |ordinal: u8, ready: &str| {
         let mut bare = member(ordinal, "");
         bare["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
         bare["status"]["conditions"][0]["status"] = json!(ready);
         bare
     };
-    let (text, _) = story(&[bare(1, "True")]);
+    let (text, _) = status_of(&[bare(1, "True")]);
     let says = "BLIND galera-instance-galera-1: after a crash the server would start without its position: gatera explain G19 ";
     assert!(text.contains(says), "{text}");
-    let (text, _) = story(&[0, 1, 2].map(|it| bare(it, "False")));
-    let by_hand = "rejoin without comparing their data; gatera explain G20, \"Without the step\", starts the cluster from its newest data";
+    let (text, _) = status_of(&[0, 1, 2].map(|it| bare(it, "False")));
+    let by_hand =
+        "rejoin without comparing their data; gatera explain G20, \"Without the step\", starts the cluster from its newest data";
     assert!(text.contains(by_hand), "{text}");
 }
 
@@ -312,12 +313,12 @@ fn a_claim_that_is_being_deleted_is_listed() {
     let name = format!("datadir-{STATEFUL_SET}-1");
     let (_, mut claim) = Scene::default().object(&format!("PersistentVolumeClaim/{name}"));
     claim["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
-    let (text, json) = story(&[claim]);
+    let (text, json) = status_of(&[claim]);
     let listed =
         "├── Claims that are being deleted, each as soon as its pod is gone: back up their data first\n";
     assert!(text.contains(&format!("{listed}│   └── {name}\n")), "{text}");
     assert_eq!(json["clusters"][0]["claimsBeingDeleted"], json!([name]));
-    let (text, json) = story(&[]);
+    let (text, json) = status_of(&[]);
     assert!(
         !text.contains("being deleted") && json["clusters"][0]["claimsBeingDeleted"] == json!([]),
         "{text}"

@@ -59,7 +59,7 @@ impl Stopping {
 
 /// In a container a signal for which a program has no handler is lost.
 #[test]
-fn a_guard_that_is_starting_is_asked_once() {
+fn one_signal_ends_a_guard_that_is_starting() {
     let folder = tempfile::tempdir().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let guard = Stopping::start(folder.path(), silent.local_addr().unwrap(), &["--listen=127.0.0.1:0"]);

@@ -4,7 +4,7 @@ use crate::cli::gatera;
 
 /// With `--quiet` only what decides the exit code is printed, in the usual words; the code is the same.
 #[test]
-fn who_wants_to_hear_less_hears_what_counts() {
+fn quiet_prints_only_what_decides_the_exit_code() {
     let whole = gatera(&["check", "seed.yaml"], b"").out;
     let findings = whole.split("\n\n").filter(|it| it.lines().next().unwrap().ends_with(": refused"));
     let findings: Vec<_> = findings.collect();
@@ -18,7 +18,7 @@ fn who_wants_to_hear_less_hears_what_counts() {
 }
 
 #[test]
-fn where_nothing_counts_nothing_is_said() {
+fn quiet_prints_nothing_if_nothing_decides_the_exit_code() {
     let empty = "nothing to judge: no Kubernetes object was found; 1 document without a kind was skipped\n";
     let unread = "-:1:4: not readable\nthis is not YAML: a bracket or a brace is not closed\n";
     for (arguments, stdin, code, says) in [
@@ -37,7 +37,7 @@ fn where_nothing_counts_nothing_is_said() {
 
 /// With `--quiet` everything that another option turns into an error is still printed.
 #[test]
-fn what_counts_by_an_option_is_said() {
+fn quiet_prints_what_another_option_turns_into_an_error() {
     let warned = ["check", "-q", "--rule=G15", "--fail-on=warn", "--output=concise", "seed.yaml"];
     let warned = gatera(&warned, b"");
     assert!(warned.code == 1 && warned.out.contains(": warning [G15]"), "{}", warned.out);
@@ -53,7 +53,7 @@ fn what_counts_by_an_option_is_said() {
 }
 
 #[test]
-fn who_wants_to_hear_more_hears_what_is_fine() {
+fn verbose_also_prints_what_is_fine() {
     let usual = gatera(&["check", "seed.yaml"], b"").out;
     let ran = gatera(&["check", "-v", "seed.yaml"], b"");
     let fine = "seed.yaml:14:1: fine Service default/galera-instance-bootstrap-svc\nseed.yaml:70:1: fine Service default/galera-instance-cs\n";
@@ -71,7 +71,7 @@ fn who_wants_to_hear_more_hears_what_is_fine() {
 
 /// Output for programs is always complete; options that exclude each other are refused before anything is done.
 #[test]
-fn programs_hear_neither_less_nor_more() {
+fn output_for_programs_stays_the_same() {
     let whole = "--quiet shortens text only: leave out --quiet or --output";
     for (arguments, says) in [
         (

@@ -177,7 +177,7 @@ async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
 
 /// In the lame-duck phase every request is still answered, and every answer asks the caller to close the connection.
 #[tokio::test]
-async fn whoever_leaves_says_so_with_every_answer() {
+async fn a_leaving_guard_asks_to_close_the_connection_with_every_answer() {
     let served = served(None).await;
     let mut one = served.open(None).await.unwrap();
     let answer = one.ask("/validate", &review()).await.unwrap();

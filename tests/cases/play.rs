@@ -53,15 +53,15 @@ pub struct Play {
 
 /// The outcome of a request, as its caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Answer {
     /// The guard refused it.
     Refused { code: u64, reason: String, words: String },
     /// The guard allowed it, with these warnings.
-    Passed(BTreeSet<String>),
+    Allowed(BTreeSet<String>),
     /// No webhook entry selects it, so the guard was not asked.
-    Unasked,
+    NotAsked,
     /// The API server refused it before it asked the guard.
-    Itself(String),
+    ApiServerRefused(String),
 }
 
 impl Play {
@@ -122,7 +122,7 @@ impl Play {
 
     /// Returns the router's answer at this moment. A request that is amended makes both calls, mutating and validating, as at an
     /// API server.
-    pub async fn expected(&self, settings: &Settings) -> Said {
+    pub async fn expected(&self, settings: &Settings) -> Answer {
         let guard = guard_at(self.world(settings), Timestamp::now);
         let mut body = self.body.clone();
         let mut warnings = BTreeSet::new();
@@ -145,7 +145,7 @@ impl Play {
             if response["allowed"] != true {
                 let status = &response["status"];
                 let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
-                return Said::Refused {
+                return Answer::Refused {
                     code: status["code"].as_u64().unwrap(),
                     reason: text("reason"),
                     words: text("message"),
@@ -157,7 +157,7 @@ impl Play {
                 json_patch::patch(&mut body["request"]["object"], &patch).unwrap();
             }
         }
-        Said::Passed(warnings)
+        Answer::Allowed(warnings)
     }
 
     /// Returns the request as a client sends it; `None` if this API server has no such kind.

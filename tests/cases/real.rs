@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::all;
-use super::play::{KINDS, Play, Said};
+use super::play::{Answer, KINDS, Play};
 use crate::guarded::{self, Guard, Start};
 use crate::lab::{ControlPlane, User};
 use crate::scene::{self, NAMESPACE};
@@ -35,7 +35,7 @@ const DEFINITIONS: [&str; 4] = [
 ];
 
 /// A case whose outcome changes while the others are played; its answers are compared all the same.
-const ON_THE_SECOND: &str = "G01/break-glass-that-begins-later-has-no-effect-yet";
+const TIME_DEPENDENT: &str = "G01/break-glass-that-begins-later-has-no-effect-yet";
 
 /// A guard, and the number of requests that it had answered at the last look. Its page of metrics is large, because it names every
 /// cluster, so it is read once for each request.
@@ -55,7 +55,7 @@ impl CountedGuard {
 }
 
 /// Sends the request and returns the API server's answer.
-async fn said(client: &Client, guard: &CountedGuard, request: Request<Body>) -> Said {
+async fn said(client: &Client, guard: &CountedGuard, request: Request<Body>) -> Answer {
     let (head, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let request = Request::from_parts(head, kube::client::Body::from(bytes.to_vec()));
@@ -71,20 +71,20 @@ async fn said(client: &Client, guard: &CountedGuard, request: Request<Body>) -> 
     let ours = warnings.into_iter().filter(|it| it.starts_with('[') || it.contains("gatera")).collect();
     let asked = guard.was_asked();
     if head.status.is_success() {
-        return if asked { Said::Passed(ours) } else { Said::Unasked };
+        return if asked { Answer::Allowed(ours) } else { Answer::NotAsked };
     }
     let bytes = body.collect().await.unwrap().to_bytes();
     let status: Value = serde_json::from_slice(&bytes).unwrap();
     let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
     match text("message").split_once(" denied the request: ") {
-        Some((webhook, words)) if webhook.contains("gatera") => Said::Refused {
+        Some((webhook, words)) if webhook.contains("gatera") => Answer::Refused {
             code: status["code"].as_u64().unwrap(),
             reason: text("reason"),
             words: words.to_owned(),
         },
         // The API server refuses after the guard has allowed: the object exists already, or a disruption budget forbids it.
-        _ if matches!(head.status.as_u16(), 409 | 429) && asked => Said::Passed(ours),
-        _ => Said::Itself(text("message").lines().next().unwrap_or_default().to_owned()),
+        _ if matches!(head.status.as_u16(), 409 | 429) && asked => Answer::Allowed(ours),
+        _ => Answer::ApiServerRefused(text("message").lines().next().unwrap_or_default().to_owned()),
     }
 }
 
@@ -149,7 +149,7 @@ impl Stage {
     }
 
     /// Stores the scenes and starts a guard, which lists them; also returns the version of each scene.
-    fn set_for(&self, plays: &[Play]) -> (CountedGuard, Vec<String>) {
+    fn prepared_for(&self, plays: &[Play]) -> (CountedGuard, Vec<String>) {
         let Self { plane, balancer, start, .. } = self;
         for kind in KINDS {
             plane.wipe(kind, if kind == "Node" { "node-" } else { "db-" });
@@ -170,7 +170,7 @@ impl Stage {
 
     /// Sends the case's request. On a busy machine the API server may keep a reservation of the guard waiting for too long; the
     /// answer says so and asks for the command again, which is done here for a minute.
-    fn said(&self, play: &Play, version: &str, guard: &CountedGuard) -> Said {
+    fn said(&self, play: &Play, version: &str, guard: &CountedGuard) -> Answer {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             let request = play.request(version).expect("every case is of a kind that API servers know");
@@ -185,8 +185,8 @@ impl Stage {
     fn differs(&self, play: &Play, version: &str, guard: &CountedGuard) -> Option<String> {
         let expected = || self.runtime.block_on(play.expected(&Settings::default()));
         let before = expected();
-        let another = matches!(before, Said::Refused { .. }) != play.is_refused;
-        if another && play.name != ON_THE_SECOND {
+        let another = matches!(before, Answer::Refused { .. }) != play.is_refused;
+        if another && play.name != TIME_DEPENDENT {
             // The case needs a late view, but a guard that lists sees every object.
             return Some(format!(
                 "{}\n  another case here, where the view knows what is changed\n",
@@ -201,7 +201,7 @@ impl Stage {
 }
 
 #[test]
-fn a_real_api_server_says_of_every_case_what_the_router_says() {
+fn a_real_api_server_answers_every_case_as_the_router_does() {
     let stage = Stage::built();
     // Truncated to whole seconds, the precision of Kubernetes timestamps.
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
@@ -215,7 +215,7 @@ fn a_real_api_server_says_of_every_case_what_the_router_says() {
     }
     let (mut same, mut page) = (0, String::new());
     for plays in rounds.values() {
-        let (guard, versions) = stage.set_for(plays);
+        let (guard, versions) = stage.prepared_for(plays);
         for (play, version) in plays.iter().zip(&versions) {
             match stage.differs(play, version, &guard) {
                 None => same += 1,
@@ -234,7 +234,7 @@ fn a_real_api_server_says_of_every_case_what_the_router_says() {
 
 #[test]
 fn an_answer_may_name_a_time_between_two_others() {
-    let said = |text: &str| Said::Passed([text.to_owned()].into());
+    let said = |text: &str| Answer::Allowed([text.to_owned()].into());
     let [first, last] = ["9s ago, until 10:00:59Z", "12s ago, until 10:01:02Z"].map(said);
     assert!(is_between(&first, &said("10s ago, until 10:01:00Z"), &last));
     assert!(!is_between(&first, &said("13s ago, until 10:01:00Z"), &last));
@@ -245,7 +245,7 @@ fn an_answer_may_name_a_time_between_two_others() {
 
 /// Returns whether an answer differs from an earlier and a later one only in times and ages between theirs. A request may take some
 /// seconds, and most answers name a time.
-fn is_between(earlier: &Said, said: &Said, later: &Said) -> bool {
+fn is_between(earlier: &Answer, said: &Answer, later: &Answer) -> bool {
     let texts = [earlier, said, later].map(text_of);
     let [earlier, said, later] = texts.each_ref().map(|it| it.split_whitespace().collect::<Vec<_>>());
     let order = |word: &str| (word.len(), word.to_owned());
@@ -254,20 +254,20 @@ fn is_between(earlier: &Said, said: &Said, later: &Said) -> bool {
     [earlier.len(), later.len()] == [said.len(); 2] && earlier.iter().zip(&said).zip(&later).all(is_in)
 }
 
-fn text_of(said: &Said) -> String {
+fn text_of(said: &Answer) -> String {
     match said {
-        Said::Refused { code, reason, words } => format!("{code} {reason}: {words}"),
-        Said::Passed(warnings) if warnings.is_empty() => "passes".to_owned(),
-        Said::Passed(warnings) => {
+        Answer::Refused { code, reason, words } => format!("{code} {reason}: {words}"),
+        Answer::Allowed(warnings) if warnings.is_empty() => "passes".to_owned(),
+        Answer::Allowed(warnings) => {
             format!("passes\n{}", warnings.iter().cloned().collect::<Vec<_>>().join("\n"))
         }
-        Said::Unasked => "passes, and the guard is not asked".to_owned(),
-        Said::Itself(words) => format!("the API server itself: {words}"),
+        Answer::NotAsked => "passes, and the guard is not asked".to_owned(),
+        Answer::ApiServerRefused(words) => format!("the API server itself: {words}"),
     }
 }
 
 /// Returns both answers for a person to compare.
-fn difference(play: &Play, router: &Said, real: &Said) -> String {
+fn difference(play: &Play, router: &Answer, real: &Answer) -> String {
     let text = format!("{}\n  router: {}\n  real: {}\n", play.name, text_of(router), text_of(real));
     if play.namespace().is_empty() { text } else { text.replace(play.namespace(), NAMESPACE) }
 }

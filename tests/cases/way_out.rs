@@ -118,7 +118,7 @@ fn followed(command: &Command, given: &Scene, asked: Asked) -> Option<(Option<As
 }
 
 #[test]
-fn what_is_printed_is_permitted_and_leads_on() {
+fn every_printed_step_is_allowed_and_resolves_the_refusal() {
     let (mut walked, mut stuck) = (0, BTreeSet::new());
     for (name, case) in all() {
         let decision = judged(&case.given, &case.asked(), &case.user);

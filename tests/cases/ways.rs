@@ -21,9 +21,9 @@ use super::{Case, all};
 use crate::scene::{self, NAMESPACE};
 
 /// The messages of a verdict, each with whether it refuses.
-type Said = BTreeSet<(bool, String)>;
+type Messages = BTreeSet<(bool, String)>;
 
-fn said(subject: &str, decision: &Decision) -> Said {
+fn messages(subject: &str, decision: &Decision) -> Messages {
     let judged = [(Effect::Refused, true), (Effect::Warned, false)].into_iter();
     let judged = judged
         .flat_map(|(effect, refused)| decision.with(effect).map(move |it| (refused, words(subject, it))));
@@ -36,7 +36,7 @@ fn words(subject: &str, judged: &Judged) -> String {
 }
 
 /// Returns the messages of each way; `None` if the request creates nothing, or the case is about a view that only a guard has.
-fn ways(case: &Case) -> Option<BTreeMap<&'static str, Said>> {
+fn ways(case: &Case) -> Option<BTreeMap<&'static str, Messages>> {
     let body = body(&case.asked(), &case.user);
     let request = &body["request"];
     let new =
@@ -51,8 +51,8 @@ fn ways(case: &Case) -> Option<BTreeMap<&'static str, Said>> {
     let at = |origin| review::read(&bytes, origin, rulebook().kinds()).unwrap().review;
     let subject = at(Origin::Validating).subject();
     let mut ways = BTreeMap::new();
-    ways.insert("validate", said(&subject, &rulebook().evaluate(&at(Origin::Validating), &view)));
-    ways.insert("mutate", said(&subject, &rulebook().evaluate(&at(Origin::Mutating), &view)));
+    ways.insert("validate", messages(&subject, &rulebook().evaluate(&at(Origin::Validating), &view)));
+    ways.insert("mutate", messages(&subject, &rulebook().evaluate(&at(Origin::Mutating), &view)));
     let object = &request["object"];
     ways.insert("check", checked(case, object, &settings));
     let Case { given, .. } = case;
@@ -69,7 +69,7 @@ fn ways(case: &Case) -> Option<BTreeMap<&'static str, Said>> {
         Kind::StatefulSet | Kind::Deployment | Kind::ConfigMap | Kind::Service | Kind::Claim | Kind::Budget
     );
     if judges {
-        ways.insert("audit", audited.map(|it| said(&subject, &it.decision)).unwrap_or_default());
+        ways.insert("audit", audited.map(|it| messages(&subject, &it.decision)).unwrap_or_default());
     }
     Some(ways)
 }
@@ -81,7 +81,7 @@ fn input(file: &str, object: &Value) -> Input {
 }
 
 /// Returns the messages of `gatera check` about the object when the other objects of the scene are in files beside it.
-fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
+fn checked(case: &Case, object: &Value, settings: &Settings) -> Messages {
     let name = |object: &Value| (scene::kind_of(object), object["metadata"]["name"].clone());
     let others =
         case.given.objects().into_iter().map(|(_, other)| other).filter(|it| name(it) != name(object));
@@ -92,7 +92,7 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
         CheckOptions { rulebook: rulebook(), settings, namespace: NAMESPACE, now: scene::now(), rules: &[] };
     let checked = check::run(&files, None, &question);
     let of_this = checked.findings.iter().filter(|finding| *finding.spot.file == *THIS);
-    let said = of_this.filter_map(|finding| match &finding.what {
+    let messages = of_this.filter_map(|finding| match &finding.what {
         CheckFindingKind::Finding { judged, .. } => {
             let subject = &finding.object.as_ref().unwrap().subject;
             Some((finding.level() == Level::Refused, words(subject, judged)))
@@ -100,20 +100,20 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
         CheckFindingKind::Remark(words) => Some((false, words.clone())),
         _ => None,
     });
-    said.collect()
+    messages.collect()
 }
 
 /// Every message that differs from the answer to a request is listed in the table of docs/check.md, by way and rule, with its
 /// reason; and every row of that table occurs in a case. A snapshot records which messages differ in which case.
 #[test]
-fn what_the_ways_say_differently_is_what_docs_list() {
+fn differences_between_the_ways_are_listed_in_the_docs() {
     let (mut cases, mut seen, mut page) = (0, BTreeMap::<(String, String), String>::new(), String::new());
     for (name, case) in all() {
         let Some(mut ways) = ways(case) else { continue };
         cases += 1;
         let asked = ways.remove("validate").unwrap();
-        for (way, said) in ways {
-            for one in asked.symmetric_difference(&said) {
+        for (way, messages) in ways {
+            for one in asked.symmetric_difference(&messages) {
                 let (refused, words) = one;
                 let (effect, first) = (if *refused { "refused" } else { "warned" }, words.lines().next());
                 let only = if asked.contains(one) { "not by" } else { "only by" };

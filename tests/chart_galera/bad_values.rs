@@ -4,7 +4,7 @@ use super::{INSTANCE, template};
 
 /// Each row has a bad value and the message that it must produce.
 #[test]
-fn bad_values_are_refused_with_words() {
+fn bad_values_are_refused_with_an_explanation() {
     let long = format!("auth.rootPassword={}", "x".repeat(129));
     for (flag, words) in [
         (
@@ -104,7 +104,7 @@ fn bad_values_are_refused_with_words() {
 }
 
 #[test]
-fn a_bad_name_is_refused_with_the_one_made_of_it_that_is_too_long() {
+fn a_release_name_that_makes_invalid_object_names_is_refused() {
     let long = "a".repeat(46);
     for (name, words) in [
         (&*long, format!("instance name \"{long}\" has 46 characters: the members' label controller-revision-hash, {long}-galera- and 10 more, would have 64, and 63 are the limit; choose a name of at most 45 characters")),

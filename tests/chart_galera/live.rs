@@ -22,46 +22,46 @@ impl Alive {
     }
 }
 
-pub(super) fn quiet(output: &Output) {
+pub(super) fn assert_quiet(output: &Output) {
     assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
 }
 
-pub(super) fn refused(output: &Output, words: &str) {
+pub(super) fn assert_refused(output: &Output, words: &str) {
     assert!(output.status != 0 && output.stderr.contains(words), "{words:?} is not in {output}");
 }
 
 #[test]
-fn a_release_lives_under_the_guard() {
+fn a_release_is_installed_scaled_and_uninstalled_under_the_guard() {
     let alive = Alive::empty("chart");
     let installed = alive.install(&[]);
-    quiet(&installed);
+    assert_quiet(&installed);
     alive.until_formed();
     alive.until_bootstrap_removed();
     let (members, passwords) = (alive.members(), alive.passwords());
 
-    quiet(&alive.upgrade_chart(&["--set=nodeCount=5"]));
+    assert_quiet(&alive.upgrade_chart(&["--set=nodeCount=5"]));
     alive.until_ready(5);
     assert!(alive.members().starts_with(&members), "no member was restarted");
-    refused(
+    assert_refused(
         &alive.upgrade_chart(&["--set=nodeCount=1,allowEvenOrSmall=true"]),
         "nodeCount 5 -> 1 would leave 1 of 5 members, and 3 are a majority: go to 3 first, and wait until all members are Ready",
     );
-    refused(
+    assert_refused(
         &alive.upgrade_chart(&["--set=nodeCount=5,ports.replication=4600"]),
         "ports.replication 4567 -> 4600: a member that restarts would look for the others, and clients for it, where they do not listen",
     );
-    refused(
+    assert_refused(
         &alive.upgrade_chart(&["--set=nodeCount=5,volumeSize=9Gi"]),
         "volumeSize 8Gi -> 9Gi: a StatefulSet's volumes are fixed when it is made.",
     );
-    refused(
+    assert_refused(
         &alive.upgrade_chart(&["--set=auth.rootPassword=another-one"]),
         "change a password in MariaDB first, then in the Secret",
     );
 
-    quiet(&alive.helm(&["rollback", INSTANCE, "1"]));
+    assert_quiet(&alive.helm(&["rollback", INSTANCE, "1"]));
     alive.until_ready(3);
-    refused(
+    assert_refused(
         &alive.upgrade_chart(&["--set=nodeCount=1,allowEvenOrSmall=true"]),
         "nodeCount 3 -> 1 would leave 1 of 3 members, and 2 are a majority: go to 2 first (with allowEvenOrSmall=true), and wait until",
     );
@@ -71,7 +71,7 @@ fn a_release_lives_under_the_guard() {
 
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
     let release = format!("gatera.dev/override=G03 until={until} reason=moving house");
-    refused(&alive.helm(&["uninstall", INSTANCE]), "");
+    assert_refused(&alive.helm(&["uninstall", INSTANCE]), "");
     alive.helm(&["rollback", INSTANCE, "1"]).succeeded();
     alive.kubectl(&["annotate", "statefulset", STATEFUL_SET, &release]).succeeded();
     eventually("the override is seen", || {
@@ -79,8 +79,8 @@ fn a_release_lives_under_the_guard() {
     });
     eventually("the members are gone", || alive.members().is_empty().then_some(()));
 
-    refused(&alive.install(&[]), "PersistentVolumeClaim ");
-    refused(&alive.install(&[]), "To keep the data: --set bootstrap.enabled=false");
+    assert_refused(&alive.install(&[]), "PersistentVolumeClaim ");
+    assert_refused(&alive.install(&[]), "To keep the data: --set bootstrap.enabled=false");
     let installed = alive.install(&["--set=bootstrap.enabled=false"]);
     let reported = format!(
         "[G07] StatefulSet {0}/{STATEFUL_SET}: it has data from before (claims: 5): its members use it, but none of them \
@@ -97,7 +97,7 @@ fn a_release_lives_under_the_guard() {
 #[test]
 fn claims_have_the_labels_of_the_members() {
     let alive = Alive::empty("chart-claims");
-    quiet(&alive.install(&["--set=bootstrap.enabled=false"]));
+    assert_quiet(&alive.install(&["--set=bootstrap.enabled=false"]));
     alive.until_ready(3);
     let selector = format!("--selector=app in (galera, galera-bootstrap),instance={INSTANCE}");
     let claims = || alive.admin(&["get", "pvc", &selector, "--output=name"]).succeeded();
@@ -106,7 +106,7 @@ fn claims_have_the_labels_of_the_members() {
 
 /// A failed installation also leaves a running server: the printed command removes that, too.
 #[test]
-fn what_is_left_of_a_failed_installation_goes_by_the_command_that_is_printed() {
+fn the_printed_command_removes_the_remains_of_a_failed_installation() {
     let alive = Alive::empty("chart-anew");
     let left = ["--show-only=templates/secret.yaml", "--show-only=templates/bootstrap.yaml"];
     let left = alive.helm(&[&["template", INSTANCE, CHART][..], &left, &FIXED].concat()).succeeded();
@@ -149,7 +149,7 @@ fn two_instances_share_a_namespace() {
     let alive = Alive::empty("chart-two");
     let long = "a".repeat(45);
     for name in ["b", &long] {
-        quiet(&alive.helm(&["install", name, CHART]));
+        assert_quiet(&alive.helm(&["install", name, CHART]));
     }
     for name in ["b", &long] {
         let wait = [
@@ -170,23 +170,23 @@ fn a_secret_without_a_key_is_named() {
     alive.admin(&["create", "secret", "generic", "mine", "--from-literal=root-password=x"]).succeeded();
     let words =
         format!("Secret {}/mine has no key sst.cnf: servers do not start without it; add it", alive.ns);
-    refused(&alive.install(&["--set=auth.existingSecret=mine"]), &words);
+    assert_refused(&alive.install(&["--set=auth.existingSecret=mine"]), &words);
     alive
         .admin(&["create", "secret", "generic", "galera-instance-secret", "--from-literal=sst.cnf=x"])
         .succeeded();
-    refused(&alive.install(&[]), "/galera-instance-secret has no key root-password");
+    assert_refused(&alive.install(&[]), "/galera-instance-secret has no key root-password");
 
     // Only a user that is to be created needs a password.
     let keys = ["--from-literal=root-password=x", "--from-literal=sst.cnf=x", "--from-literal=password=x"];
     alive.admin(&[&["create", "secret", "generic", "two"][..], &keys[..2]].concat()).succeeded();
     let two = ["--set=auth.existingSecret=two", "--set=auth.username=app"];
-    refused(&alive.install(&two), "/two has no key password: servers do not start without it");
+    assert_refused(&alive.install(&two), "/two has no key password: servers do not start without it");
     alive.admin(&["delete", "secret", "galera-instance-secret"]).succeeded();
     alive
         .admin(&[&["create", "secret", "generic", "galera-instance-secret"][..], &keys].concat())
         .succeeded();
     let other = alive.install(&["--set=auth.username=app", "--set=auth.password=hunter2"]);
-    refused(&other, "auth.rootPassword, auth.sstPassword or auth.password is not what Secret ");
+    assert_refused(&other, "auth.rootPassword, auth.sstPassword or auth.password is not what Secret ");
     assert!(!other.stderr.contains("hunter2"), "a password is shown: {other}");
 }
 
@@ -200,11 +200,11 @@ fn a_second_attempt_uses_what_the_first_one_left() {
     alive.plane.kubectl_stdin(User::Ci, &apply, &left).succeeded();
     let before = (alive.passwords(), alive.plane.get(&alive.ns, BOOTSTRAP)["metadata"]["uid"].clone());
 
-    quiet(&alive.install(&[]));
+    assert_quiet(&alive.install(&[]));
     let after = (alive.passwords(), alive.plane.get(&alive.ns, BOOTSTRAP)["metadata"]["uid"].clone());
     alive.until_formed();
     assert_eq!(after.0, before.0, "the Secret is used as it is");
     assert_ne!(after.1, before.1, "the bootstrap node is a new one");
-    quiet(&alive.upgrade_chart(&FIXED));
-    refused(&alive.upgrade_chart(&["--set=auth.sstPassword=hunter2"]), "is not what Secret ");
+    assert_quiet(&alive.upgrade_chart(&FIXED));
+    assert_refused(&alive.upgrade_chart(&["--set=auth.sstPassword=hunter2"]), "is not what Secret ");
 }

@@ -14,7 +14,7 @@ pub const OTHERS: &str = "--set=ports.mysql=3307,ports.sst=5444,ports.replicatio
 
 /// The options of servers, the ports of Services and probes, and the ports that the guard finds are the same.
 #[test]
-fn ports_are_those_of_its_values() {
+fn ports_are_those_of_the_values() {
     let objects = rendered(&[OTHERS]);
     let text = objects["ConfigMap/galera-instance-nodeconfig"]["data"]["galera.cnf"].as_str().unwrap();
     let option = |key| options::effective(text, key).unwrap().look().to_owned();

@@ -27,7 +27,7 @@ fn first(members: &str, seconds_left: i64) -> Command {
 }
 
 /// Returns the message with which the script fails.
-fn refuses(mut first: Command) -> String {
+fn refusal_of(mut first: Command) -> String {
     let output = first.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -52,7 +52,7 @@ fn the_first_node_founds_the_cluster_at_once() {
 #[test]
 fn beside_a_member_the_bootstrap_node_fails_and_says_why() {
     let (_member, address) = a_member();
-    let said = refuses(first(&format!("127.0.0.254 {address}"), 3600));
+    let said = refusal_of(first(&format!("127.0.0.254 {address}"), 3600));
     assert_eq!(
         said,
         format!(
@@ -62,7 +62,7 @@ fn beside_a_member_the_bootstrap_node_fails_and_says_why() {
 }
 
 #[test]
-fn it_asks_the_port_that_servers_have() {
+fn it_connects_to_the_port_on_which_servers_listen() {
     let (member, address) = a_member();
     let other = member.local_addr().unwrap().port() + 1;
     let output = first(&address, 3600).env("GATERA_PORT", other.to_string()).output().unwrap();
@@ -70,13 +70,13 @@ fn it_asks_the_port_that_servers_have() {
     let _there = TcpListener::bind((&*address, other)).unwrap();
     let mut first = first(&address, 3600);
     first.env("GATERA_PORT", other.to_string());
-    assert!(refuses(first).starts_with(&format!("{address} answers")));
+    assert!(refusal_of(first).starts_with(&format!("{address} answers")));
 }
 
 /// All members are down, and a forgotten bootstrap node restarts before them.
 #[test]
-fn long_after_the_installation_the_bootstrap_node_fails_too() {
-    let said = refuses(first("127.0.0.254", -1));
+fn two_hours_after_the_installation_the_bootstrap_node_fails_too() {
+    let said = refusal_of(first("127.0.0.254", -1));
     assert_eq!(
         said,
         "the installation was more than two hours ago: this bootstrap node does not found a cluster. Remove it: kubectl delete it\n"
@@ -85,7 +85,7 @@ fn long_after_the_installation_the_bootstrap_node_fails_too() {
 
 /// Runs the script with stand-ins for two programs: one prints the content of an option file, the other is a client that shows
 /// its input and connection.
-fn user_of(auth: &str) -> std::process::Output {
+fn run_user_script(auth: &str) -> std::process::Output {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in [
         ("my_print_defaults", "#!/bin/sh\necho --wsrep_on=ON\nprintf '%s\\n' \"--wsrep_sst_auth=$AUTH\"\n"),
@@ -107,7 +107,7 @@ fn user_of(auth: &str) -> std::process::Output {
 #[test]
 fn the_user_of_the_state_transfer_gets_its_four_rights() {
     let all: String = (' '..='~').collect();
-    let output = user_of(&format!("sst: {all} "));
+    let output = run_user_script(&format!("sst: {all} "));
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let literal = format!(" {all} ").replace('\\', "\\\\").replace('\'', "\\'");
     let expected = format!(
@@ -117,9 +117,9 @@ fn the_user_of_the_state_transfer_gets_its_four_rights() {
 }
 
 #[test]
-fn an_option_file_of_another_shape_is_named() {
+fn a_malformed_option_file_is_reported() {
     for auth in ["", "sst", ":secret"] {
-        let output = user_of(auth);
+        let output = run_user_script(auth);
         assert_eq!(output.status.code(), Some(1), "{auth}");
         assert_eq!(
             String::from_utf8(output.stderr).unwrap(),

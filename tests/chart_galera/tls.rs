@@ -4,7 +4,7 @@
 use facts::galera::options;
 use serde_json::{Value, json};
 
-use super::live::{quiet, refused};
+use super::live::{assert_quiet, assert_refused};
 use super::{INSTANCE, ports, rendered, template};
 use crate::cluster::STATEFUL_SET;
 use crate::lab::eventually;
@@ -95,7 +95,7 @@ fn cert_manager_is_asked_for_a_certificate_of_servers_and_clients() {
 }
 
 #[test]
-fn tls_that_cannot_work_is_refused_with_words() {
+fn tls_that_cannot_work_is_refused_with_an_explanation() {
     for (flag, words) in [
         (
             "tls.acceptPlain=true",
@@ -129,25 +129,28 @@ fn tls_that_cannot_work_is_refused_with_words() {
 #[test]
 fn a_plain_cluster_moves_to_tls_in_two_upgrades() {
     let alive = Alive::empty("chart-tls");
-    quiet(&alive.install(&[]));
+    assert_quiet(&alive.install(&[]));
     alive.until_formed();
     alive.until_bootstrap_removed();
     let keys = ["ca.crt", "tls.crt", "tls.key"].map(|key| format!("--from-literal={key}=x"));
     alive.admin(&["create", "secret", "generic", "ours", &keys[0]]).succeeded();
-    refused(&alive.upgrade_chart(&[OWN]), "/ours has no key tls.crt: pods do not start without it; add it");
+    assert_refused(
+        &alive.upgrade_chart(&[OWN]),
+        "/ours has no key tls.crt: pods do not start without it; add it",
+    );
     alive.admin(&["delete", "secret", "ours"]).succeeded();
     alive.admin(&["create", "secret", "generic", "ours", &keys[0], &keys[1], &keys[2]]).succeeded();
 
     let alone = "a member with TLS and a member without it cannot connect, so the first one that restarts would be alone";
-    refused(&alive.upgrade_chart(&[OWN]), alone);
-    moves(&alive, &[OWN, PLAIN_TOO]);
-    refused(&alive.upgrade_chart(&[OWN]), "tls.copies would change");
-    moves(&alive, &[OWN, "--set=tls.copies=false"]);
-    refused(&alive.upgrade_chart(&[NONE]), alone);
+    assert_refused(&alive.upgrade_chart(&[OWN]), alone);
+    upgrade_and_restart(&alive, &[OWN, PLAIN_TOO]);
+    assert_refused(&alive.upgrade_chart(&[OWN]), "tls.copies would change");
+    upgrade_and_restart(&alive, &[OWN, "--set=tls.copies=false"]);
+    assert_refused(&alive.upgrade_chart(&[NONE]), alone);
 }
 
 /// Upgrades the chart and waits until every member has restarted.
-fn moves(alive: &Alive, flags: &[&str]) {
+fn upgrade_and_restart(alive: &Alive, flags: &[&str]) {
     let before = alive.stateful_set()["status"]["updateRevision"].clone();
     let upgraded = alive.upgrade_chart(flags);
     assert!(upgraded.status == 0 && !upgraded.stderr.contains("[G09]"), "{flags:?}: {upgraded}");

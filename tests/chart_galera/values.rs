@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{INSTANCE, rendered, template};
 
 #[test]
-fn what_can_be_chosen_arrives() {
+fn chosen_values_reach_the_objects() {
     let flags = [
         "--set=networkPolicy.enabled=true,service.type=LoadBalancer,service.annotations.a=b,podLabels.c=d",
         "--set=extraVolumes[0].name=more,extraVolumeMounts[0].name=more,extraVolumeMounts[0].mountPath=/more",
@@ -101,7 +101,7 @@ fn an_exporter_asks_each_member() {
 }
 
 #[test]
-fn what_is_created_with_the_cluster_is_known_to_the_bootstrap_node_alone() {
+fn only_the_bootstrap_node_gets_the_first_user_and_scripts() {
     let objects = rendered(&[
         "--set=auth.database=shop,auth.username=app,auth.password=hunter2",
         "--set=bootstrap.scriptsSecret=grants",
@@ -135,7 +135,7 @@ fn what_is_created_with_the_cluster_is_known_to_the_bootstrap_node_alone() {
 }
 
 #[test]
-fn no_pod_of_the_level_restricted_is_root() {
+fn no_pod_is_root_with_pod_security_restricted() {
     let objects = rendered(&["--set=podSecurity=restricted"]);
     let pods = objects.values().filter_map(|it| match it["kind"].as_str()? {
         "Pod" => Some(&it["spec"]),
@@ -158,7 +158,7 @@ fn no_pod_of_the_level_restricted_is_root() {
 }
 
 #[test]
-fn an_autoscaler_keeps_no_node_for_the_volume_of_the_guard() {
+fn the_guards_volume_does_not_keep_an_autoscaler_from_removing_a_node() {
     const KEY: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
     let own = format!("--set-string=podAnnotations.{}=cache", KEY.replace('.', "\\."));
     let both = format!("{own}\\, gatera-run");

@@ -104,7 +104,7 @@ fn lease(name: &str) -> Value {
 }
 
 /// Returns a snapshot of a ConfigMap that members read, with this change.
-fn copy(change: &Value) -> Value {
+fn snapshot(change: &Value) -> Value {
     let mut it = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "data": { "a": "b" },
         "metadata": {
@@ -117,15 +117,17 @@ fn copy(change: &Value) -> Value {
 }
 
 /// Returns the command that makes a webhook configuration send requests to this address.
-fn entry(to: &str) -> String {
-    let entry = format!(
+fn redirection(to: &str) -> String {
+    let redirection = format!(
         r#"{{"name":"a.b.c","clientConfig":{to},"sideEffects":"None","admissionReviewVersions":["v1"]}}"#
     );
-    format!("patch validatingwebhookconfiguration gatera --type=merge --patch={{\"webhooks\":[{entry}]}}")
+    format!(
+        "patch validatingwebhookconfiguration gatera --type=merge --patch={{\"webhooks\":[{redirection}]}}"
+    )
 }
 
 #[test]
-fn a_stolen_token_does_what_the_guard_does_and_no_more() {
+fn a_stolen_token_allows_only_what_the_guard_does() {
     let thief = Thief::new();
     let mut refused = String::new();
     let mut refuse = |command: &str, (status, words): (i32, String)| {
@@ -171,10 +173,10 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
         "annotate validatingwebhookconfiguration gatera a=b",
         "label mutatingwebhookconfiguration gatera a=b",
         "delete mutatingwebhookconfiguration gatera",
-        &entry("{\"url\":\"https://thief.example\"}"),
-        &entry("{\"url\":\"https://127.0.0.1.thief.example\"}"),
-        &entry("{\"service\":{\"namespace\":\"db\",\"name\":\"gatera\"}}"),
-        &entry("{\"service\":{\"namespace\":\"gatera\",\"name\":\"other\"}}"),
+        &redirection("{\"url\":\"https://thief.example\"}"),
+        &redirection("{\"url\":\"https://127.0.0.1.thief.example\"}"),
+        &redirection("{\"service\":{\"namespace\":\"db\",\"name\":\"gatera\"}}"),
+        &redirection("{\"service\":{\"namespace\":\"gatera\",\"name\":\"other\"}}"),
         "annotate configmap gatera-settings --namespace=gatera gatera.dev/removing=x",
         "delete lease gatera --namespace=gatera",
     ] {
@@ -182,20 +184,20 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
     }
     let this = json!({ "preconditions": { "uid": "y" } });
     refuse("evict x", thief.evict("x", &this));
-    refuse("evict x-0, whoever that is", thief.evict("x-0", &json!({})));
+    refuse("evict x-0 without its uid", thief.evict("x-0", &json!({})));
     let at_once = json!({ "preconditions": { "uid": "y" }, "gracePeriodSeconds": 0 });
     refuse("evict x-0 at once", thief.evict("x-0", &at_once));
     for (words, manifest) in [
         ("create event in kube-system", event("kube-system")),
         ("create lease gatera-let-go-8", lease("gatera-let-go-8")),
         ("create lease other", lease("other")),
-        ("create a copy that can be changed", copy(&json!({ "immutable": false }))),
-        ("create a copy by another name", copy(&json!({ "metadata": { "name": "x-gatera-0123" } }))),
-        ("create a copy without its label", copy(&json!({ "metadata": { "labels": null } }))),
-        ("create a copy that nobody owns", copy(&json!({ "metadata": { "ownerReferences": null } }))),
+        ("create a snapshot that can be changed", snapshot(&json!({ "immutable": false }))),
+        ("create a snapshot by another name", snapshot(&json!({ "metadata": { "name": "x-gatera-0123" } }))),
+        ("create a snapshot without its label", snapshot(&json!({ "metadata": { "labels": null } }))),
+        ("create a snapshot without an owner", snapshot(&json!({ "metadata": { "ownerReferences": null } }))),
         (
-            "create a copy that a pod owns",
-            copy(
+            "create a snapshot that a pod owns",
+            snapshot(
                 &json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "y" }] } }),
             ),
         ),
@@ -212,7 +214,7 @@ fn may_do_its_work(thief: &Thief) {
     // A snapshot whose owner does not exist would be garbage collected at once.
     let owner = thief.plane.get("db", "statefulset/x")["metadata"]["uid"].clone();
     let owners = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "uid": owner }]);
-    let copied = copy(&json!({ "metadata": { "ownerReferences": owners } }));
+    let copied = snapshot(&json!({ "metadata": { "ownerReferences": owners } }));
     // The chart creates these Leases; the guard may create a deleted one again.
     let leases = ["--namespace=gatera", "delete", "lease", "gatera-let-go-0", "gatera-let-go-7"];
     thief.plane.kubectl(User::Admin, &leases).succeeded();
@@ -240,8 +242,8 @@ fn may_do_its_work(thief: &Thief) {
         "patch event x --namespace=db --type=merge --patch={\"count\":2,\"lastTimestamp\":\"2026-12-01T09:31:00Z\"}",
         "patch lease gatera --namespace=gatera --type=merge --patch={\"spec\":{\"holderIdentity\":\"a\"}}",
         "patch secret gatera-tls --namespace=gatera --patch={\"stringData\":{\"a\":\"b\"}}",
-        &entry("{\"url\":\"https://127.0.0.1:1/x\"}"),
-        &entry("{\"service\":{\"namespace\":\"gatera\",\"name\":\"gatera\"}}"),
+        &redirection("{\"url\":\"https://127.0.0.1:1/x\"}"),
+        &redirection("{\"service\":{\"namespace\":\"gatera\",\"name\":\"gatera\"}}"),
     ] {
         let (status, words) = thief.run(command);
         assert_eq!(status, 0, "{command}: {words}");
@@ -250,7 +252,7 @@ fn may_do_its_work(thief: &Thief) {
 
 /// The guard learns of a member's cluster from Events, and every editor of a namespace could write Events there.
 #[test]
-fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
+fn only_a_kubelet_may_report_what_a_probe_said_of_a_cluster() {
     let plane = ControlPlane::start();
     guarded::install(&plane);
     let reported =
@@ -316,7 +318,7 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
 }
 
 #[test]
-fn it_can_be_left_out() {
+fn the_policy_can_be_left_out() {
     let rendered = super::rendered(&["--set=policy.enabled=false"]).succeeded();
     assert!(!rendered.contains("ValidatingAdmissionPolicy"));
 }

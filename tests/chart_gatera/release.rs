@@ -138,11 +138,11 @@ const METHODS: [[&str; 3]; 3] = [
 
 /// Three stories on one control plane. Each ends with an uninstall that leaves nothing behind.
 #[test]
-fn releases_come_and_go() {
+fn releases_are_installed_upgraded_and_uninstalled() {
     let plane = ControlPlane::start();
     what_the_guard_writes_survives_upgrade_and_rollback(&plane);
-    it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads(&plane);
-    a_guard_whose_pods_never_become_ready_blocks_nobody(&plane);
+    it_warns_first_and_every_user_can_read_the_page_of_a_refusal(&plane);
+    a_guard_whose_pods_never_become_ready_blocks_no_request(&plane);
 }
 
 /// However Helm writes, the guard's own fields stay, and a guard that is down does not prevent the way out.
@@ -191,7 +191,7 @@ fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
 
 /// In the order of the README: in mode `warn` first. A refusal then names a page that a user without any rights can read with
 /// kubectl.
-fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads(plane: &ControlPlane) {
+fn it_warns_first_and_every_user_can_read_the_page_of_a_refusal(plane: &ControlPlane) {
     let release = Release::install(plane, &["--set=mode=warn"]);
     let settings = plane.folder().join("settings.yaml");
     let mount = || {
@@ -240,7 +240,7 @@ fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads(plane: &Cont
 
 /// The guard is registered with its Service, as in a cluster: there are no entries before a pod is ready, and a pod needs none to
 /// become ready.
-fn a_guard_whose_pods_never_become_ready_blocks_nobody(plane: &ControlPlane) {
+fn a_guard_whose_pods_never_become_ready_blocks_no_request(plane: &ControlPlane) {
     let release = Release::install(plane, &[]);
     let guard = release.guard(true);
     eventually("the guard waits for an endpoint", || {

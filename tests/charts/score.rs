@@ -9,7 +9,7 @@ use super::{CHARTS, folder, helm};
 use crate::lab;
 
 /// The grade of a check without a finding.
-const WELL: u64 = 10;
+const PASSED: u64 = 10;
 
 /// Each check that finds something, the charts, and the reason why that stays.
 const EXCEPTIONS: [(&str, &[&str], &str); 11] = [
@@ -65,7 +65,7 @@ fn kube_score_finds_only_what_has_a_reason() {
             serde_json::from_str(&scored.stdout).unwrap_or_else(|error| panic!("{error}: {scored}"));
         for object in objects {
             for check in object["checks"].as_array().unwrap() {
-                if check["skipped"] == false && check["grade"].as_u64().unwrap() < WELL {
+                if check["skipped"] == false && check["grade"].as_u64().unwrap() < PASSED {
                     found.insert((check["check"]["id"].as_str().unwrap().to_owned(), chart));
                 }
             }

@@ -61,7 +61,7 @@ impl Repository {
 }
 
 #[test]
-fn a_revision_is_compared_with_what_is_there() {
+fn a_revision_is_compared_with_the_current_files() {
     let it = Repository::new();
     let same = "9 objects: 0 would be refused, 0 allowed with a warning, 9 unchanged; 1 Galera cluster\n";
     for (folder, path) in [(".", "apps"), (".", "./apps/"), ("apps", "."), ("apps/db", "..")] {
@@ -89,7 +89,7 @@ fn a_revision_is_compared_with_what_is_there() {
 }
 
 #[test]
-fn what_was_removed_is_judged_wherever_it_was() {
+fn removals_are_judged_in_folders_and_in_files() {
     let it = Repository::new();
     let gone = "refused [G03] StatefulSet default/galera-instance-galera: deleting it stops every member at once (3 of 3 members Synced, assumed here)";
     fs::remove_dir_all(it.path().join("apps/db")).unwrap();
@@ -194,7 +194,7 @@ fn a_change_says_what_it_does_and_the_way_out_is_an_edit() {
 
 /// Objects that a chart renders are left out, before and after the change; a note says so, and the exit code stays 0.
 #[test]
-fn templates_of_charts_are_left_out_with_a_word() {
+fn templates_of_charts_are_left_out_with_a_note() {
     let it = Repository::new();
     it.put("charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n");
     it.put("charts/web/templates/deep/web.yaml", "kind: {{ .Values.kind }}\n");
@@ -211,7 +211,7 @@ fn templates_of_charts_are_left_out_with_a_word() {
 }
 
 #[test]
-fn files_as_they_were_are_a_base_as_well() {
+fn earlier_files_can_be_the_base() {
     let it = Repository::new();
     it.put("before.yaml", CLUSTER);
     it.put("after.yaml", &CLUSTER.replace("replicas: 3", "replicas: 2"));
@@ -223,7 +223,7 @@ fn files_as_they_were_are_a_base_as_well() {
 
 /// Each error is one line that names what is missing, with exit code 2.
 #[test]
-fn a_base_that_is_not_there_is_said() {
+fn a_missing_base_is_reported() {
     let it = Repository::new();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("a.yaml"), CLUSTER).unwrap();
@@ -250,7 +250,7 @@ fn a_base_that_is_not_there_is_said() {
 
 /// Changes of a pull request that are not plain edits: moved files and links.
 #[test]
-fn what_git_does_not_tell_is_said() {
+fn moved_files_and_links_are_reported() {
     let it = Repository::new();
     it.git(&["mv", "apps/db/galera.yaml", "apps/db/moved.yaml"]);
     it.commit();
@@ -276,7 +276,7 @@ fn what_git_does_not_tell_is_said() {
 
 /// Git passes its own repository to hooks in variables, which may not be the repository of the manifests.
 #[test]
-fn variables_of_hooks_name_no_other_repository() {
+fn git_variables_of_hooks_are_ignored() {
     let (it, other) = (Repository::new(), Repository::new());
     it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 1"));
     let output = Command::new(env!("CARGO_BIN_EXE_gatera"))
@@ -291,7 +291,7 @@ fn variables_of_hooks_name_no_other_repository() {
 
 /// Changes that were merged meanwhile are not changes of the branch.
 #[test]
-fn a_branch_is_compared_with_where_it_began() {
+fn a_branch_is_compared_with_its_merge_base() {
     let it = Repository::new();
     it.git(&["checkout", "--quiet", "-b", "change"]);
     it.put("apps/web/more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n");
@@ -310,7 +310,7 @@ fn a_branch_is_compared_with_where_it_began() {
 
 /// A branch that brings milder settings is judged by the previous ones.
 #[test]
-fn milder_settings_hide_nothing_that_comes_with_them() {
+fn milder_settings_do_not_hide_findings_of_the_same_change() {
     let it = Repository::new();
     it.put(".gatera.yaml", "modes: {G01: audit, G03: off}\n");
     it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 1"));

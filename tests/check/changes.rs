@@ -17,7 +17,7 @@ fn without(words: &str) -> String {
     kept.join("\n---\n")
 }
 
-fn said_of(before: &str, after: &str) -> String {
+fn findings_of(before: &str, after: &str) -> String {
     lines(&judged(&[input("new.yaml", after)], Some(&[input("old.yaml", before)]))).join("\n")
 }
 
@@ -28,7 +28,7 @@ const TLS_AND_BOTH: &str = "wsrep_provider_options = \"socket.dynamic=yes;socket
 const SET: &str = "name: galera-instance-galera,";
 
 #[test]
-fn a_change_is_judged_and_not_what_there_is() {
+fn only_the_change_is_judged() {
     let mut page = String::new();
     for (what, before, after) in [
         ("nothing", CLUSTER.to_owned(), CLUSTER.to_owned()),
@@ -115,7 +115,7 @@ fn a_change_is_judged_and_not_what_there_is() {
             )
         }),
     ] {
-        page.push_str(&format!("{what}\n{}\n\n", said_of(&before, &after)));
+        page.push_str(&format!("{what}\n{}\n\n", findings_of(&before, &after)));
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("check-changes", page);
@@ -193,7 +193,7 @@ fn a_secret_under_another_name_is_judged_as_the_same_change_in_place() {
 
 /// The order of objects, and the file in which each is, make no difference.
 #[test]
-fn an_object_is_the_same_wherever_it_stands() {
+fn an_object_may_move_between_files() {
     let documents: Vec<_> = CLUSTER.split("\n---\n").collect();
     let moved: Vec<_> =
         documents.iter().rev().enumerate().map(|(at, text)| input(&format!("{at}.yaml"), text)).collect();
@@ -205,14 +205,14 @@ fn an_object_is_the_same_wherever_it_stands() {
 
 /// No cluster is read, so the state of the members is assumed, and the message says so.
 #[test]
-fn how_members_are_is_supposed_and_that_is_said() {
-    let said = said_of(CLUSTER, &without(SET));
+fn the_state_of_members_is_assumed_and_the_message_says_so() {
+    let said = findings_of(CLUSTER, &without(SET));
     assert!(said.contains("(3 of 3 members Synced, assumed here)"), "{said}");
 }
 
 /// An unreadable base is not a base: nothing is silently taken for new or unchanged.
 #[test]
-fn a_base_that_cannot_be_read_is_said() {
+fn an_unreadable_base_is_reported() {
     let broken = format!("{CLUSTER}\n---\na: [\n");
     let checked = judged(&[input("new.yaml", CLUSTER)], Some(&[input("old.yaml", &broken)]));
     let words = "note - line 119 of the base: the earlier document was not compared: this is not YAML: a bracket or a brace is not closed";
@@ -221,7 +221,7 @@ fn a_base_that_cannot_be_read_is_said() {
     // An object that cannot be read is not a new object.
     let odd = with("replicas: 3", "replicas: three");
     for after in [with("replicas: 3", "replicas: 1"), without(SET)] {
-        let said = said_of(&odd, &after);
+        let said = findings_of(&odd, &after);
         let words =
             "the earlier StatefulSet db/galera-instance-galera cannot be read, so the change was not judged";
         assert!(said.contains(words), "{said}");
@@ -230,7 +230,7 @@ fn a_base_that_cannot_be_read_is_said() {
 
 /// An object in another namespace is a different object, and so is one that only gets its name when it is created.
 #[test]
-fn what_is_called_otherwise_is_another_object() {
+fn an_object_in_another_namespace_is_another_object() {
     let one = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\n";
     let other = one.replace("namespace: b", "namespace: c");
     let checked = judged(&[input("new.yaml", &other)], Some(&[input("old.yaml", one)]));
@@ -257,7 +257,7 @@ fn the_same_names_in_several_files_are_several_objects() {
 
 /// A change is not judged by the milder mode that it brings.
 #[test]
-fn a_namespace_that_is_made_milder_hides_nothing_else() {
+fn a_milder_mode_of_a_namespace_does_not_hide_findings_of_the_same_change() {
     let namespace = |mode: &str| {
         format!(
             "{CLUSTER}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: db, labels: {{gatera.dev/mode: '{mode}'}}}}\n"
@@ -267,7 +267,7 @@ fn a_namespace_that_is_made_milder_hides_nothing_else() {
         [(namespace("enforce"), "audit"), (namespace("enforce"), "off"), (CLUSTER.to_owned(), "off")]
     {
         let after = namespace(mode).replace("replicas: 3", "replicas: 1");
-        let said = said_of(&before, &after);
+        let said = findings_of(&before, &after);
         assert!(
             said.contains("refused G01 ")
                 && said.contains(&format!(
@@ -276,13 +276,14 @@ fn a_namespace_that_is_made_milder_hides_nothing_else() {
             "{said}"
         );
     }
-    let mended = said_of(&namespace("audit"), &namespace("enforce").replace("replicas: 3", "replicas: 1"));
+    let mended =
+        findings_of(&namespace("audit"), &namespace("enforce").replace("replicas: 3", "replicas: 1"));
     assert!(mended.starts_with("note G01 "), "as it was: {mended}");
 }
 
 /// The removal of an object that the guard does not know is not called fine, either.
 #[test]
-fn a_server_that_nobody_adopts_is_not_fine_when_it_is_removed() {
+fn removing_a_server_that_no_selector_adopts_is_not_called_fine() {
     let stranger = with("app: galera, galera: galera, instance", "app: shop, galera: galera, instance");
     let checked = judged(&[input("new.yaml", "")], Some(&[input("old.yaml", &stranger)]));
     assert!(checked.unjudged() > 0, "{:?}", lines(&checked));
@@ -290,12 +291,12 @@ fn a_server_that_nobody_adopts_is_not_fine_when_it_is_removed() {
 
 /// A removal is waived by a comment in the base, where the object was.
 #[test]
-fn a_removal_is_waived_by_the_comment_that_stood_above_it() {
+fn a_removal_is_waived_by_the_comment_above_the_object_in_the_base() {
     let marked = with(
         "apiVersion: apps/v1\nkind: StatefulSet",
         "# gatera: waive G03 reason=the shop moved\napiVersion: apps/v1\nkind: StatefulSet",
     );
-    let said = said_of(&marked, &without(SET));
+    let said = findings_of(&marked, &without(SET));
     assert!(said.starts_with("waived G03 line 87 of the base: "), "{said}");
-    assert!(said_of(CLUSTER, &without(SET)).starts_with("refused G03 "));
+    assert!(findings_of(CLUSTER, &without(SET)).starts_with("refused G03 "));
 }

@@ -42,7 +42,7 @@ fn snapshot(name: &str, text: &str) {
 
 /// Names of objects can be any text: a summary contains no mention and no link, and fits into a comment.
 #[test]
-fn a_summary_links_to_nobody() {
+fn a_summary_has_no_links_and_no_mentions() {
     let names = (0..60).map(|number| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: \"@team https://evil.example www.evil.example {number}{}\", labels: {{gatera.dev/cluster: x}}}}\ndata: {{c.cnf: \"[client]\\npassword=x\"}}\n", "x".repeat(150)));
     let text = names.collect::<Vec<_>>().join("---\n");
     let summary = lay_out(&judged(&[input("a.yaml", &text)], None), Format::Markdown, false);
@@ -55,7 +55,7 @@ fn a_summary_links_to_nobody() {
 }
 
 #[test]
-fn every_format_is_what_it_was() {
+fn every_format_is_as_in_its_snapshot() {
     let checked = one_of_everything();
     for (format, name, _) in Format::ALL {
         let text = lay_out(&checked, format, false);
@@ -98,7 +98,7 @@ fn all() -> [Checked; 3] {
 
 /// The published schema is taken from the source of a crate that is generated from it.
 #[test]
-fn sarif_is_what_its_schema_says() {
+fn sarif_conforms_to_its_schema() {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--locked"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -147,7 +147,7 @@ fn sarif_says_what_code_hosts_show_of_a_rule() {
 }
 
 #[test]
-fn json_is_what_its_schema_says() {
+fn json_conforms_to_its_schema() {
     for checked in all() {
         let json = serde_json::from_str(&lay_out(&checked, Format::Json, false)).unwrap();
         schemas::valid(&schemas::schema("check"), &json);
@@ -157,7 +157,7 @@ fn json_is_what_its_schema_says() {
 /// GitLab's requirements for a report: these fields, these severities, a unique fingerprint for each issue, a path in the
 /// repository.
 #[test]
-fn a_code_quality_report_is_what_gitlab_reads() {
+fn a_code_quality_report_meets_gitlabs_requirements() {
     let json: Value = serde_json::from_str(&lay_out(&one_of_everything(), Format::Gitlab, false)).unwrap();
     let issues = json.as_array().unwrap();
     let mut prints = BTreeSet::new();
@@ -242,7 +242,7 @@ const JUNIT: [JunitElement; 7] = [
 
 /// Checked by the published schema, which validators of other languages read.
 #[test]
-fn junit_is_what_its_schema_says() {
+fn junit_conforms_to_its_schema() {
     for checked in all() {
         let text = lay_out(&checked, Format::Junit, false);
         let document = roxmltree::Document::parse(&text).unwrap();
@@ -263,7 +263,7 @@ fn junit_is_what_its_schema_says() {
 
 /// As Jenkins and GitLab read it: each count is that of the tests below it.
 #[test]
-fn junit_counts_what_it_holds() {
+fn the_counts_of_junit_are_those_of_its_tests() {
     for checked in all() {
         let text = lay_out(&checked, Format::Junit, false);
         let document = roxmltree::Document::parse(&text).unwrap();
@@ -293,7 +293,7 @@ fn junit_counts_what_it_holds() {
 
 /// The runner's syntax of commands: one per line, with properties free of the characters that end them.
 #[test]
-fn annotations_are_commands_of_a_runner() {
+fn annotations_are_valid_commands_of_a_runner() {
     let checked = one_of_everything();
     let text = lay_out(&checked, Format::Github, false);
     let commands: Vec<_> = text.lines().filter(|line| line.starts_with("::")).collect();

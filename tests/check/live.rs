@@ -99,7 +99,7 @@ impl Before {
     }
 
     /// Checks that the program's messages are those of the API server.
-    fn agrees(&self, what: &str, ns: &str, text: &str) -> (i32, String) {
+    fn assert_agrees(&self, what: &str, ns: &str, text: &str) -> (i32, String) {
         let file = self.file(text);
         let asked = ["--namespace", ns, "apply", "--dry-run=server", "--filename", &file];
         let applied = self.it.plane.kubectl(User::Admin, &asked);
@@ -119,7 +119,7 @@ fn members() -> String {
 }
 
 #[test]
-fn what_is_said_before_is_what_the_api_server_says() {
+fn check_reports_what_the_api_server_will_say() {
     let before = Before::new("check-live");
     let (ns, members) = (before.it.ns.clone(), members());
     for (what, old, new) in [
@@ -148,7 +148,7 @@ fn what_is_said_before_is_what_the_api_server_says() {
         ),
     ] {
         assert!(members.contains(old), "{what}");
-        let (_, said) = before.agrees(what, &ns, &members.replace(old, new));
+        let (_, said) = before.assert_agrees(what, &ns, &members.replace(old, new));
         if old == new {
             let all = members.split("\n---\n").count();
             let unchanged = format!(
@@ -157,7 +157,7 @@ fn what_is_said_before_is_what_the_api_server_says() {
             assert_eq!(said, unchanged);
         }
     }
-    before.agrees("its bootstrap node", &ns, CLUSTER);
+    before.assert_agrees("its bootstrap node", &ns, CLUSTER);
 
     // Other tools do not record what they applied.
     let annotation = "kubectl.kubernetes.io/last-applied-configuration-";
@@ -169,14 +169,14 @@ fn what_is_said_before_is_what_the_api_server_says() {
     let words =
         format!("StatefulSet {ns}/galera-instance-galera was not created by kubectl apply, so fields");
     assert!(code == 2 && said.contains(&words), "{said}");
-    before.agrees("fewer", &ns, &members.replace("replicas: 3", "replicas: 1"));
+    before.assert_agrees("fewer", &ns, &members.replace("replicas: 3", "replicas: 1"));
 }
 
 const AUTOSCALER: &str = "\n---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: members}\nspec:\n  maxReplicas: 9\n  scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: galera-instance-galera}\n  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]\n";
 
 /// Where no cluster exists, the findings about a whole one are the same as if the StatefulSet were applied last.
 #[test]
-fn what_comes_together_is_judged_as_if_the_cluster_came_last() {
+fn a_new_cluster_is_judged_as_if_its_stateful_set_were_applied_last() {
     let before = Before::new("check-whole");
     let plane = before.it.plane;
     for (what, rule, text) in [
@@ -233,13 +233,13 @@ fn what_comes_together_is_judged_as_if_the_cluster_came_last() {
 
         // An object that exists and is now read by the new StatefulSet is judged, too.
         if first.status == 0 {
-            before.agrees(what, &ns, &last.concat());
+            before.assert_agrees(what, &ns, &last.concat());
         }
     }
 }
 
 #[test]
-fn where_it_goes_is_where_kubectl_would_put_it() {
+fn the_namespace_is_the_one_that_kubectl_would_use() {
     let before = Before::new("check-where");
     let (plane, ns) = (before.it.plane, &before.it.ns);
     let none = members().replace("replicas: 3", "replicas: 0");
@@ -284,7 +284,7 @@ fn where_it_goes_is_where_kubectl_would_put_it() {
 
 /// With a pipeline's own rights: a message names what it may not see, and the rest is judged.
 #[test]
-fn what_may_not_be_seen_is_said() {
+fn missing_rights_are_reported() {
     let before = Before::new("check-rights");
     let (plane, ns) = (before.it.plane, &*before.it.ns);
     plane.kubectl(User::Admin, &["--namespace", ns, "create", "serviceaccount", "pipeline"]).succeeded();
@@ -364,7 +364,7 @@ fn a_credential_plugin_that_fails_is_not_quoted() {
 
 /// The error is one line, with exit code 2.
 #[test]
-fn a_cluster_that_does_not_answer_is_said() {
+fn an_api_server_that_does_not_answer_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (file, kubeconfig) = (folder.path().join("galera.yaml"), folder.path().join("kubeconfig"));
     fs::write(&file, CLUSTER).unwrap();

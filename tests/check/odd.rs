@@ -9,7 +9,7 @@ use crate::cli::gatera;
 use super::{CLUSTER, input, judged, lines};
 
 #[test]
-fn what_was_not_judged_is_said() {
+fn objects_that_are_not_judged_are_reported() {
     let set = |labels: &str, more: &str| {
         format!(
             "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: shop{more}}}\nspec:\n  template:\n    metadata: {{labels: {{{labels}}}}}\n    spec:\n      containers: [{{name: db, image: 'mariadb:10.11', PORTS}}]\n"
@@ -104,7 +104,7 @@ fn what_was_not_judged_is_said() {
 }
 
 #[test]
-fn a_kind_that_no_rule_is_about_is_not_called_fine() {
+fn a_kind_without_a_rule_is_not_called_fine() {
     let text = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n";
     let said = lay_out(&judged(&[input("a.yaml", text)], None), Format::Text, false);
     let counts = "2 objects: 0 would be refused, 0 allowed with a warning, 1 not judged (no rule covers this kind), 1 fine;";
@@ -113,7 +113,7 @@ fn a_kind_that_no_rule_is_about_is_not_called_fine() {
 
 /// A folder with a base and its patches is not a set of manifests that is applied as it is.
 #[test]
-fn the_same_object_twice_is_said() {
+fn an_object_that_occurs_twice_is_reported() {
     let patch = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: galera-instance-galera}\nspec: {replicas: 5}\n";
     let checked = judged(&[input("base.yaml", CLUSTER), input("patch.yaml", patch)], None);
     let said = lines(&checked);
@@ -191,7 +191,7 @@ proptest! {
 
     /// Pieces of a manifest, put together at random: no panic, every place is in the text, and the counts add up.
     #[test]
-    fn any_text_is_judged_or_said_to_be_unreadable(
+    fn any_text_is_judged_or_reported_as_unreadable(
         cuts in prop::collection::vec((0..CLUSTER.len(), 0..CLUSTER.len(), prop::sample::select(vec!["", "\n---\n", "\t", "{{", "\"", "items:\n- ", "# gatera: waive G01 reason=x", "&a", "*a", "\r\n", ": "])), 1..6),
     ) {
         let piece = |from: usize, to: usize| {

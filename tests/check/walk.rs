@@ -7,7 +7,7 @@ use super::base::Repository;
 
 /// A mistake in a manifest counts, even if a text in the manifest is a template.
 #[test]
-fn a_manifest_that_holds_a_template_is_still_a_manifest() {
+fn a_manifest_that_contains_a_template_is_still_a_manifest() {
     let it = Repository::new();
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  page: |\n    {{ range . }}\n    {{ end }}\n";
     it.put("apps/map.yaml", &format!("{template}  a: 1\n  b: 2\n  c: 3\n broken: [\n"));
@@ -17,7 +17,7 @@ fn a_manifest_that_holds_a_template_is_still_a_manifest() {
 
 /// A folder that git ignores is judged if it is named; and nothing is left out where git does not answer.
 #[test]
-fn what_is_named_or_cannot_be_asked_about_is_judged() {
+fn ignored_files_are_judged_if_they_are_named_or_git_does_not_answer() {
     let it = Repository::new();
     it.put(".gitignore", "/rendered/*\n");
     it.put("rendered/galera.yaml", "kind: [\n");
@@ -35,7 +35,7 @@ fn what_is_named_or_cannot_be_asked_about_is_judged() {
 /// A file that git ignores is not a manifest unless it was committed; a file that the user excludes counts neither before nor
 /// after a change.
 #[test]
-fn what_is_ignored_or_left_out_is_not_judged() {
+fn ignored_and_excluded_files_are_not_judged() {
     let it = Repository::new();
     let one = CLUSTER.replace("replicas: 3", "replicas: 1");
     it.put(".gitignore", "build/\n*.local.yaml\n");

@@ -35,7 +35,7 @@ fn eviction(metadata: &Value, options: &Value) -> Value {
 }
 
 impl Alive {
-    fn evicts(&self, (user, request): Program, name: &str) -> Output {
+    fn evict(&self, (user, request): Program, name: &str) -> Output {
         let seen = self.plane.get(&self.ns, &format!("pod/{name}"));
         let body = request(self, name, seen["metadata"]["uid"].as_str().unwrap());
         let path = format!("--raw=/api/v1/namespaces/{}/pods/{name}/eviction", self.ns);
@@ -44,7 +44,7 @@ impl Alive {
         self.plane.kubectl_stdin(User::Admin, &arguments, &body.to_string())
     }
 
-    fn deletes(&self, user: &str, name: &str, flags: &[&str]) -> Output {
+    fn delete_as(&self, user: &str, name: &str, flags: &[&str]) -> Output {
         let user = format!("--as={user}");
         let base = ["delete", "pod", name, "--wait=false", &user, "--as-group=system:masters"];
         self.admin(&[&base[..], flags].concat())
@@ -53,14 +53,14 @@ impl Alive {
 
 /// Any other status than 429 ends `kubectl drain` and an upgrade of AKS at once (Azure/AKS#5637).
 #[test]
-fn every_program_waits_for_the_others_and_then_goes_on() {
+fn evictions_by_every_program_wait_for_the_other_members() {
     let alive = Alive::cluster("programs");
     for program in PROGRAMS {
         let (user, _) = program;
-        alive.is_not_ready(0);
+        alive.make_unready(0);
         let before = alive.members();
         for _ in 0..3 {
-            let refused = alive.evicts(program, &pod(1));
+            let refused = alive.evict(program, &pod(1));
             assert_eq!(refused.status, 1, "{user}: {refused}");
             let words = format!(
                 "(TooManyRequests): admission webhook \"namespace.gatera.dev\" denied the request: [G02] Pod {}/{}: {} is not Ready yet",
@@ -71,13 +71,13 @@ fn every_program_waits_for_the_others_and_then_goes_on() {
             assert!(refused.stderr.contains(&words), "{user}: {refused}");
         }
         assert_eq!(alive.members(), before, "{user}");
-        alive.is_ready_again(0);
+        alive.make_ready_again(0);
         // The member comes back when the quota is gone, however slow this is.
         alive.admin(&["create", "quota", "two", "--hard=pods=2"]).succeeded();
-        let evicted = alive.evicts(program, &pod(1));
+        let evicted = alive.evict(program, &pod(1));
         assert_eq!(evicted.status, 0, "{user}: {evicted}");
         // The next one, also of another program, waits for this member.
-        let refused = alive.evicts(program, &pod(2));
+        let refused = alive.evict(program, &pod(2));
         let words = format!("[G02] Pod {}/{}: {} ", alive.ns, pod(2), pod(1));
         assert!(
             refused.stderr.contains("(TooManyRequests)") && refused.stderr.contains(&words),
@@ -89,7 +89,7 @@ fn every_program_waits_for_the_others_and_then_goes_on() {
         assert_eq!((&after[0], &after[2]), (&before[0], &before[2]), "{user}");
         assert_ne!(after[1], before[1], "{user}");
         eventually("the guard to see it", || {
-            (alive.deletes(user, &pod(1), &["--dry-run=server"]).status == 0).then_some(())
+            (alive.delete_as(user, &pod(1), &["--dry-run=server"]).status == 0).then_some(())
         });
     }
 }
@@ -99,13 +99,13 @@ fn every_program_waits_for_the_others_and_then_goes_on() {
 fn a_deletion_at_the_deadline_is_judged_as_every_other() {
     let alive = Alive::cluster("programs");
     let user = "system:serviceaccount:kube-system:karpenter";
-    alive.is_not_ready(0);
+    alive.make_unready(0);
     let before = alive.members();
     for (grace, words) in [
         ("--grace-period=300", format!("{} is not Ready yet", pod(0))),
         ("--grace-period=30", "a grace period of 30s instead of its own 600s, while its server runs".into()),
     ] {
-        let refused = alive.deletes(user, &pod(1), &[grace]);
+        let refused = alive.delete_as(user, &pod(1), &[grace]);
         assert_eq!(refused.status, 1, "{refused}");
         let head = format!(
             "(Forbidden): admission webhook \"pods-1.gatera.dev\" denied the request: [G02] Pod {}/{}: {words}",
@@ -117,8 +117,8 @@ fn a_deletion_at_the_deadline_is_judged_as_every_other() {
     assert_eq!(alive.members(), before);
 
     // With less than a minute left, it stays refused although all members are Ready: a person ends that as it says.
-    alive.is_ready_again(0);
-    let refused = alive.deletes(user, &pod(1), &["--grace-period=30"]);
+    alive.make_ready_again(0);
+    let refused = alive.delete_as(user, &pod(1), &["--grace-period=30"]);
     let way =
         format!("do instead: kubectl -n {} delete pod {}, without --now or --grace-period", alive.ns, pod(1));
     assert!(refused.stderr.contains(&way), "{refused}");
@@ -130,12 +130,12 @@ fn a_deletion_at_the_deadline_is_judged_as_every_other() {
 /// When a node is deleted, the control plane removes its pods by force, whether or not other members are Ready. To refuse that
 /// would leave pods of nodes that are gone.
 #[test]
-fn pods_of_a_node_that_was_deleted_are_removed_whatever_the_cluster_does() {
+fn pods_of_a_deleted_node_are_removed_in_every_state_of_the_cluster() {
     let alive = Alive::cluster("programs");
-    alive.is_not_ready(0);
+    alive.make_unready(0);
     let before = alive.members();
     let garbage_collector = "system:serviceaccount:kube-system:pod-garbage-collector";
-    alive.deletes(garbage_collector, &pod(1), &["--grace-period=0", "--force"]).succeeded();
+    alive.delete_as(garbage_collector, &pod(1), &["--grace-period=0", "--force"]).succeeded();
     alive.plane.set_ready(&alive.ns, &pod(0), true);
     alive.until_all_are_ready();
     assert_ne!(alive.members()[1], before[1]);

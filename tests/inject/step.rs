@@ -8,7 +8,7 @@ use crate::scene::Scene;
 
 /// The kubelet reads the termination message at the path that the template names.
 #[test]
-fn last_words_are_left_where_the_template_says() {
+fn the_termination_message_goes_to_the_path_of_the_template() {
     for (path, variable) in [
         (json!(null), None),
         (json!("/dev/termination-log"), None),
@@ -25,7 +25,7 @@ fn last_words_are_left_where_the_template_says() {
 
 /// Lists changes to the container, each with the whole command line that then starts the server.
 #[test]
-fn the_step_is_put_in_front_of_a_command_that_is_known() {
+fn the_step_is_put_in_front_of_known_commands() {
     const STEP: &str = "/etc/gatera/start-member.sh";
     let entry = "docker-entrypoint.sh";
     for (change, line) in [

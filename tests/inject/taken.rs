@@ -6,7 +6,7 @@ use super::{injected, member, prospect, with_server};
 use crate::scene::Scene;
 
 #[test]
-fn a_mount_in_the_way_stops_injection() {
+fn a_conflicting_mount_prevents_injection() {
     for path in ["/etc/gatera", "/etc", "/etc/gatera/x", "/run", "/"] {
         let pod = with_server(
             &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": path }] }),
@@ -24,7 +24,7 @@ fn a_mount_in_the_way_stops_injection() {
 
 /// A user's volume with one of gatera's names is not replaced: the database would write into the container instead of the volume.
 #[test]
-fn nothing_of_the_users_is_written_over() {
+fn volumes_of_the_user_are_not_replaced() {
     let claim = json!({ "persistentVolumeClaim": { "claimName": "x" } });
     let other = json!({ "downwardAPI": { "items": [{ "path": "a", "fieldRef": { "fieldPath": "metadata.annotations['own']" } }] } });
     for (name, path, volume) in [
@@ -74,7 +74,7 @@ fn an_impatient_startup_probe_is_replaced() {
 
 /// A cluster autoscaler keeps a node for each emptyDir that this annotation does not list.
 #[test]
-fn the_list_of_volumes_that_keep_no_node_is_completed() {
+fn the_volume_is_added_to_the_list_of_those_that_do_not_keep_a_node() {
     const KEY: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
     for (listed, becomes) in [
         (json!(null), "gatera-run"),

@@ -161,8 +161,8 @@ fn victim() {
 
 #[test]
 fn a_port_lost_to_another_program_is_distinguished_from_other_failures() {
-    let somebody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = somebody.local_addr().expect("a bound socket has an address").port();
+    let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = other.local_addr().expect("a bound socket has an address").port();
     let error = ControlPlane::start_on(Site::loopback(port)).err().expect("the port is taken");
     assert!(error.is_a_lost_port(), "{error}");
 }

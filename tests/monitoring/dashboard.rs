@@ -85,7 +85,7 @@ fn prometheus_reads_every_expression() {
 
 /// The sum of a counter says nothing about today, and falls when a replica restarts.
 #[test]
-fn counters_are_shown_as_what_was_added() {
+fn counters_are_shown_as_rates_or_increases() {
     let dashboard = dashboard();
     for (title, expression, _) in expressions(&dashboard) {
         for (at, _) in expression.match_indices("_total{") {
@@ -117,7 +117,7 @@ fn histories_name_every_state() {
 }
 
 #[tokio::test]
-async fn it_asks_for_what_a_guard_tells() {
+async fn expressions_use_existing_metrics_of_one_guard() {
     let reported = Reported::by_a_guard().await;
     let dashboard = dashboard();
     for (title, expression, legend) in expressions(&dashboard) {
@@ -127,12 +127,12 @@ async fn it_asks_for_what_a_guard_tells() {
             let labels: Vec<_> = selector.matchers.iter().map(|it| &*it.label).collect();
             assert!(labels.starts_with(&["namespace", "job"]), "{title}: {expression} mixes guards");
         }
-        of_this_legend(legend, &asked, title);
+        assert_legend_uses_grouped_labels(legend, &asked, title);
     }
 }
 
 /// Checks that a legend names only labels that are left after grouping.
-fn of_this_legend(legend: &str, asked: &Asked, title: &str) {
+fn assert_legend_uses_grouped_labels(legend: &str, asked: &Asked, title: &str) {
     let named = legend.split("{{").skip(1).map(|rest| rest.split("}}").next().unwrap());
     for label in named {
         assert!(asked.grouped.contains(label), "{title}: its legend names {label}");
@@ -140,13 +140,13 @@ fn of_this_legend(legend: &str, asked: &Asked, title: &str) {
 }
 
 #[test]
-fn panels_have_an_id_words_and_a_place_of_their_own() {
+fn every_panel_has_an_id_a_description_and_a_place_of_its_own() {
     for (chart, ..) in BOARDS {
-        panels_are_apart(&dashboard_of(chart));
+        check_panels(&dashboard_of(chart));
     }
 }
 
-fn panels_are_apart(dashboard: &Value) {
+fn check_panels(dashboard: &Value) {
     let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());
     for panel in panels(dashboard) {
         let title = text(panel, "title");
@@ -173,7 +173,7 @@ fn panels_are_apart(dashboard: &Value) {
 
 /// The dashboard can be imported into any Grafana, whatever the uid of its data source, and keeps its address after an upgrade.
 #[test]
-fn it_belongs_to_no_grafana_in_particular() {
+fn it_can_be_imported_into_any_grafana() {
     for (chart, [_, least], variables) in BOARDS {
         let dashboard = dashboard_of(chart);
         assert_eq!((&dashboard["uid"], dashboard.get("id")), (&json!(chart), None));
@@ -201,7 +201,7 @@ fn data_sources(value: &Value, found: &mut Vec<Value>) {
 }
 
 #[test]
-fn the_chart_hands_it_to_grafana() {
+fn the_chart_provides_it_in_a_config_map() {
     let choice = ["--set=dashboard.enabled=true", "--show-only=templates/dashboard.yaml"];
     let [map] = &objects(&rendered(&choice).succeeded())[..] else { panic!("one object") };
     assert_eq!((&map["kind"], &map["metadata"]["namespace"]), (&json!("ConfigMap"), &json!("gatera")));

@@ -33,7 +33,7 @@ impl Reported {
         let scene =
             Scene { stateful_set: json!({ "metadata": { "annotations": mark } }), ..Scene::default() };
         let guard = router::guard(scene.world(&Settings::default()));
-        let answer = router::ask(&guard, "/validate", &to_nobody()).await;
+        let answer = router::ask(&guard, "/validate", &scale_to_zero()).await;
         assert_eq!(answer["response"]["allowed"], true, "{answer}");
 
         // The metrics that the watches, the port and the leader update.
@@ -102,7 +102,7 @@ async fn scraped(guard: &Arc<Guard>, accept: &str) -> (String, String) {
 }
 
 /// Returns the request that scales a cluster to 0.
-fn to_nobody() -> Value {
+fn scale_to_zero() -> Value {
     let scale = |replicas: i64| json!({ "spec": { "replicas": replicas } });
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "operation": "UPDATE", "namespace": scene::NAMESPACE, "name": scene::STATEFUL_SET,
@@ -138,7 +138,7 @@ async fn what_is_reported_is_known_and_nothing_else() {
 #[tokio::test]
 async fn the_older_text_is_there_for_those_that_ask_for_it() {
     let guard = router::guard(Scene::default().world(&Settings::default()));
-    router::ask(&guard, "/validate", &to_nobody()).await;
+    router::ask(&guard, "/validate", &scale_to_zero()).await;
     let both = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
     for accept in [both, "*/*", ""] {
         let (kind, text) = scraped(&guard, accept).await;
@@ -156,7 +156,7 @@ async fn the_older_text_is_there_for_those_that_ask_for_it() {
 #[tokio::test]
 async fn a_dry_run_is_no_refusal() {
     let guard = router::guard(Scene::default().world(&Settings::default()));
-    let mut request = to_nobody();
+    let mut request = scale_to_zero();
     request["request"]["dryRun"] = json!(true);
     let answer = router::ask(&guard, "/validate", &request).await;
     assert_eq!(answer["response"]["allowed"], false, "{answer}");

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::until_asked;
+use super::until_entry;
 use crate::advice::{advice, follow};
 use crate::guarded::{self, Guard, Start};
 use crate::lab::{ControlPlane, Output, User, eventually};
@@ -37,14 +37,14 @@ impl Shop {
     }
 
     /// Writes a status as the operator does with the cloud's answer.
-    fn noted(&self, name: &str, status: &str) {
+    fn write_status(&self, name: &str, status: &str) {
         let status = json!({ "status": { "id": format!("{name}in01"), "ip": "10.0.0.7", "status": status } });
         let status = status.to_string();
         self.run(&["patch", "rds", name, "--type=merge", "--patch", &status, ACCOUNT]).succeeded();
     }
 
     /// Checks that the request is refused by this rule, and succeeds after the printed commands.
-    fn as_advised(&self, rule: &str, act: impl Fn() -> Output) {
+    fn assert_allowed_as_advised(&self, rule: &str, act: impl Fn() -> Output) {
         let refused = act();
         assert!(refused.stderr.contains(&format!("[{rule}] ")), "{refused}");
         let commands = advice(&refused);
@@ -56,7 +56,7 @@ impl Shop {
     }
 
     /// Removes the override, as a warning advises for the time after the change.
-    fn released(&self, name: &str) {
+    fn remove_override(&self, name: &str) {
         self.run(&["annotate", "rds", name, "gatera.dev/override-"]).succeeded();
     }
 }
@@ -75,13 +75,13 @@ fn shop() -> Shop {
     let start = Start { identity: "rds".into(), ..Start::default() };
     let guard = Guard::start(&plane, &guarded::program(), &start);
     guard.until_registered();
-    until_asked(&plane, "rdss.gatera.dev", true);
+    until_entry(&plane, "rdss.gatera.dev", true);
     let ns = plane.namespace("shop");
     Shop { plane, _guard: guard, ns }
 }
 
 #[test]
-fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
+fn ways_out_work_with_the_operators_own_chart_and_definition() {
     let shop = shop();
     let plane = &shop.plane;
     // No object of the operator's release is refused; the commands in the warning's page are followed.
@@ -107,27 +107,27 @@ fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
 
     // Another password is accepted once root has it.
     let other = json!({ "spec": { "password": format!("{}x", password.trim()) } }).to_string();
-    shop.as_advised("R01", || shop.patch("orders", &other));
-    shop.released("orders");
+    shop.assert_allowed_as_advised("R01", || shop.patch("orders", &other));
+    shop.remove_override("orders");
 
     // A deletion first waits for the status in which a last backup works, and then for a confirmation.
-    shop.noted("orders", "BUILD");
+    shop.write_status("orders", "BUILD");
     let delete = |name: &'static str| shop.run(&["delete", "rds", name, "--wait=false"]);
     let wait = advice(&delete("orders"));
     assert!(wait.len() == 1 && wait[0].contains(" wait "), "{wait:?}");
-    shop.noted("orders", "ACTIVE");
+    shop.write_status("orders", "ACTIVE");
     follow(plane, User::Admin, &wait[0]);
     let time = (jiff::Timestamp::now() - jiff::SignedDuration::from_hours(1)).strftime("%Y-%m-%dT%H:%M:%SZ");
     let restore = json!({ "spec": { "backuprestoretime": time.to_string() } }).to_string();
-    shop.as_advised("R07", || shop.patch("orders", &restore));
-    shop.released("orders");
+    shop.assert_allowed_as_advised("R07", || shop.patch("orders", &restore));
+    shop.remove_override("orders");
     shop.patch("orders", r#"{"spec":{"backuprestoretime":""}}"#).succeeded();
-    shop.as_advised("R14", || delete("orders"));
+    shop.assert_allowed_as_advised("R14", || delete("orders"));
 
     // A failed instance never reaches that status.
     shop.create("broken", &json!({ "spec": { "password": password.trim() } })).succeeded();
-    shop.noted("broken", "FAILED");
-    shop.as_advised("R14", || delete("broken"));
+    shop.write_status("broken", "FAILED");
+    shop.assert_allowed_as_advised("R14", || delete("broken"));
 
     take_over(&shop);
 }
@@ -145,10 +145,10 @@ fn take_over(shop: &Shop) {
     let mark = between(&refused.stderr, "gatera.dev/override: \"", "\"").replace('…', "as-advised");
     takes(json!({ "gatera.dev/override": mark })).succeeded();
     assert_eq!(shop.plane.get(&shop.ns, "rds/legacy")["status"]["id"], "legacyin01");
-    shop.released("legacy");
-    shop.noted("legacy", "ACTIVE");
-    shop.as_advised("R12", || shop.patch("legacy", r#"{"status":{"id":""}}"#));
-    shop.released("legacy");
+    shop.remove_override("legacy");
+    shop.write_status("legacy", "ACTIVE");
+    shop.assert_allowed_as_advised("R12", || shop.patch("legacy", r#"{"status":{"id":""}}"#));
+    shop.remove_override("legacy");
     // The first id is set by an account that the settings do not name.
     let patch = r#"{"status":{"id":"legacyin01"}}"#;
     let stranger = ["--as=system:serviceaccount:otc:databases", "--as-group=system:masters"];
@@ -158,9 +158,9 @@ fn take_over(shop: &Shop) {
     let named =
         "name it in the guard's settings: rds: {operators: [\"system:serviceaccount:otc:databases\"]}";
     assert!(refused.stderr.contains(named), "{refused}");
-    shop.as_advised("R12", || shop.patch("legacy", patch));
-    shop.released("legacy");
-    shop.as_advised("R12", || shop.patch("legacy", r#"{"status":{"id":""}}"#));
+    shop.assert_allowed_as_advised("R12", || shop.patch("legacy", patch));
+    shop.remove_override("legacy");
+    shop.assert_allowed_as_advised("R12", || shop.patch("legacy", r#"{"status":{"id":""}}"#));
     eventually("the guard to know it", || {
         let namespace = shop.run(&["delete", "namespace", &shop.ns, "--dry-run=server"]);
         namespace.stderr.contains("none has a status.id").then_some(())

@@ -20,7 +20,7 @@ use crate::scene::{self, Scene};
 /// The API server is asked where nothing in the view reads the ConfigMap yet, or where it may have been created together with the
 /// template.
 #[tokio::test]
-async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
+async fn a_missing_config_map_is_not_requested_for_every_review() {
     let (_, mut set) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
     let volumes = set["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap();
     volumes.push(json!({ "name": "dump", "configMap": { "name": "dump" } }));

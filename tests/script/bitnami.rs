@@ -103,7 +103,7 @@ fn only_the_last_start_gets_the_step() {
 
 /// The image's decision stands for a single member, for one that may found a cluster, and where the user decides.
 #[test]
-fn the_guards_address_follows_where_members_are_to_find_each_other() {
+fn the_guards_address_is_appended_unless_the_image_or_the_user_decides() {
     let flag = |value| ("MARIADB_EXTRA_FLAGS", value);
     for (identity, address, env, follows) in [
         (ID, Some(LIST), None, true),
@@ -140,7 +140,7 @@ fn mark(pod: &Pod) -> PathBuf {
 }
 
 #[test]
-fn where_the_cluster_exists_the_image_founds_none() {
+fn the_image_does_not_found_a_cluster_that_exists() {
     for (identity, address, is_known, is_marked) in [
         (ID, Some(LIST), true, true),
         (ID, None, true, true),
@@ -173,7 +173,7 @@ fn where_the_cluster_exists_the_image_founds_none() {
 }
 
 #[test]
-fn what_the_image_left_is_not_in_the_way() {
+fn leftovers_of_the_image_do_not_interfere() {
     // A file takes precedence, as in the image.
     let pod = Pod::new(ID, Some(LIST));
     pod.program("entrypoint.sh", SEES);

@@ -77,7 +77,7 @@ fn the_client_is_mariadb_or_else_mysql() {
 }
 
 #[test]
-fn a_client_that_hangs_or_tells_half_counts_for_nothing() {
+fn a_client_that_hangs_or_prints_half_an_answer_is_ignored() {
     for_each(&[()], |pod, ()| {
         let half = r"printf 'wsrep_local_state_comment\tSynced\n'";
         pod.tool("mariadb", half).run("ready").exits(1).says("does not report its state");
@@ -88,7 +88,7 @@ fn a_client_that_hangs_or_tells_half_counts_for_nothing() {
 }
 
 #[test]
-fn the_password_reaches_the_client_byte_for_byte_and_nobody_else() {
+fn the_password_reaches_only_the_client_byte_for_byte() {
     let passwords: [&[u8]; 8] = [
         b"plain-secret",
         br#"it's "quoted" `id` $(id) ${HOME} $$ #!"#,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::gate::knows;
+use super::gate::set_identity;
 use super::lives::Dice;
 use super::pod::{Pod, for_each};
 use super::start::{ID, OTHER, ZEROS, line, run, server, started, state};
@@ -22,7 +22,7 @@ fn by_the_agent(id: &str, seqno: &str) -> String {
 fn member(pod: &Pod, recovered: &str, may: &str) {
     server(pod, recovered);
     pod.tool("my_print_defaults", "echo --wsrep_new_cluster=ON");
-    knows(pod, ID);
+    set_identity(pod, ID);
     pod.env("GATERA_FOUNDING_FILE", may).write("data/ibdata1", "x");
 }
 
@@ -107,7 +107,7 @@ fn an_address_without_hosts_is_refused_beside_its_file_too() {
 
 /// What the agent says may be more than the data has: the server is asked.
 #[test]
-fn the_agents_position_is_not_believed() {
+fn the_agents_position_is_checked_with_the_server() {
     for_each(&["join"], |pod, may| {
         member(pod, &line(&format!("{ID}:43")), may);
         pod.write("data/grastate.dat", by_the_agent(ID, "99"));
@@ -116,7 +116,7 @@ fn the_agents_position_is_not_believed() {
 }
 
 #[test]
-fn galeras_own_word_makes_a_copy_whole() {
+fn a_state_file_written_by_galera_means_a_complete_copy() {
     for_each(&[()], |pod, ()| {
         member(pod, "", "join");
         pod.write("data/grastate.dat", state(ID, "43", "0")).write("data/gatera.sst_in_progress", "yes");
@@ -128,12 +128,12 @@ fn galeras_own_word_makes_a_copy_whole() {
 fn without_a_cluster_on_record_it_founds_and_without_an_identity_it_does_not() {
     for_each(&[("unknown", true), ("founds", true), ("none", false)], |pod, (identity, founds)| {
         member(pod, &line(&format!("{ID}:43")), "join");
-        knows(pod, identity);
+        set_identity(pod, identity);
         run(pod, START).exits(i32::from(!founds));
         assert_eq!(started(pod).contains(&SKIPS.to_owned()), *founds, "not beside members that serve");
         _ = fs::remove_file(pod.path("started"));
         pod.env("GATERA_FOUNDING_FILE", RESUME);
-        knows(pod, identity);
+        set_identity(pod, identity);
         pod.write("data/grastate.dat", by_the_agent(ID, "43"));
         run(pod, START).exits(i32::from(!founds));
         assert!(!started(pod).contains(&SKIPS.to_owned()));
@@ -180,14 +180,14 @@ const SERVER: &str = r#"case " $* " in *" --wsrep-recover "*) while read -r line
 /// In every order of deeds, a file founds only in a pod that was created while no member was Ready, before a server of that pod
 /// joined, from whole data of the cluster, and with the data's own position. Half a copy never counts as whole.
 #[test]
-fn in_every_order_its_file_founds_nothing_beside_others_and_from_nothing_less() {
+fn in_every_order_of_events_a_member_founds_only_when_it_may() {
     let seeds: u64 = std::env::var("GATERA_START_LIVES").map_or(6, |it| it.parse().unwrap());
     let seeds: Vec<_> = (1..=seeds).collect();
     for_each(&seeds, |pod, seed| {
         server(pod, &line(&format!("{ID}:43")));
         pod.tool("mariadbd", SERVER);
         pod.tool("my_print_defaults", r#"[ ! -e "$POD/founding-file" ] || echo --wsrep_new_cluster=ON"#);
-        knows(pod, ID);
+        set_identity(pod, ID);
         pod.env("ID", ID).env("ZEROS", ZEROS).env("GATERA_PATIENCE", "0").env("GATERA_FOUNDING_FILE", "join");
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
         let (mut may, mut has_joined, mut half, mut file) = ("join", false, false, false);

@@ -10,7 +10,7 @@ use super::pod::{Pod, START, for_each, status};
 use super::start::{ID, VIEW, ZEROS, run, server, state};
 
 #[test]
-fn sigterm_ends_the_question_for_the_position_at_once() {
+fn sigterm_ends_the_recovery_of_the_position_at_once() {
     for_each(&[()], |pod, ()| {
         server(pod, "");
         pod.tool(
@@ -20,7 +20,7 @@ fn sigterm_ends_the_question_for_the_position_at_once() {
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
-        until_there(pod, "deaf");
+        wait_for_file(pod, "deaf");
         let pid = rustix::process::Pid::from_child(&child);
         let began = Instant::now();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -31,7 +31,7 @@ fn sigterm_ends_the_question_for_the_position_at_once() {
 }
 
 /// Waits for a file that has its line: one that was only just created is empty.
-fn until_there(pod: &Pod, name: &str) {
+fn wait_for_file(pod: &Pod, name: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while fs::metadata(pod.path(name)).map_or(0, |file| file.len()) == 0 {
         assert!(Instant::now() < deadline, "{name} never came");
@@ -41,7 +41,7 @@ fn until_there(pod: &Pod, name: &str) {
 
 /// As root without the capability KILL, the step could not pass SIGTERM on to a server that runs as another user.
 #[test]
-fn who_may_not_signal_the_server_becomes_it() {
+fn a_step_that_may_not_signal_the_server_is_replaced_by_it() {
     let rows = [
         (0, "00000000a80425fb", true),
         (0, "00000000000000cb", false),
@@ -104,7 +104,7 @@ fn the_exit_code_is_the_servers_when_it_ends_meanwhile() {
         pod.tool("mariadbd", &hears).tool("sh", ends_it);
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
-        until_there(pod, "pid");
+        wait_for_file(pod, "pid");
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(*code));
@@ -160,7 +160,7 @@ fn the_option_that_ended_the_server_is_reported() {
 /// Seen on real servers: after one copy cut another short, a server says that it must be restarted, and waits endlessly. A
 /// message of an earlier server does not count, nor one of a server that has joined.
 #[test]
-fn a_server_that_says_it_has_to_be_started_again_is() {
+fn a_server_that_says_it_must_be_restarted_is_ended() {
     let words = b"WSREP: Receiving IST failed, node restart required: IST receiver reported failure";
     let rows = [
         ("JOINING", &words[..], 10, 137),
@@ -207,7 +207,7 @@ fn where_the_data_ends_is_reported_when_the_server_has_stopped_in_order() {
         );
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
-        until_there(pod, "there");
+        wait_for_file(pod, "there");
         pod.write("joined", "SYNCED\n");
         rustix::process::kill_process(
             rustix::process::Pid::from_child(&child),
@@ -249,7 +249,7 @@ fn sigterm_ends_a_server_that_never_joined_within_seconds() {
         }
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut child = pod.step(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        until_there(pod, "deaf");
+        wait_for_file(pod, "deaf");
         if joined {
             pod.write("joined", "SYNCED\n");
         }

@@ -11,7 +11,7 @@ use super::pod::{Pod, for_each};
 use super::start::{ID, OTHER, ZEROS, line, run, server, started, state};
 
 /// Sets the annotation of the pod about its cluster.
-pub(super) fn knows(pod: &Pod, identity: &str) {
+pub(super) fn set_identity(pod: &Pod, identity: &str) {
     pod.write("identity", identity).env("GATERA_IDENTITY", pod.path("identity"));
 }
 
@@ -27,7 +27,7 @@ fn refused(pod: &Pod, args: &str, by: &str) {
 }
 
 #[test]
-fn a_cluster_that_exists_is_founded_no_second_time() {
+fn an_existing_cluster_is_not_founded_again() {
     const ADDRESS: &str = "wsrep_cluster_address names no host";
     let rows = [
         ("--wsrep-cluster-address=gcomm://", "", Some(ADDRESS)),
@@ -71,9 +71,9 @@ fn a_cluster_that_exists_is_founded_no_second_time() {
             }
             match by {
                 Some(by) => {
-                    knows(pod, ID);
+                    set_identity(pod, ID);
                     refused(pod, &args, by);
-                    knows(pod, "none");
+                    set_identity(pod, "none");
                     run(pod, &args).exits(1);
                     let message = fs::read_to_string(pod.path("termination")).unwrap();
                     assert!(message.contains("exists already: it lost its identity;"), "{message}");
@@ -81,7 +81,7 @@ fn a_cluster_that_exists_is_founded_no_second_time() {
                 None => drop(run(pod, &args).exits(0)),
             }
             for permits in ["", "unknown", "founds", "free"] {
-                knows(pod, permits);
+                set_identity(pod, permits);
                 run(pod, &args).exits(0);
                 fs::remove_file(pod.path("started")).unwrap();
             }
@@ -94,7 +94,7 @@ fn a_cluster_that_exists_is_founded_no_second_time() {
 fn a_pod_remembers_which_cluster_it_was_in() {
     for_each(&[()], |pod, ()| {
         server(pod, "");
-        knows(pod, "unknown");
+        set_identity(pod, "unknown");
         let founds = "mariadbd --datadir=DATA --wsrep-new-cluster";
         run(pod, founds).exits(0);
         pod.write("data/grastate.dat", state(ID, "-1", "0")).state("SYNCED");
@@ -104,18 +104,18 @@ fn a_pod_remembers_which_cluster_it_was_in() {
         fs::remove_file(pod.path("data/grastate.dat")).unwrap();
         refused(pod, founds, "wsrep_new_cluster");
         for permits in ["founds", "free", ""] {
-            knows(pod, permits);
+            set_identity(pod, permits);
             run(pod, founds).exits(0);
         }
         // With its data Galera decides, even after a crash in a DDL.
-        knows(pod, "unknown");
+        set_identity(pod, "unknown");
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ZEROS, "-1", "0"));
         run(pod, founds).exits(0);
     });
 }
 
 #[test]
-fn data_of_another_cluster_is_named_before_it_goes() {
+fn data_of_another_cluster_is_reported_before_it_is_replaced() {
     let crashed = || (state(OTHER, "-1", "0"), line(&format!("{OTHER}:9")));
     let rows = [
         (state(OTHER, "41", "0"), String::new(), true),
@@ -127,7 +127,7 @@ fn data_of_another_cluster_is_named_before_it_goes() {
     ];
     for_each(&rows, |pod, (state, recovered, named)| {
         server(pod, recovered);
-        knows(pod, ID);
+        set_identity(pod, ID);
         pod.env("GATERA_PATIENCE", "0");
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state);
         let outcome = run(pod, "mariadbd --datadir=DATA --wsrep-cluster-address=gcomm://a").exits(0);
@@ -139,10 +139,10 @@ fn data_of_another_cluster_is_named_before_it_goes() {
 }
 
 #[test]
-fn a_person_has_a_minute() {
+fn within_a_minute_sigterm_keeps_the_data_of_another_cluster() {
     for_each(&[()], |pod, ()| {
         server(pod, "");
-        knows(pod, ID);
+        set_identity(pod, ID);
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(OTHER, "41", "0"));
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut step = pod.step(&args).stderr(Stdio::piped()).spawn().unwrap();
@@ -155,7 +155,7 @@ fn a_person_has_a_minute() {
 }
 
 #[test]
-fn synced_with_strangers_is_not_ready() {
+fn a_server_synced_in_another_cluster_is_not_ready() {
     let rows = [
         (ID, ID, None),
         (ID, "unknown", None),
@@ -173,7 +173,7 @@ fn synced_with_strangers_is_not_ready() {
     ];
     for_each(&rows, |pod, (is, recorded, says)| {
         server(pod, "");
-        knows(pod, recorded);
+        set_identity(pod, recorded);
         run(pod, "mariadbd --datadir=DATA").exits(0);
         pod.write("data/grastate.dat", state(is, "-1", "0")).state("SYNCED");
         pod.run("started");
@@ -186,7 +186,7 @@ fn synced_with_strangers_is_not_ready() {
 }
 
 #[test]
-fn a_guard_that_does_not_know_the_cluster_gets_reports_until_it_does() {
+fn members_report_their_cluster_until_the_guard_knows_it() {
     let rows = [
         (ID, "unknown", true),
         (OTHER, ID, true),
@@ -198,7 +198,7 @@ fn a_guard_that_does_not_know_the_cluster_gets_reports_until_it_does() {
     ];
     for_each(&rows, |pod, (is, recorded, tells)| {
         server(pod, "");
-        knows(pod, recorded);
+        set_identity(pod, recorded);
         pod.env("GATERA_TERMINATION_LOG", pod.path("termination"));
         run(pod, "mariadbd --datadir=DATA").exits(0);
         pod.write("data/grastate.dat", state(is, "-1", "0")).state("JOINING");
@@ -243,7 +243,7 @@ fn a_missing_identity_is_reported_too() {
     ];
     for_each(&rows, |pod, (history, recorded, step, tells)| {
         server(pod, "");
-        knows(pod, recorded);
+        set_identity(pod, recorded);
         let preamble = format!("Version: 2\nGID: {history}\nsynced: 0\n");
         let data = if *step { "data" } else { "elsewhere" };
         pod.write(
@@ -270,10 +270,10 @@ fn a_missing_identity_is_reported_too() {
 
 /// The server's user may write next to the status file, so content there is never evaluated as arithmetic.
 #[test]
-fn garbage_beside_the_status_file_makes_nobody_unready() {
+fn garbage_beside_the_status_file_does_not_make_a_member_unready() {
     for_each(&["x -", "x 08", "x 5-3", "x", "", "\n", "x a[$(touch)]"], |pod, garbage| {
         server(pod, "");
-        knows(pod, "unknown");
+        set_identity(pod, "unknown");
         run(pod, "mariadbd --datadir=DATA").exits(0);
         pod.write("data/grastate.dat", state(ID, "-1", "0")).state("SYNCED").write("told", garbage);
         pod.run("ready").exits(1).prints(&format!("the server is SYNCED; its cluster is {ID}\n"));
@@ -306,7 +306,7 @@ fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
         if !recovers.is_empty() {
             pod.write("data/gvwstate.dat", "my_uuid: x\n");
         }
-        knows(pod, &format!("recovery {saw} until=29991201100000"));
+        set_identity(pod, &format!("recovery {saw} until=29991201100000"));
         let outcome = run(pod, "mariadbd --datadir=DATA");
         if !starts {
             outcome.exits(1);
@@ -349,7 +349,7 @@ fn the_right_to_start_the_cluster_ends_by_the_clock_of_the_node() {
     for_each(&ended, |pod, right| {
         server(pod, "");
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "41", "0"));
-        knows(pod, &right.replace("ID", &format!("{ID}:41")));
+        set_identity(pod, &right.replace("ID", &format!("{ID}:41")));
         run(pod, "mariadbd --datadir=DATA").exits(1);
         let message = fs::read_to_string(pod.path("termination")).unwrap();
         let says =
@@ -361,7 +361,7 @@ fn the_right_to_start_the_cluster_ends_by_the_clock_of_the_node() {
         assert_eq!(started(pod), [""; 0]);
         assert_eq!(fs::read_to_string(pod.path("data/grastate.dat")).unwrap(), state(ID, "41", "0"));
         // In time it would have been the right member.
-        knows(pod, &format!("recovery {ID}:41 until=29991201100000"));
+        set_identity(pod, &format!("recovery {ID}:41 until=29991201100000"));
         run(pod, "mariadbd --datadir=DATA").exits(0);
         assert_eq!(started(pod).last().map(String::as_str), Some("--wsrep-new-cluster"));
     });

@@ -120,7 +120,7 @@ fn data_is_found_where_the_server_looks_for_it() {
 }
 
 #[test]
-fn what_is_no_server_and_what_knows_its_position_is_left_alone() {
+fn other_programs_and_servers_with_a_position_are_left_alone() {
     let rows = [
         ("mariadbd --wsrep-start-position=x:1 --datadir=DATA", "--wsrep-start-position=x:1"),
         ("docker-entrypoint.sh sleeper --datadir=DATA", "--datadir=DATA"),

@@ -27,7 +27,7 @@ const NAMES: [&str; 13] = [
 const SECRET: &str = "start: a secret of root\n";
 
 /// Prepares a pod in which every file is written that the scripts ever write.
-fn busy(pod: &Pod) {
+fn prepare(pod: &Pod) {
     server(pod, &line(&format!("{ID}:41")));
     pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
     pod.write("data/gvwstate.dat", VIEW).write("identity", format!("recovery {ID}:41 until=29991201100000"));
@@ -36,7 +36,7 @@ fn busy(pod: &Pod) {
 }
 
 /// Runs a command and fails if it hangs.
-fn ends(mut command: Command, what: &str) -> Outcome {
+fn run_to_its_end(mut command: Command, what: &str) -> Outcome {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     while child.try_wait().unwrap().is_none() {
@@ -50,14 +50,14 @@ fn ends(mut command: Command, what: &str) -> Outcome {
 }
 
 /// Runs the step and every probe in this pod; returns their output.
-fn everything(pod: &Pod, what: &str) -> String {
+fn run_step_and_probes(pod: &Pod, what: &str) -> String {
     let args = format!("mariadbd --datadir={}", pod.path("data").display());
     let mut printed = Vec::new();
-    printed.push(ends(pod.step(&args), what));
+    printed.push(run_to_its_end(pod.step(&args), what));
     for identity in ["unknown", ID] {
         pod.write("identity", identity);
         for (doing, question) in [("JOINING", "started"), ("SYNCED", "started"), ("SYNCED", "ready")] {
-            printed.push(ends(pod.state(doing).command("+x", question), what));
+            printed.push(run_to_its_end(pod.state(doing).command("+x", question), what));
         }
     }
     printed.iter().map(|it| format!("{}{}", it.out, it.err)).collect()
@@ -67,13 +67,13 @@ fn everything(pod: &Pod, what: &str) -> String {
 fn nothing_is_written_or_read_through_a_link() {
     let rows: Vec<_> = NAMES.iter().flat_map(|name| [(*name, true), (*name, false)]).collect();
     for_each(&rows, |pod, &(name, there)| {
-        busy(pod);
+        prepare(pod);
         fs::create_dir(pod.path("root")).unwrap();
         if there {
             pod.write("root/secret", SECRET);
         }
         symlink(pod.path("root/secret"), pod.path(name)).unwrap();
-        let printed = everything(pod, name);
+        let printed = run_step_and_probes(pod, name);
         assert!(!printed.contains("a secret of root"), "{name}: {printed}");
         let message = fs::read_to_string(pod.path("termination")).unwrap();
         assert!(!message.contains("a secret of root"), "{name}: {message}");
@@ -86,24 +86,24 @@ fn nothing_is_written_or_read_through_a_link() {
 #[test]
 fn nothing_is_moved_into_a_folder_behind_a_link() {
     for_each(&[()], |pod, ()| {
-        busy(pod);
+        prepare(pod);
         fs::create_dir(pod.path("root")).unwrap();
         fs::remove_file(pod.path("data/grastate.dat")).unwrap();
         symlink(pod.path("root"), pod.path("data/grastate.dat")).unwrap();
-        let printed = everything(pod, "a link to a folder");
+        let printed = run_step_and_probes(pod, "a link to a folder");
         assert!(printed.contains("grastate.dat or "), "{printed}");
         assert_eq!(fs::read_dir(pod.path("root")).unwrap().count(), 0);
     });
 }
 
 #[test]
-fn nothing_waits_at_a_pipe() {
+fn a_pipe_does_not_block_the_scripts() {
     let names = [&NAMES[..], &["data/grastate.dat", "data/gvwstate.dat", "status.json"]].concat();
     for_each(&names, |pod, name| {
-        busy(pod);
+        prepare(pod);
         let pipe = pod.path(name);
         _ = fs::remove_file(&pipe);
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        everything(pod, name);
+        run_step_and_probes(pod, name);
     });
 }

@@ -239,7 +239,7 @@ fn without_a_database() -> Vec<Case> {
 }
 
 #[test]
-fn whatever_the_data_directory_holds_the_server_starts_from_there() {
+fn the_server_starts_from_the_position_of_its_data() {
     let all: Vec<_> = cases().into_iter().chain(without_a_database()).collect();
     for_each(&all, |pod, case| {
         let aged = |name: &str, seconds| {
@@ -291,7 +291,7 @@ fn whatever_the_data_directory_holds_the_server_starts_from_there() {
 }
 
 #[test]
-fn without_a_position_nothing_is_started_on_a_guess() {
+fn a_server_whose_position_cannot_be_recovered_is_not_started() {
     for_each(
         &[
             ("", "could not be recovered"),
@@ -341,7 +341,7 @@ fn a_member_whose_grastate_was_removed_copies_everything() {
 
 /// On a full disk the line about this start cannot be written, but the record of the previous server is removed all the same.
 #[test]
-fn a_server_has_not_joined_because_the_last_one_had() {
+fn the_join_record_of_an_earlier_server_is_removed() {
     for_each(&[()], |pod, ()| {
         server(pod, "");
         pod.write("joined", "SYNCED\n").write("start/in", "its way");

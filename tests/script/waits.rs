@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::gate::knows;
+use super::gate::set_identity;
 use super::pod::{BOOT, START, for_each, status};
 use super::start::{ID, run, server};
 
@@ -17,7 +17,7 @@ fn idle_of(ago: u64, worked: u64, server: u64) -> String {
 /// The step and the startup probe run at the same time: the one that saw the server join leaves no message, and the one that
 /// looked a moment before writes none that stays.
 #[test]
-fn nobody_writes_what_is_over_by_now() {
+fn no_outdated_termination_message_is_left() {
     for_each(&[false, true], |pod, joins| {
         let reported = "start of 2026-11-22T01:02:48Z: position 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 0";
         pod.state("JOINING").write("start", reported).env("GATERA_TERMINATION_LOG", pod.path("termination"));
@@ -167,7 +167,7 @@ fn a_joiner_whose_vote_is_needed_stays() {
     ];
     for_each(&rows, |pod, &(sockets, in_ipv6, state, says, known, ends)| {
         server(pod, "");
-        knows(pod, known);
+        set_identity(pod, known);
         let hangs = format!(
             "trap '' TERM; sleep 3; mv \"$POD/was\" \"$POD/idle\"
             i=0; while [ $i -lt {} ]; do sleep 1; i=$((i+1)); done; exit 7",

@@ -5,7 +5,7 @@ use super::*;
 /// A result no longer counts after a restart of the server, after a newer result, or after a change of readiness; it is kept
 /// across a new version of the pod object.
 #[test]
-fn what_a_probe_saw_counts_as_long_as_it_lasts() {
+fn a_probe_result_counts_until_something_newer_replaces_it() {
     const RUNS: &str = "2026-12-01T09:20:00Z";
     let mut pod = member(0, "");
     pod["status"]["containerStatuses"][0]["started"] = json!(true);
@@ -70,7 +70,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
 
 /// Two members that have left their cluster would otherwise wait for each other endlessly.
 #[test]
-fn of_two_that_no_waiting_cures_one_goes_first() {
+fn of_two_members_that_do_not_recover_one_is_deleted_first() {
     let scene = Scene { members: vec!["ready".into(), "absent".into(), "absent".into()], ..Scene::default() };
     let settings = Settings::default();
     let mut facts = scene.world(&settings).facts().clone();

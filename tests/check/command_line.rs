@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use super::CLUSTER;
 
 /// Returns a cluster with a plain password, which would be refused.
-fn open() -> String {
+fn with_password() -> String {
     CLUSTER.replace("binlog_format = ROW\n    innodb_autoinc", "wsrep_sst_auth = root:x\n    innodb_autoinc")
 }
 
@@ -36,7 +36,7 @@ fn check(folder: &Path, arguments: &[&str], stdin: &str) -> (i32, String, String
 #[test]
 fn without_a_path_the_current_folder_is_judged() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("open.yaml"), open()).unwrap();
+    fs::write(folder.path().join("open.yaml"), with_password()).unwrap();
     let (code, out, err) = check(folder.path(), &[], CLUSTER);
     assert!(code == 1 && out.contains("[G11]") && out.contains("open.yaml"), "{code} {out} {err}");
     let said = "gatera: no path is given, so the current folder is judged; - is standard input\n";
@@ -46,11 +46,11 @@ fn without_a_path_the_current_folder_is_judged() {
 }
 
 #[test]
-fn the_exit_code_tells() {
+fn the_exit_code_depends_on_the_worst_finding() {
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     put("fine.yaml", CLUSTER);
-    put("open.yaml", &open());
+    put("open.yaml", &with_password());
     put("two.yaml", &CLUSTER.replace("replicas: 3", "replicas: 2"));
     put("empty.yaml", "---\n# nothing\n---\n");
     put("values.yaml", "replicaCount: 3\n");
@@ -70,15 +70,15 @@ fn the_exit_code_tells() {
         (&["values.yaml"], 2, "nothing to judge"),
         (&["nothing"], 2, "nothing to judge"),
         (&["empty.yaml", "--allow-empty"], 0, "that is allowed"),
-        (&["broken.yaml", "--allow-empty"], 2, "not that"),
+        (&["broken.yaml", "--allow-empty"], 2, "that does not allow an unreadable file"),
         (&["odd.yaml"], 0, "a remark"),
         (&["odd.yaml", "--strict"], 2, "a remark counts"),
         (&["fine.yaml", "--strict"], 0, "there is none"),
-        (&["broken.yaml", "open.yaml"], 2, "what is not known wins"),
-        (&["nowhere.yaml", "fine.yaml"], 2, "so does what is not there"),
+        (&["broken.yaml", "open.yaml"], 2, "an unreadable file takes precedence"),
+        (&["nowhere.yaml", "fine.yaml"], 2, "so does a missing file"),
         (&["open.yaml", "--mode=warn"], 0, "as in a guard that warns"),
         (&["open.yaml", "--mode=warn", "--fail-on=warn"], 1, "and the warning counts"),
-        (&["open.yaml", "--rule=G01"], 0, "another rule is asked"),
+        (&["open.yaml", "--rule=G01"], 0, "only another rule is asked"),
         (&["open.yaml", "--rule=G01,plain-password"], 1, "by its name"),
     ] {
         let (seen, out, err) = check(folder.path(), arguments, "");
@@ -91,9 +91,9 @@ fn the_exit_code_tells() {
 
 /// As in `gatera check … | head -1` under `set -o pipefail`: the output is no longer read, but the exit code is still right.
 #[test]
-fn a_closed_pipe_changes_no_exit_code() {
+fn a_closed_pipe_does_not_change_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("open.yaml"), open()).unwrap();
+    fs::write(folder.path().join("open.yaml"), with_password()).unwrap();
     for (arguments, code) in [(&["open.yaml"][..], 1), (&["open.yaml", "--mode=off"], 0), (&["nowhere"], 2)] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_gatera"))
             .arg("check")
@@ -113,7 +113,7 @@ fn a_closed_pipe_changes_no_exit_code() {
 #[test]
 fn several_formats_at_once_go_to_files() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("open.yaml"), open()).unwrap();
+    fs::write(folder.path().join("open.yaml"), with_password()).unwrap();
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let outputs = ["open.yaml", "--output=sarif=a.sarif", "--output", "junit=b.xml", "-o", "github"];
     let (code, out, _) = check(folder.path(), &outputs, "");
@@ -144,19 +144,19 @@ fn several_formats_at_once_go_to_files() {
 
 /// Settings are found beside the manifests, or above them up to the top of the repository; other settings do not count.
 #[test]
-fn settings_are_found_upwards() {
+fn settings_are_found_in_folders_above() {
     let outside = tempfile::tempdir().unwrap();
     let mild = "modes: {G11: warn}\n";
     fs::write(outside.path().join(".gatera.yaml"), mild).unwrap();
     let top = outside.path().join("repository");
     fs::create_dir_all(top.join("apps/db")).unwrap();
     fs::create_dir_all(top.join("apps/web")).unwrap();
-    fs::write(top.join("apps/db/open.yaml"), open()).unwrap();
-    fs::write(top.join("apps/web/open.yaml"), open()).unwrap();
+    fs::write(top.join("apps/db/open.yaml"), with_password()).unwrap();
+    fs::write(top.join("apps/web/open.yaml"), with_password()).unwrap();
     let code = |folder: &str, arguments: &[&str]| check(&top.join(folder), arguments, "").0;
-    assert_eq!(code(".", &["apps/db"]), 1, "outside of a repository what lies above is somebody else's");
+    assert_eq!(code(".", &["apps/db"]), 1, "outside of a repository, settings above the folder do not count");
     fs::create_dir(top.join(".git")).unwrap();
-    assert_eq!(code(".", &["apps/db"]), 1, "so is what lies above the repository");
+    assert_eq!(code(".", &["apps/db"]), 1, "nor do settings above the repository");
     fs::write(top.join(".gatera.yaml"), mild).unwrap();
     for (folder, path) in
         [(".", "apps/db"), ("apps/db", "open.yaml"), ("apps/web", "../db/open.yaml"), ("apps/db", ".")]
@@ -164,17 +164,17 @@ fn settings_are_found_upwards() {
         assert_eq!(code(folder, &[path]), 0, "{folder} {path}");
     }
     assert_eq!(
-        check(&top.join("apps"), &["-"], &open()).0,
+        check(&top.join("apps"), &["-"], &with_password()).0,
         0,
-        "of a pipe the folder counts in which it is read"
+        "for a pipe, the settings of the current folder apply"
     );
     fs::remove_dir_all(top.join("apps/db")).unwrap();
     assert!(
         check(&top, &["apps/db"], "").1.contains("; settings of "),
-        "of what is gone, those of where it was"
+        "for a folder that is gone, the settings of the place where it was apply"
     );
     fs::create_dir(top.join("apps/db")).unwrap();
-    fs::write(top.join("apps/db/open.yaml"), open()).unwrap();
+    fs::write(top.join("apps/db/open.yaml"), with_password()).unwrap();
     fs::write(top.join("apps/web/.gatera.yaml"), "mode: enforce\n").unwrap();
     assert_eq!(code(".", &["apps/web"]), 1, "the nearest one counts");
     let (code, _, err) = check(&top, &["apps/db", "apps/web"], "");
@@ -189,10 +189,10 @@ fn settings_are_found_upwards() {
 
 /// Each mistake is one line with its place, and the rest is judged.
 #[test]
-fn what_cannot_be_read_is_one_line() {
+fn every_unreadable_file_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
-    let crlf = format!("\u{feff}{}", open().replace('\n', "\r\n"));
+    let crlf = format!("\u{feff}{}", with_password().replace('\n', "\r\n"));
     put("a-crlf.yaml", crlf.as_bytes());
     put("b-quote.yaml", b"a: \"x\nkind: 1\n");
     put("c-tab.yaml", b"kind:\n\tb: 1\n");
@@ -235,7 +235,7 @@ fn what_cannot_be_read_is_one_line() {
 
 /// Names can be any text, and runners of pipelines look for commands in a job's output.
 #[test]
-fn names_are_no_commands_of_a_pipeline() {
+fn names_cannot_be_commands_of_a_pipeline() {
     let folder = tempfile::tempdir().unwrap();
     let name = "##vso[task.setvariable variable=PATH]/evil ##[stop-commands]x";
     let text = format!(
@@ -253,9 +253,9 @@ fn names_are_no_commands_of_a_pipeline() {
 
 /// Colours are for terminals, unless a person says otherwise.
 #[test]
-fn colours_are_asked_for() {
+fn colours_are_printed_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("open.yaml"), open()).unwrap();
+    fs::write(folder.path().join("open.yaml"), with_password()).unwrap();
     let coloured = |arguments: &[&str]| check(folder.path(), arguments, "").1.contains('\u{1b}');
     assert!(!coloured(&["open.yaml"]), "a pipe is no terminal");
     assert!(coloured(&["open.yaml", "--color=always"]));

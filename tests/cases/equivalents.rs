@@ -1,5 +1,5 @@
-//! The same change made in other ways: what is refused or warned about in place is judged the same when it comes as a creation
-//! around running members, or under a new name.
+//! Equivalent changes: a change that is refused or warned about in place is judged the same when it is made as a creation around
+//! running members, or under a new name.
 
 use gatera::rulebook;
 use std::collections::BTreeSet;
@@ -102,9 +102,9 @@ fn late(case: &Case) -> Option<(Scene, Asked)> {
     Some((given, Asked { operation: "CREATE", old: Value::Null, new: map, ..in_place }))
 }
 
-/// The ways in which a change is judged differently, each with the reason and with the rules, or single cases, to which that
-/// applies.
-const OTHERWISE: &[(&str, &str, &[&str])] = &[
+/// The forms of a change that are judged differently from the change in place, each with the reason and with the rules, or single
+/// cases, to which the reason applies.
+const DIFFERENCES: &[(&str, &str, &[&str])] = &[
     (
         "orphaned",
         "nothing replaces a member whose StatefulSet is gone, so none may go, and an override on the StatefulSet went with it",
@@ -216,25 +216,25 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn a_change_is_judged_the_same_by_every_door() {
+fn equivalent_changes_are_judged_the_same() {
     let mut differ = BTreeSet::new();
     for (name, case) in all() {
         let in_place = found(&case.given, &case.asked(), &case.user);
-        let doors = [("orphaned", orphaned(case)), ("renamed", renamed(case)), ("late", late(case))];
-        for (door, change) in doors {
+        let forms = [("orphaned", orphaned(case)), ("renamed", renamed(case)), ("late", late(case))];
+        for (form, change) in forms {
             let there = change.map(|(given, asked)| found(&given, &asked, &case.user));
             if there.is_some_and(|there| there != in_place) {
-                differ.insert((door, name.clone()));
+                differ.insert((form, name.clone()));
             }
         }
     }
     let mut unused = Vec::new();
-    for (door, why, names) in OTHERWISE {
+    for (form, why, names) in DIFFERENCES {
         for begins in *names {
             let before = differ.len();
-            differ.retain(|(by, name)| by != door || !name.starts_with(begins));
+            differ.retain(|(by, name)| by != form || !name.starts_with(begins));
             if differ.len() == before {
-                unused.push((door, begins, why));
+                unused.push((form, begins, why));
             }
         }
     }
