@@ -190,7 +190,7 @@ impl Guard {
             let url = (!start.by_service).then(|| format!("--webhook-url={url}"));
             let namespace = start.namespace.as_deref().or(start.home.as_deref()).unwrap_or("gatera");
             let file = File::create(&log).expect("the guard's log");
-            let mut child = lab::lives_as_long_as_we_do(program)
+            let mut child = lab::ends_with_this_process(program)
                 .args(["serve", "--kubeconfig"])
                 .arg(kubeconfig)
                 .args([&format!("--namespace={namespace}"), &format!("--identity={}", start.identity)])

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::guarded::{guard_of, program};
-use crate::lab::{eventually, lives_as_long_as_we_do};
+use crate::lab::{ends_with_this_process, eventually};
 
 struct Stopping {
     shell: Child,
@@ -28,7 +28,7 @@ impl Stopping {
              contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}"
         );
         fs::write(&kubeconfig, text).unwrap();
-        let mut shell = lives_as_long_as_we_do(&program())
+        let mut shell = ends_with_this_process(&program())
             .args(["serve", "--webhook-url=https://127.0.0.1:1", "--operations=127.0.0.1:0"])
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .args(arguments)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::galera::{Galera, patiently};
-use crate::lab::lives_as_long_as_we_do;
+use crate::lab::ends_with_this_process;
 
 /// Kills servers, as the kernel does when memory runs out, or as a power failure does to all of them: all are found first and
 /// then killed at the same moment. The pods of this lab are processes of this machine.
@@ -167,7 +167,7 @@ impl Program {
         }
         let (program, arguments) = self.words.trim_end_matches('\0').split_once('\0').unwrap();
         let log = fs::File::create(self.folder.join(format!("{}-again.log", self.comm))).unwrap();
-        let again = lives_as_long_as_we_do(Path::new(program))
+        let again = ends_with_this_process(Path::new(program))
             .args(arguments.split('\0'))
             .current_dir(&self.folder)
             .stdout(log.try_clone().unwrap())

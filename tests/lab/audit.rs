@@ -1,5 +1,5 @@
 //! The requests of service accounts, from the API server's own audit log. It records only those of the guard, of GitOps engines and
-//! of mariadb-operator; other requests would bury theirs.
+//! of mariadb-operator, because all others would make the log long.
 
 use std::fs;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl ControlPlane {
         self.asked_by("gatera", |_| true)
     }
 
-    /// Returns all requests of the service accounts of a namespace that have been answered so far, without those that only try.
+    /// Returns all requests of the service accounts of a namespace that have been answered so far, without dry runs.
     pub(crate) fn asked_by_accounts_of(&self, namespace: &str) -> Vec<Asked> {
         self.asked_by(namespace, |line| !line["requestURI"].as_str().is_some_and(|it| it.contains("dryRun=")))
     }

@@ -67,9 +67,9 @@ impl ControlPlane {
             .doing(|| format!("starting {name}"))?;
         // Taken out of `child`, because waiting for a child first closes its stdin.
         let mut lifeline = child.stdin.take();
-        let (ended, hears_the_end) = mpsc::channel::<()>();
+        let (ended, end_signal) = mpsc::channel::<()>();
         let watchdog = thread::spawn(move || {
-            let is_late = hears_the_end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
+            let is_late = end_signal.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
             if is_late {
                 end_early(&mut lifeline);
             }
@@ -98,7 +98,7 @@ impl ControlPlane {
 }
 
 #[test]
-fn what_a_library_logs_is_not_what_a_tool_says() {
+fn logs_of_libraries_are_not_output_of_tools() {
     for (line, logged) in [
         (r#"I1121 21:40:00.123456   42 reflector.go:664] "Warning: watch ended with error" err="EOF""#, true),
         ("E1121 21:40:00.123456   42 memcache.go:265] couldn't get current server API group list", true),

@@ -81,7 +81,7 @@ impl ControlPlane {
             let site = free_port().map(|port| Site { controllers, ..Site::loopback(port) });
             match site.and_then(Self::start_on) {
                 Ok(plane) => return plane,
-                Err(error) if error.is_a_lost_port() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) if error.port_was_taken() && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => panic!("the control plane did not start: {error}"),
             }
         }

@@ -51,7 +51,7 @@ impl ControlPlane {
         Engine(FLUX.map(|name| run(name).unwrap_or_else(|error| panic!("{error}"))).into())
     }
 
-    /// Starts Argo CD without its web server: the controller, what renders repositories, and the cache that they share.
+    /// Starts Argo CD without its web server: the controller, the repo server, and the cache that they share.
     pub(crate) fn start_argo_cd(&self) -> Engine {
         let module = "github.com/argoproj/argo-cd/v3";
         self.define(&sources_of("argocd", module).join("manifests/crds"));
@@ -71,11 +71,11 @@ impl ControlPlane {
     }
 
     fn run_argo_cd(&self) -> Result<Vec<Component>, Error> {
-        let [cache, renderer, figures, more_figures] =
+        let [cache, renderer, metrics, controller_metrics] =
             [free_port()?, free_port()?, free_port()?, free_port()?];
         let flags = |text: String| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let kept = flags(format!("--bind 127.0.0.1 --port {cache} --save  --appendonly no"));
-        let redis = self.run_beside("redis", Path::new("redis-server"), &[], &kept)?;
+        let cache_flags = flags(format!("--bind 127.0.0.1 --port {cache} --save  --appendonly no"));
+        let redis = self.run_beside("redis", Path::new("redis-server"), &[], &cache_flags)?;
         let program = Tools::also("argocd")?;
         let folder = self.folder().join("argocd");
         fs::create_dir_all(&folder).doing(|| format!("making {}", folder.display()))?;
@@ -95,18 +95,18 @@ impl ControlPlane {
             ];
             self.run_beside(name, &program, &variables, flags)
         };
-        let renders = flags(format!(
-            "--redis 127.0.0.1:{cache} --address 127.0.0.1 --port {renderer} --metrics-address 127.0.0.1 --metrics-port {figures} --disable-tls \
+        let repo_server_flags = flags(format!(
+            "--redis 127.0.0.1:{cache} --address 127.0.0.1 --port {renderer} --metrics-address 127.0.0.1 --metrics-port {metrics} --disable-tls \
              --revision-cache-expiration 5s"
         ));
-        let controls = flags(format!(
-            "--namespace argocd --redis 127.0.0.1:{cache} --repo-server 127.0.0.1:{renderer} --repo-server-plaintext --metrics-port {more_figures} \
+        let controller_flags = flags(format!(
+            "--namespace argocd --redis 127.0.0.1:{cache} --repo-server 127.0.0.1:{renderer} --repo-server-plaintext --metrics-port {controller_metrics} \
              --app-resync 20 --self-heal-timeout-seconds 5"
         ));
         Ok(vec![
             redis,
-            run("argocd-repo-server", &renders)?,
-            run("argocd-application-controller", &controls)?,
+            run("argocd-repo-server", &repo_server_flags)?,
+            run("argocd-application-controller", &controller_flags)?,
         ])
     }
 

@@ -24,7 +24,7 @@ pub(super) enum Error {
 
 impl Error {
     /// Returns whether another program took the port after the kernel offered it as free and before our program bound it.
-    pub(super) fn is_a_lost_port(&self) -> bool {
+    pub(super) fn port_was_taken(&self) -> bool {
         matches!(self, Self::Ended { last_lines, .. } if last_lines.contains("address already in use"))
     }
 }

@@ -43,7 +43,7 @@ impl Repository {
         let server = Component::start(at, "git", Path::new("busybox"), &flags)?;
         let it = Self { folder, port, _server: server };
         it.git(&["init", "--quiet", "--initial-branch=main"]);
-        it.commit("nobody", "begin");
+        it.commit("lab", "begin");
         Ok(it)
     }
 
@@ -80,7 +80,7 @@ impl Repository {
         let ours = ["-c", "user.name=lab", "-c", "user.email=lab@example.org"];
         let mut git = Command::new("git");
         git.current_dir(&self.folder).args(ours).args(arguments);
-        // Nothing of the person who runs the tests decides what is committed.
+        // The personal settings of the user who runs the tests have no effect.
         git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
         let output = git.output().expect("git is installed");
         assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));

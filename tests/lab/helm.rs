@@ -17,7 +17,7 @@ pub(crate) fn is_helm_3() -> bool {
 }
 
 /// Translates an argument that Helm 3 names differently; returns `None` for one that Helm 3 does not know.
-fn in_its_words(argument: &str) -> Option<&str> {
+fn for_this_release(argument: &str) -> Option<&str> {
     match argument {
         _ if !is_helm_3() => Some(argument),
         "--rollback-on-failure" => Some("--atomic"),
@@ -35,7 +35,7 @@ impl ControlPlane {
             for room in ["CACHE", "CONFIG", "DATA"] {
                 helm.env(format!("HELM_{room}_HOME"), self.folder().join("helm").join(room.to_lowercase()));
             }
-            let arguments: Vec<_> = arguments.iter().filter_map(|it| in_its_words(it)).collect();
+            let arguments: Vec<_> = arguments.iter().filter_map(|it| for_this_release(it)).collect();
             self.run_as(user, helm, "helm", &arguments, PATIENCE)
         };
         run().unwrap_or_else(|error| panic!("{error}"))

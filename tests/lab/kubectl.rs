@@ -58,7 +58,7 @@ impl ControlPlane {
             return;
         };
         for (object, path) in all.iter().zip(paths) {
-            self.do_send(Request {
+            self.must_send(Request {
                 method: "POST",
                 path: &format!("{path}?fieldManager=kubectl-create&fieldValidation=Strict"),
                 headers: JSON,

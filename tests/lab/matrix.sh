@@ -1,26 +1,26 @@
 #!/bin/sh
-# Runs the tests with every version that they meet, one after the other, and prints a table of what ran: those that meet a
-# control plane or a release of Helm with every version that is pinned for it, and those on real nodes with every series
-# of MariaDB that there is an image of.
+# Runs the tests with every version of Kubernetes, Helm and MariaDB, one after the other, and prints a table of the results.
+# Tests that use a control plane or Helm run with every pinned version of it, and those on real nodes with every series of
+# MariaDB for which there is an image.
 #
 # usage: matrix.sh     writes target/matrix-KUBERNETES-HELM.log and target/matrix-mariadb-SERIES-MODULE.log
 #
 # GATERA_MATRIX='1.30/4 1.36/3 mariadb/11.8' runs these rows only. Rows of MariaDB need root, and 11.4 needs mvn.
 # GATERA_MODULES='seed recover rolling'      are the modules of tests/e2e that run with each MariaDB.
-# Exit status: 1 a row failed; the others are run all the same.
+# Exit status: 1 if a row failed; the others still run.
 set -eu
 unset CDPATH
 cd "$(dirname "$0")/../.."
 
-# Tests that meet neither: they give the same answer in every row, and `make test` runs them.
-ALONE='anything:: cases::every cases::no_rule cases::rules cases::ways cli:: docs:: house:: identity:: inject:: incremental_looks:: webhook_port:: recover:: router:: script:: secrets:: sim:: status::'
-# Those in which Helm does something.
+# Tests that use neither: their result is the same in every row, and `make test` runs them.
+INDEPENDENT='anything:: cases::every cases::no_rule cases::rules cases::ways cli:: docs:: house:: identity:: inject:: incremental_looks:: webhook_port:: recover:: router:: script:: secrets:: sim:: status::'
+# Tests that run Helm.
 HELM='helm:: chart_galera:: chart_gatera:: monitoring:: cluster::'
 
 tests_of() {
     case $1 in
     */3) for filter in $HELM; do printf '%s ' "$filter"; done ;;
-    *) for module in $ALONE; do printf '%s ' "--skip=$module"; done ;;
+    *) for module in $INDEPENDENT; do printf '%s ' "--skip=$module"; done ;;
     esac
 }
 
@@ -30,8 +30,8 @@ versions() {
         "$("$folder/etcd" --version | sed -n 's/ Version: / /p')"
 }
 
-# with a control plane and a Helm: KUBERNETES/HELM
-meet_control_plane() {
+# Runs the tests with a control plane and a Helm: KUBERNETES/HELM.
+run_with_control_plane() {
     export GATERA_KUBERNETES="${1%/*}" GATERA_HELM="${1#*/}"
     with=$(versions)
     log=target/matrix-$GATERA_KUBERNETES-$GATERA_HELM.log
@@ -46,7 +46,7 @@ meet_control_plane() {
     unset GATERA_KUBERNETES GATERA_HELM
 }
 
-# The release in the image of a series, by the name that it has on the nodes; the series if there is no image.
+# The release of MariaDB in the image of a series; the series itself if there is no image.
 release_of() {
     if folder=$(tests/e2e/images/build.sh 2>/dev/null); then
         tar --extract --to-stdout --file="$folder/mariadb.tar" manifest.json | sed 's/.*library\/mariadb:\([0-9.]*\)".*/\1/'
@@ -55,9 +55,9 @@ release_of() {
     fi
 }
 
-# with a series of MariaDB, in pods on real nodes: forms and survives a power failure and full copies (seed), comes back when it is
-# down (recover), gets other options one member at a time (rolling). A lab for each.
-meet_mariadb() {
+# Runs the tests with a series of MariaDB, in pods on real nodes and in a lab for each module: a cluster forms and survives a power
+# failure and full copies (seed), is recovered when it is down (recover), and gets new options one member at a time (rolling).
+run_with_mariadb() {
     export GATERA_MARIADB="$1"
     for module in ${GATERA_MODULES:-seed recover rolling}; do
         log=target/matrix-mariadb-$1-$module.log
@@ -79,8 +79,8 @@ failed=0
 mkdir -p target
 for row in ${GATERA_MATRIX:-1.30/4 1.33/4 1.36/4 1.36/3 mariadb/10.11 mariadb/11.4 mariadb/11.8}; do
     case $row in
-    mariadb/*) meet_mariadb "${row#*/}" ;;
-    *) meet_control_plane "$row" ;;
+    mariadb/*) run_with_mariadb "${row#*/}" ;;
+    *) run_with_control_plane "$row" ;;
     esac
 done
 printf '\n%s' "$table"

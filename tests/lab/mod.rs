@@ -14,10 +14,10 @@
 //! | `machines.rs`, `machines/` | real nodes: containerd, kubelet, network, DNS, images, volumes (root, Linux) |
 //! | `command.rs` | one run of a tool, and what it printed |
 //! | `kubectl.rs`, `helm.rs`, `kudo.rs`, `checkers.rs` | the tools themselves; fresh namespaces |
-//! | `requests.rs` | requests of the lab itself |
+//! | `requests.rs` | the requests of the lab itself |
 //! | `engines.rs`, `git.rs` | Flux and Argo CD, and the repositories that they read |
 //! | `audit.rs` | what the guard and the engines requested from the API server |
-//! | `stored.rs` | what is written behind the API server's back |
+//! | `stored.rs` | objects that are written directly into etcd |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
 //!
 //! A test holds a [`ControlPlane`], names a [`User`] and gets an [`Output`] or the path of a kubeconfig.
@@ -28,7 +28,7 @@
 #![allow(
     clippy::expect_used,
     clippy::panic,
-    reason = "a lab that does not work fails the test that uses it, with words"
+    reason = "a lab that does not work fails the test that uses it, with a message"
 )]
 
 mod audit;
@@ -65,7 +65,7 @@ pub(crate) use control_plane::ControlPlane;
 pub(crate) use engines::Engine;
 pub(crate) use git::Repository;
 pub(crate) use helm::is_helm_3;
-pub(crate) use supervise::lives_as_long_as_we_do;
+pub(crate) use supervise::ends_with_this_process;
 pub(crate) use tools::sources_of;
 pub(crate) use users::User;
 
@@ -76,9 +76,9 @@ pub(crate) fn shared() -> &'static ControlPlane {
     &SHARED
 }
 
-/// Returns the path of a script of the lab. `file!()` is relative to the package, or absolute where this module is included
+/// Returns the path of another file of the lab. `file!()` is relative to the package, or absolute where this module is included
 /// by an absolute path; `join` handles both.
-fn beside(name: &str) -> PathBuf {
+fn lab_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file!()).with_file_name(name)
 }
 

@@ -3,9 +3,9 @@
 //!
 //! A plane with nodes does not need the stand-ins of `standins.rs`.
 
-use super::beside;
 use super::control_plane::ControlPlane;
 use super::error::Error;
+use super::lab_file;
 use super::tools::Tools;
 use super::users::{Machine, User};
 
@@ -23,7 +23,7 @@ impl ControlPlane {
         let kubelet = self.files().machine_kubeconfig(Machine::Kwok);
         let flags = [
             format!("--kubeconfig={}", kubelet.display()),
-            format!("--config={}", beside("kwok.yaml").display()),
+            format!("--config={}", lab_file("kwok.yaml").display()),
             "--manage-all-nodes".to_owned(),
             "--cidr=10.244.0.0/16".to_owned(),
             "--node-ip=192.0.2.1".to_owned(),
@@ -32,7 +32,7 @@ impl ControlPlane {
         ];
         self.run("kwok", &Tools::also("kwok")?, &flags)?;
         for number in 0..count {
-            self.have_node(&format!("node-{number}"));
+            self.ensure_node(&format!("node-{number}"));
         }
         Ok(())
     }

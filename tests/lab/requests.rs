@@ -74,7 +74,7 @@ impl ControlPlane {
         let kubeconfig: Value = serde_json::from_str(&fs::read_to_string(self.kubeconfig(user))?)?;
         let token = kubeconfig["users"][0]["user"]["token"].as_str().unwrap_or_default();
         let mut stream = self.connection(patience)?;
-        // Of HTTP 1.0 the answer comes in one piece, and the connection ends with it.
+        // With HTTP 1.0 the answer comes in one piece, and the connection is closed after it.
         write!(
             stream,
             "{method} {path} HTTP/1.0\r\nAuthorization: Bearer {token}\r\nAccept: application/json\r\n{headers}\
@@ -105,14 +105,15 @@ impl ControlPlane {
     }
 
     /// Sends a request as admin, or as the user whom its headers impersonate. Panics unless it succeeds.
-    pub(super) fn do_send(&self, request: Request<'_>) {
+    pub(super) fn must_send(&self, request: Request<'_>) {
         match self.send(User::Admin, request) {
             Ok((200..300, _)) => {}
             other => panic!("{} {}: {other:?}", request.method, request.path),
         }
     }
 
-    /// Returns whether this path can be read by the user. What has the API server's port may be another program, which never answers.
+    /// Returns whether the user can read this path. The time limit is short, because another program may have taken the API server's
+    /// port, and may never answer.
     pub(super) fn can_read(&self, user: User, path: &str) -> bool {
         let request = Request { method: "GET", path, ..Request::default() };
         matches!(self.send_within(Duration::from_secs(5), user, request), Ok((200, _)))

@@ -54,7 +54,7 @@ fn an_editor_edits_their_namespace_and_nothing_else() {
 }
 
 #[test]
-fn a_stateful_set_lives_as_on_a_cluster() {
+fn a_stateful_set_runs_as_on_a_cluster() {
     let plane = shared();
     let namespace = plane.namespace_with_labels("members", &[("purpose", "selftest")]);
     plane.create(&stateful_set(&namespace));
@@ -115,7 +115,7 @@ fn a_killed_test_process_leaves_nothing_behind() {
         .lines()
         .map_while(Result::ok)
         .find_map(|line| line.split_once("victim: ").map(|(_, traces)| traces.to_owned()));
-    let traces = traces.expect("the victim tells its traces");
+    let traces = traces.expect("the victim prints its traces");
     let mut words = traces.split(' ');
     let folder = Path::new(words.next().unwrap_or_default());
     let groups: Vec<u32> = words.map(|group| group.parse().expect("a process id")).collect();
@@ -131,10 +131,10 @@ fn a_killed_test_process_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_kubectl_without_end_is_ended_and_the_plane_lives_on() {
+fn a_kubectl_that_does_not_end_is_killed_and_the_plane_keeps_running() {
     let plane = shared();
     let watch = ["get", "namespaces", "--watch"];
-    // Long enough for kubectl to say something on a busy machine.
+    // Long enough for kubectl to print something on a busy machine.
     let patience = Duration::from_secs(20);
     let error = plane.run_kubectl(User::Admin, &watch, Path::new("/dev/null"), patience);
     let error = error.expect_err("a watch has no end").to_string();
@@ -164,7 +164,7 @@ fn a_port_lost_to_another_program_is_distinguished_from_other_failures() {
     let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = other.local_addr().expect("a bound socket has an address").port();
     let error = ControlPlane::start_on(Site::loopback(port)).err().expect("the port is taken");
-    assert!(error.is_a_lost_port(), "{error}");
+    assert!(error.port_was_taken(), "{error}");
 }
 
 fn is_gone(group: u32) -> bool {

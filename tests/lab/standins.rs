@@ -43,7 +43,7 @@ impl ControlPlane {
             self.bind_claims(namespace);
             let ordinal = pod.rsplit('-').next().and_then(|ordinal| ordinal.parse::<u32>().ok());
             let node = format!("node-{}", ordinal.unwrap_or(0));
-            self.have_node(&node);
+            self.ensure_node(&node);
             self.bind_pod(namespace, pod, &node);
         }
         let patch = json!({ "status": running(&object, ready) });
@@ -58,16 +58,16 @@ impl ControlPlane {
             "target": { "apiVersion": "v1", "kind": "Node", "name": node },
         });
         let path = &format!("/api/v1/namespaces/{namespace}/pods/{pod}/binding");
-        self.do_send(Request { method: "POST", path, headers: JSON, body: &binding.to_string() });
+        self.must_send(Request { method: "POST", path, headers: JSON, body: &binding.to_string() });
     }
 
     fn merge(&self, path: &str, change: &Value) {
         let headers = "Content-Type: application/merge-patch+json\r\n";
-        self.do_send(Request { method: "PATCH", path, headers, body: &change.to_string() });
+        self.must_send(Request { method: "PATCH", path, headers, body: &change.to_string() });
     }
 
     /// Creates a Node that is Ready, unless the plane already has it.
-    pub(crate) fn have_node(&self, name: &str) {
+    pub(crate) fn ensure_node(&self, name: &str) {
         // Held throughout, because two tests may need the same node at the same time.
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if nodes.contains(name) {
@@ -106,7 +106,7 @@ impl ControlPlane {
             // Sent as the kubelet, because guards look at the user of a request.
             let headers =
                 &format!("{JSON}Impersonate-User: system:node:lab\r\nImpersonate-Group: system:masters\r\n");
-            self.do_send(Request { method: "DELETE", path, headers, body: &options.to_string() });
+            self.must_send(Request { method: "DELETE", path, headers, body: &options.to_string() });
             name
         };
         leaving.iter().map(finish).collect()

@@ -1,5 +1,5 @@
-//! Objects written into etcd behind the back of the API server, which reads them as if it had stored them itself: whole,
-//! with their status and with content that no client could have sent. Input is objects as JSON, output is the version that
+//! Objects written directly into etcd. The API server reads them as if it had stored them itself: whole, with their status and
+//! with content that no client could have sent. Input is objects as JSON, output is the version that
 //! they all have.
 //!
 //! Must not know: what the objects mean. They are not checked, so only a control plane without controllers keeps them.
@@ -19,22 +19,22 @@ use super::control_plane::{ControlPlane, ETCD_SOCKET};
 const AT_ONCE: usize = 128;
 
 /// The kinds that the API server does not keep under their plural, and where it keeps them.
-const ELSEWHERE: [(&str, &str); 2] = [("Service", "services/specs"), ("Node", "minions")];
+const OTHER_PATHS: [(&str, &str); 2] = [("Service", "services/specs"), ("Node", "minions")];
 
-/// The kinds without a namespace, whatever an object contains.
-const NOWHERE: [&str; 2] = ["Namespace", "Node"];
+/// The kinds without a namespace, even if an object names one.
+const CLUSTER_WIDE: [&str; 2] = ["Namespace", "Node"];
 
 fn key(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = text(&object["kind"]);
-    let place = ELSEWHERE.iter().find(|(it, _)| *it == kind).map(|(_, place)| (*place).to_owned());
+    let place = OTHER_PATHS.iter().find(|(it, _)| *it == kind).map(|(_, place)| (*place).to_owned());
     let custom = rulebook().kinds().all().find(|it| it.name() == kind && it.group().contains('.'));
     let custom = custom.map(|row| format!("{}/{}", row.group(), row.plural()));
     let place = place.or(custom).unwrap_or_else(|| format!("{}s", kind.to_ascii_lowercase()));
     let place = format!("/registry/{place}");
     let name = text(&object["metadata"]["name"]);
     let namespace =
-        if NOWHERE.contains(&&*kind) { String::new() } else { text(&object["metadata"]["namespace"]) };
+        if CLUSTER_WIDE.contains(&&*kind) { String::new() } else { text(&object["metadata"]["namespace"]) };
     let parts = [place, namespace, name];
     parts.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join("/")
 }

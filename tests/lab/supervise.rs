@@ -10,8 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use super::beside;
 use super::error::{Doing, Error};
+use super::lab_file;
 
 /// Returns whether the folder of every control plane is kept, so that its logs can be read.
 pub(super) fn keeps_folders() -> bool {
@@ -33,13 +33,13 @@ pub(super) fn supervised(folder: &Path, program: &Path, input: &Path) -> Command
 
 /// Returns a command for a program beside the control plane, with the environment of the tests. The program ends with the
 /// test process; no folder is removed.
-pub(crate) fn lives_as_long_as_we_do(program: &Path) -> Command {
+pub(crate) fn ends_with_this_process(program: &Path) -> Command {
     lifeline_only(Path::new(""), program, Path::new("/dev/null"))
 }
 
 fn lifeline_only(to_remove: &Path, program: &Path, input: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
-    command.arg(beside("supervise.sh")).arg(to_remove).arg(input).arg(program);
+    command.arg(lab_file("supervise.sh")).arg(to_remove).arg(input).arg(program);
     // Ctrl-C is meant for the test process, whose end also ends this process.
     command.process_group(0).stdin(Stdio::piped());
     command

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Runs one program of the lab and ends it when the test process is gone, however that went: returned, panicked, Ctrl-C,
-# SIGKILL. Started by supervise.rs.
+# Runs one program of the lab and ends it when the test process has ended in any way: returned, panicked, Ctrl-C, SIGKILL. Started by supervise.rs.
 #
 # arguments: FOLDER INPUT PROGRAM [ARG...]
 #   stdin   the lifeline: a pipe whose only write end lives in the test process. A line written to it, or its closing,
@@ -9,8 +8,8 @@
 #   INPUT   the file that PROGRAM reads as its stdin
 #   exit    with the status of PROGRAM
 #
-# Every program of a control plane has such a supervisor and each of them removes the folder. Only the last removal is
-# sure to find nobody writing any more, and whichever that is, it comes last.
+# Every program of a control plane has such a supervisor, and each of them removes the folder. An earlier removal may leave
+# files that another program still writes; the last one removes them, too.
 exec 3<&0
 folder=$1
 input=$2
@@ -22,21 +21,21 @@ program=$!
 {
     read -r _ <&3
     closed=$?
-    # From here on the guard is not to be called off any more; see below.
+    # From here on, the SIGTERM below does not stop this watcher.
     trap '' TERM
-    # No gentle end: nothing these programs could still save outlives the folder, and SIGKILL needs no second try.
+    # SIGKILL at once: nothing that these programs could still save outlives the folder, and SIGKILL always works.
     kill -KILL "$program"
     [ "$closed" -ne 0 ]
 } >/dev/null 2>&1 &
-guard=$!
+watcher=$!
 exec 3<&- </dev/null
 
 wait "$program"
 status=$?
-# A program that ended by itself leaves a guard that still waits, and dies of this. A guard at work ignores it, and ends
-# with success when it saw the lifeline close.
-kill -TERM "$guard" 2>/dev/null
-if wait "$guard" 2>/dev/null && [ -n "$folder" ]; then
+# If the program ended by itself, the watcher still waits, and this signal ends it. A watcher that is killing the program
+# ignores the signal, and succeeds if the lifeline was closed.
+kill -TERM "$watcher" 2>/dev/null
+if wait "$watcher" 2>/dev/null && [ -n "$folder" ]; then
     rm -rf "$folder"
 fi
 exit "$status"

@@ -8,8 +8,8 @@ use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::beside;
 use super::error::Error;
+use super::lab_file;
 
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
@@ -25,7 +25,7 @@ impl Tools {
     /// Finds the programs, once per process, so that planes started in parallel do not start parallel builds.
     pub(super) fn find() -> Result<Self, Error> {
         static FOUND: LazyLock<Result<Tools, String>> = LazyLock::new(|| match assets() {
-            Some(folder) => Tools::given(&folder),
+            Some(folder) => Tools::from_assets(&folder),
             None => Ok(Tools::in_folder(&build(&[])?)),
         });
         FOUND.clone().map_err(Error::Tools)
@@ -44,7 +44,7 @@ impl Tools {
     }
 
     /// Takes the programs from `folder`, and builds the controller manager, which the usual bundles of test binaries lack.
-    fn given(folder: &OsStr) -> Result<Self, String> {
+    fn from_assets(folder: &OsStr) -> Result<Self, String> {
         let folder = absolute(folder)?;
         let mut tools = Self::in_folder(&folder);
         for program in [&tools.etcd, &tools.api_server, &tools.kubectl] {
@@ -80,7 +80,7 @@ fn absolute(folder: &OsStr) -> Result<PathBuf, String> {
 /// Runs `build.sh`, which returns at once when everything is built. Its progress and its errors reach the terminal even
 /// from a captured test, because another process writes them.
 fn build(tools: &[&str]) -> Result<PathBuf, String> {
-    let script = beside("tools/build.sh");
+    let script = lab_file("tools/build.sh");
     let output = Command::new("/bin/sh")
         .arg(&script)
         .args(tools)
@@ -89,7 +89,7 @@ fn build(tools: &[&str]) -> Result<PathBuf, String> {
         .output()
         .map_err(|error| format!("running {}: {error}", script.display()))?;
     if !output.status.success() {
-        return Err(format!("{} ended with {}; it says why above", script.display(), output.status));
+        return Err(format!("{} ended with {}; the reason is above", script.display(), output.status));
     }
     let stdout = String::from_utf8_lossy(&output.stdout);
     stdout.lines().last().map(PathBuf::from).ok_or_else(|| format!("{} named no folder", script.display()))
@@ -99,7 +99,7 @@ fn build(tools: &[&str]) -> Result<PathBuf, String> {
 pub(crate) fn sources_of(pins: &str, module: &str) -> PathBuf {
     let mut go = Command::new("go");
     go.args(["mod", "download", "-json", module])
-        .current_dir(beside("tools").join(pins))
+        .current_dir(lab_file("tools").join(pins))
         .env("GOWORK", "off");
     let output = go.output().expect("Go is installed");
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("go prints JSON");

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs one program of the node lab in namespaces of its own: mounts, network, processes. It sees this machine's files and
-# no network but the one made here, which leads nowhere; and when it ends, however that goes, everything it started is
-# gone with it. `make e2e` and `make lab` come through here.
+# Runs one program of the node lab in namespaces of its own: mounts, network, processes. The program sees this machine's
+# files, and only the network that is made here, which leads nowhere. When the program ends, all that it started is ended,
+# too, even after a crash. `make e2e` and `make lab` use this script.
 #
 # usage: enter.sh PROGRAM [ARG...]      root, on Linux
-#        enter.sh --check               only whether this machine can
+#        enter.sh --check               only checks whether this machine can run the lab
 #
 # PROGRAM finds in its environment
 #   GATERA_LAB         an empty folder, removed afterwards (GATERA_LAB_KEEP=1 keeps it, for a look at the logs)
@@ -54,7 +54,7 @@ remove_cgroups() {
     return 0
 }
 
-# A lab holds the lock of its folder as long as it lives, so one that is free belongs to nobody.
+# A running lab holds the lock of its folder, so a folder whose lock is free is left over from an earlier lab.
 remove_lab() {
     remove_cgroups "gatera-lab-${1##*/}"
     rm -rf "$1" "$1.lock"
@@ -130,7 +130,7 @@ inside() {
     for host in 10 11 12 13; do ip address add "192.0.2.$host/24" dev lab0; done
     ip route replace default dev lab0
     echo 1 >/proc/sys/net/ipv4/ip_forward
-    # Not exec: this shell collects what containers leave behind, and holds the lock for as long as the lab lives.
+    # No exec: this shell reaps the processes that containers leave behind, and holds the lock while the lab runs.
     "$@" 8>&-
 }
 

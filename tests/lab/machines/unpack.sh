@@ -1,7 +1,7 @@
 #!/bin/sh
-# Unpacks the lab's images once, into a containerd root that every node then starts with: see images.rs.
+# Unpacks the lab's images once, into a containerd root that node.rs copies for every node.
 #
-# usage: unpack.sh IMAGES      IMAGES/containerd is there afterwards
+# usage: unpack.sh IMAGES      makes IMAGES/containerd
 set -eu
 
 if [ "${1:-}" != --inside ]; then

@@ -9,8 +9,8 @@
 # GATERA_HELM=3           another Helm, from helm-3
 #
 # The last line on stdout is the folder with the programs; progress goes to stderr. The folder is named after the hash
-# of go.mod and go.sum, so new versions get a new folder and what is in one is never stale. Programs that are pinned in
-# several places are links in one folder, which is named after theirs.
+# of go.mod and go.sum, so new versions get a new folder, and no folder has old programs. If the programs are pinned in
+# several places, the folder has links to all of them, and is named after the hash of all these files.
 # Exit status: 1 a build failed, 2 unknown tool or version, 3 Go is missing.
 set -eu
 unset CDPATH
@@ -40,7 +40,7 @@ package_of() {
     esac
 }
 
-# Where a program is pinned: here, or in a folder of its own, as what it requires is not what the others do.
+# The folder whose go.mod pins a program: this one, or one of its own if its requirements differ from the others'.
 module_of() {
     case $1 in
     helm) release_of helm "${GATERA_HELM:-}" ;;
@@ -83,8 +83,8 @@ require_go() {
     exit 3
 }
 
-# One builder at a time: the second waits and then finds everything done. Without flock both build, which is only slow:
-# a program appears under its name when it is complete, never before.
+# One builder at a time: a second one waits and then finds everything built. Without flock both build, which is only slow,
+# because a program gets its name when it is complete.
 lock() {
     command -v flock >/dev/null || return 0
     exec 9>"$folder/.lock"
@@ -100,8 +100,8 @@ pinned() {
     sed -n "s|^\(require\)\{0,1\}[[:space:]]*$1 \(v[0-9.]*\).*|\2|p" go.mod
 }
 
-# Unset, the API server calls itself v0.0.0 and clients that compare versions go wrong; and Helm 3 renders charts as for
-# Kubernetes 1.20, where its own releases name the version that they know.
+# Without these flags, the API server would report version v0.0.0, which misleads clients that compare versions; and Helm 3
+# would render charts as for Kubernetes 1.20, and not for the version that its releases know.
 version_flags() {
     flags="-s -w"
     version=$(pinned k8s.io/kubernetes)
@@ -123,7 +123,7 @@ version_flags() {
     echo "$flags"
 }
 
-# What `go build` calls it.
+# The name that `go build` gives to a program.
 executable_of() {
     case $1 in
     argocd) echo cmd ;;
@@ -133,7 +133,7 @@ executable_of() {
     esac
 }
 
-# Whoever waits for minutes wants to see that something happens, and not every line of it.
+# Prints a line every minute, so that a user sees progress without all the output of the build.
 heartbeat() {
     minutes=0
     while sleep 60 >/dev/null 2>&1 9>&- && kill -0 $$ 2>/dev/null; do
@@ -160,7 +160,7 @@ build() {
     for tool; do mv "$temporary/$(executable_of "$tool")" "$folder/$tool"; done
 }
 
-# What is pinned in one place is built by a run of its own.
+# Runs this script once for each place in which programs are pinned.
 link_all() {
     folder=$cache/$(for module in $modules; do cat "$module/go.mod" "$module/go.sum"; done | short_hash)
     mkdir -p "$folder"
@@ -192,7 +192,7 @@ fi
 
 cd "$module"
 tags=
-# Without the clients of all clouds, in which it would look for something to scrape.
+# Leaves out service discovery, which would need the client libraries of all clouds.
 [ "$module" != promtool ] || tags=remove_all_sd
 folder=$cache/$(cat go.mod go.sum | short_hash)
 if ! all_built "$@"; then

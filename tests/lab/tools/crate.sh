@@ -6,11 +6,12 @@
 set -eu
 
 case ${1:-} in
-# Words that are spelled wrongly; what is right although it looks wrong stands in typos.toml.
+# Finds misspelled words; typos.toml lists the exceptions.
 typos) package=typos-cli version=1.52.0 ;;
-# Whether licences, sources and crates are those that deny.toml allows. Advisories need a database from the network, and are left out.
+# Checks that licences, sources and crates are those that deny.toml allows. Advisories are left out, because they need a database
+# from the network.
 cargo-deny) package=$1 version=0.20.2 ;;
-# The list of crates that the program is made of.
+# Lists the crates that the program is made of.
 cargo-cyclonedx) package=$1 version=0.5.9 ;;
 *)
     printf '%s\n' "usage: crate.sh typos|cargo-deny|cargo-cyclonedx [ARGUMENT...]" >&2
