@@ -55,7 +55,7 @@ fn a_running_cluster_is_not_a_finding() {
     }
 }
 
-/// One command stands below the headline, whatever else is printed. Zero replicas are intended, so they are not a finding.
+/// Exactly one command is printed below the headline. Zero replicas are intended, so they are not a finding.
 #[test]
 fn a_cluster_that_is_down_or_stopped_is_listed_with_the_command_that_starts_it() {
     let absent = || Scene { members: vec!["absent".into(); 3], ..Scene::default() };
@@ -192,7 +192,7 @@ fn findings_over_the_limit_are_reported_later() {
     assert_eq!(next(9), (vec![], 0));
 }
 
-/// The first line on stderr, which says whose settings apply.
+/// The first line on stderr, which names the settings that apply.
 const KNOWN: &str = "gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n";
 
 /// Runs `gatera audit` as this user and returns the exit code, stdout and stderr.

@@ -32,7 +32,7 @@ fn claim() -> Review {
     read(&deletion("persistentvolumeclaims", "PersistentVolumeClaim", "", &object))
 }
 
-/// Break-glass ends by the guard's clock without any action; no clock ever opens it.
+/// Break-glass ends by the guard's clock, without any action.
 #[test]
 fn break_glass_is_in_effect_until_its_end() {
     let settings = Settings::default();
@@ -255,7 +255,7 @@ fn break_glass_ends_by_itself() {
     assert!(Timestamp::now() >= until);
 }
 
-/// An end that is too far away is refused in whatever way it is written: break-glass takes effect at once or never.
+/// An end that is too far away is refused however the annotation is written: break-glass takes effect at once or not at all.
 #[test]
 fn break_glass_that_would_begin_later_is_refused() {
     let it = Guarded::of("glasslater");

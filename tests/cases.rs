@@ -180,7 +180,7 @@ async fn judge(name: &str, case: &Case) -> String {
     let mutating = rulebook()
         .evaluate(&review::read(&bytes, Origin::Mutating, rulebook().kinds()).unwrap().review, &view);
     let review = review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review;
-    // The mutating call reports whatever it corrects, and leaves nothing of it for the validating call.
+    // The mutating call reports what it corrects, so the validating call finds nothing of it.
     let amends = |it: &Judged| it.finding.verdict == Verdict::Amend && it.softened.is_none();
     let amended = mutating.allowed() && mutating.judged.iter().any(amends);
     let decision = if amended { &mutating } else { &rulebook().evaluate(&review, &view) };
@@ -195,7 +195,7 @@ async fn judge(name: &str, case: &Case) -> String {
     let found: BTreeSet<_> = decision.judged.iter().map(|judged| judged.finding.rule.to_owned()).collect();
     assert_eq!(found, case.expect.rules.iter().cloned().collect(), "{name}");
 
-    // A request that needs a correction or a warning from the mutating call is sent there, although most updates are sent once.
+    // A request that needs a correction or a warning from the mutating call is sent to it; most updates are sent to /validate only.
     let object = |field: &str| Some(&body["request"][field]).filter(|it| !it.is_null());
     let kind = &body["request"]["kind"];
     let kind = rulebook()
@@ -275,7 +275,7 @@ fn no_rule_is_without_its_cases() {
     assert!(missing.is_empty(), "{} cases are missing: {missing:#?}", missing.len());
 }
 
-/// The webhook entries send everything that some rule judges, and nothing that no rule looks at.
+/// The webhook entries send everything that a rule judges, and nothing else.
 #[test]
 fn rules_and_webhook_entries_agree() {
     let verb = |resource: &str, verb: &str| match (resource.split_once('/'), verb) {

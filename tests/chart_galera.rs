@@ -181,9 +181,9 @@ fn only_the_number_of_members_changes_the_address() {
     );
     let (longer, same) = config(&["--is-upgrade", "--set=nodeCount=5"]);
     assert!(longer.starts_with(&address) && longer.ends_with("-galera-4.galera-instance-hs"), "{longer}");
-    assert_eq!(same, checksum, "nobody restarts for another address");
+    assert_eq!(same, checksum, "no member restarts for another address");
     let (kept, other) = config(&["--set-string=config=wsrep_cluster_address=gcomm://"]);
-    assert_eq!(kept, address, "it is not the value config's to set");
+    assert_eq!(kept, address, "the value config cannot set it");
     assert_ne!(other, checksum, "other options restart the members");
     let (_, none) = config(&["--set=rollout=gatera"]);
     assert_eq!(none, Value::Null, "the guard restarts them");
@@ -220,7 +220,7 @@ fn the_guard_leaves_pods_as_the_chart_wrote_them() {
             .iter()
             .map(|it| match it {
                 json_patch::PatchOperation::Add(it) => it.path.to_string(),
-                other => panic!("not merely added: {other:?}"),
+                other => panic!("not an addition: {other:?}"),
             })
             .collect();
         let mark = |name: &str| format!("/metadata/annotations/gatera.dev~1{name}");

@@ -10,7 +10,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    reason = "the modules of a demo are used by the demo alone, and a panic is how it fails"
+    reason = "only the demo uses these modules, and a panic is how it fails"
 )]
 
 #[path = "guarded.rs"]
@@ -98,7 +98,7 @@ impl Demo<'_> {
     /// Runs ordinary commands, each of which has destroyed a real database.
     fn destroy(&self) {
         say(
-            "The two everyday commands that erase a database. First somebody restarts the members, all at once.",
+            "The two everyday commands that erase a database. First an administrator restarts the members, all at once.",
         );
         self.kubectl(&["delete", "pods", "--selector=app=galera", "--wait=false"]);
         say(

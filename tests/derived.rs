@@ -34,7 +34,11 @@ fn derived_files_are_current() {
     }
     for folder in ["docs/rules", "charts/gatera/files/rules"] {
         let of_it = wanted.keys().filter(|file| file.starts_with(folder)).count();
-        assert_eq!(fs::read_dir(root.join(folder)).unwrap().count(), of_it, "{folder} has pages of no rule");
+        assert_eq!(
+            fs::read_dir(root.join(folder)).unwrap().count(),
+            of_it,
+            "{folder} has a page without a rule"
+        );
     }
 }
 

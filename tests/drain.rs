@@ -1,4 +1,4 @@
-//! Members that leave by drain, deletion or restart: with every tool one at a time, and only while all others are Ready.
+//! Members that leave by drain, deletion or restart: one at a time, and only while all others are Ready.
 
 mod programs;
 

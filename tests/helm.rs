@@ -145,7 +145,7 @@ fn an_uninstall_is_refused_as_a_whole() {
     let output = output.unwrap();
     assert_eq!(output.status, 1, "{output}");
     // Without --debug Helm hides the message of a refusal, so it is also in an Event.
-    let reported = eventually("an Event tells why", || {
+    let reported = eventually("an Event gives the reason", || {
         let on = format!("--field-selector=reason=RefusedG03,involvedObject.name={STATEFUL_SET}");
         let events = ["get", "events", &on, "--output=jsonpath={.items[*].message}"];
         Some(alive.kubectl(&events).succeeded()).filter(|message| !message.is_empty())

@@ -132,9 +132,9 @@ fn crates_that_decide_use_no_clock_and_no_files() {
 fn every_file_begins_with_its_purpose_and_has_at_most_400_lines() {
     for path in files(&root().join("src")).into_iter().chain(files(&root().join("tests"))) {
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("//!"), "{} does not open with what it owns", path.display());
+        assert!(text.starts_with("//!"), "{} does not begin with its purpose", path.display());
         let (lines, limit) = (text.lines().count(), 400);
-        assert!(lines <= limit, "{} has {lines} lines: it wants a second room", path.display());
+        assert!(lines <= limit, "{} has {lines} lines, and {limit} are the limit: split it", path.display());
     }
 }
 
@@ -166,7 +166,7 @@ fn defined_type(line: &str) -> Option<&str> {
     words.next().filter(|_| is_type)?.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
-/// A reader who sees the name of a type knows which one it is. Tests have their own types.
+/// No two types have the same name. Tests have their own types.
 #[test]
 fn names_of_types_are_unique() {
     let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();

@@ -262,7 +262,7 @@ fn unknown_servers_keep_their_probes_and_rules_know_why() {
     );
 }
 
-/// A script that ends in the image's entry point starts the server as the image does; any other may do anything.
+/// A script that ends in the image's entry point starts the server as the image does. Other commands may start anything.
 #[test]
 fn options_are_injected_only_if_the_command_reaches_the_entry_point() {
     let bitnami =
@@ -327,7 +327,7 @@ fn the_address_lists_the_members_and_never_founds() {
             Scene { stateful_set: json!({ "spec": { "serviceName": "" } }), ..Scene::default() },
         ),
         (
-            "a cluster of nobody",
+            "a cluster without members",
             member(&json!({})),
             Scene { members: vec![], replicas: Some(0), ..Scene::default() },
         ),
@@ -383,7 +383,7 @@ fn a_donor_that_blocks_is_not_ready() {
 
 proptest! {
     #![proptest_config(crate::anything::cases(500))]
-    /// Whatever a pod contains, a second injection changes nothing, and the pod's own fields are not touched.
+    /// A second injection into any pod changes nothing, and the pod's own fields are not touched.
     #[test]
     fn injection_is_idempotent(change in crate::anything::json(), container in crate::anything::json()) {
         let mut pod = member(&json!({ "spec": { "extra": change } }));

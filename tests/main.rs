@@ -8,7 +8,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    reason = "the modules of a test are nobody else's, and a panic is how a test fails"
+    reason = "only tests use these modules, and a panic is how a test fails"
 )]
 
 mod advice;

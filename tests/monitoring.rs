@@ -208,7 +208,7 @@ fn every_alert_explains_the_problem_and_names_a_command() {
             for label in words.split("$labels.").skip(1).map(|rest| rest.split(' ').next().unwrap()) {
                 // absent() keeps the labels that its selector names.
                 let known = kept.contains(label) || (name == "GateraDown" && label == "namespace");
-                assert!(known, "{name} speaks of {label}, which its expression does not keep");
+                assert!(known, "{name} names the label {label}, which its expression does not keep");
             }
         }
     }

@@ -22,7 +22,7 @@ fn report_probe_failure(alive: &Alive, pod: &str, uid: &str, words: &str) {
     alive.plane.kubectl_stdin(User::Admin, &create, &event.to_string()).succeeded();
 }
 
-/// The controller manager's message comes half a minute after the others, so the other two tests run meanwhile.
+/// The controller manager's message comes half a minute later, so the other two parts run meanwhile.
 #[test]
 fn reports_of_members_and_of_their_controller_reach_the_user() {
     let uncreated = cluster_with_a_member_that_cannot_be_created();
@@ -60,13 +60,13 @@ fn the_identity_of_a_cluster_is_that_of_most_members() {
 }
 
 fn a_refusal_names_the_state_of_members() {
-    let alive = Alive::cluster("heard");
+    let alive = Alive::cluster("states");
     for (pod, uid) in alive.members() {
         alive.plane.set_ready(&alive.ns, &pod, false);
         report_probe_failure(&alive, &pod, &uid, "the server is CONNECTED");
     }
     let pod = &alive.members()[1].0;
-    let words = eventually("the guard to hear it", || {
+    let words = eventually("the guard to see the report", || {
         let deleted = alive.admin(&["delete", "pod", pod, "--wait=false"]);
         assert_eq!(deleted.status, 1, "{deleted}");
         deleted.stderr.contains("CUT-OFF").then_some(deleted.stderr)
@@ -115,7 +115,7 @@ fn the_reason_why_a_member_cannot_be_created_is_shown(alive: &Alive) {
         (text.contains(words) && text.contains("serviceaccount \"galera\" not found")).then_some(())
     });
     // The guard sees the reason, too, and names it when it refuses the deletion of another member.
-    let refused = eventually("the guard to hear it", || {
+    let refused = eventually("the guard to see the report", || {
         let refused = alive.kubectl(&["delete", "pod", "galera-instance-galera-0", "--wait=false"]);
         assert_eq!(refused.status, 1, "{refused}");
         refused.stderr.contains(words).then_some(refused.stderr)

@@ -1,4 +1,4 @@
-//! Words that messages, comments and pages do not use, with what to write instead.
+//! Words that are banned from messages, comments and pages, each with what to write instead.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Events that the guard publishes because of a request: a client that merely reaches the port cannot invent their content.
+//! Events that the guard publishes because of a request: a client that only reaches the port cannot make up their content.
 
 use std::sync::Arc;
 
@@ -64,11 +64,10 @@ fn a_caller_is_named_only_if_the_api_server_is_authenticated() {
     assert!(proven[0].contains("\"mallory may not delete this: "), "{proven:?}");
     let overridden = json!({ "gatera.dev/override": "G03 until=2026-12-01T10:00:00Z reason=moving house" });
     let body = set(|it| it["metadata"]["annotations"] = overridden.clone());
-    let [reported_of_nobody, reported_of_mallory] =
-        [false, true].map(|proven| reported(&world, &body, proven).concat());
-    assert!(reported_of_nobody.contains("G03 was overridden: ") && !reported_of_nobody.contains("mallory"));
-    assert!(reported_of_nobody.contains("(reason: moving house)"), "{reported_of_nobody}");
-    assert!(reported_of_mallory.contains("G03 was allowed to mallory: "), "{reported_of_mallory}");
+    let [without_name, with_name] = [false, true].map(|proven| reported(&world, &body, proven).concat());
+    assert!(without_name.contains("G03 was overridden: ") && !without_name.contains("mallory"));
+    assert!(without_name.contains("(reason: moving house)"), "{without_name}");
+    assert!(with_name.contains("G03 was allowed to mallory: "), "{with_name}");
 }
 
 /// The view holds no Secrets, so an Event about one is on the cluster that uses it, with the uid that the view has.
@@ -80,7 +79,7 @@ fn an_event_about_an_object_that_the_view_lacks_is_about_its_cluster() {
         let mut secrets = cluster.workload.spec.template.spec.secrets();
         (secrets.next().expect("the members read a Secret").to_owned(), &cluster.workload.metadata.uid)
     };
-    let object = |name: &str| json!({ "metadata": { "name": name, "uid": "whatever" } });
+    let object = |name: &str| json!({ "metadata": { "name": name, "uid": "any" } });
     let notes = reported(&world, &deletion("secrets", "Secret", "", &object(&secret)), false);
     assert!(!notes.is_empty(), "deleting a Secret in use is refused");
     let about = format!("name: Some(\"{STATEFUL_SET}\")");
@@ -181,7 +180,7 @@ fn a_recovery_is_reported_when_it_is_granted_and_when_it_is_over() {
         Vec::<String>::new(),
         "nothing is new"
     );
-    let alone = with(json!({ "gatera.dev/recover": "whatever" }));
+    let alone = with(json!({ "gatera.dev/recover": "any" }));
     assert_eq!(
         reported(&world, &change(&alone, &with(json!({}))), true),
         Vec::<String>::new(),

@@ -142,7 +142,7 @@ async fn long_input_is_not_repeated_in_the_answer() {
     }
 }
 
-/// For an object of 200 KB, thousands of findings that each repeated a long name once had hundreds of megabytes.
+/// Thousands of findings about an object of 200 KB, each with a long name, once made an answer of hundreds of megabytes.
 #[tokio::test]
 async fn an_answer_with_many_findings_is_short() {
     let guard = healthy();
@@ -261,7 +261,7 @@ async fn of_members_removed_at_the_same_time_only_one_is_allowed() {
         } })
     };
     let asked = async |body: Value| ask(&guard, "/validate", &body).await["response"].clone();
-    assert_eq!(asked(removal(0, "", true)).await["allowed"], true, "a dry run lets nobody go");
+    assert_eq!(asked(removal(0, "", true)).await["allowed"], true, "a dry run reserves nothing");
     let at_once: Vec<_> = (0..3)
         .map(|ordinal| {
             let (guard, body) =
@@ -320,7 +320,7 @@ async fn of_members_removed_at_the_same_time_only_one_is_allowed() {
     assert_eq!(asked(removal((gone + 1) % 3, "", false)).await["allowed"], true);
 }
 
-/// Any client that reaches the port can send a forged review, but only a removal of an existing pod is allowed and reserved.
+/// Any client that reaches the port can send a forged review. Only the removal of an existing pod is allowed and reserved.
 #[tokio::test]
 async fn a_forged_deletion_reserves_nothing() {
     let guard = healthy();
@@ -367,7 +367,11 @@ async fn readyz_says_why() {
     let stale = guard(Scene { view: "stale".into(), ..Scene::default() }.world(&Settings::default()));
     stale.ready.leaf_ends.store(Some(Arc::new("2027-01-01T00:00:00Z".parse().unwrap())));
     let (status, text) = operation(&stale, "/readyz").await;
-    assert_eq!(status, StatusCode::OK, "a stale view is said, but is no reason to disappear: {text}");
+    assert_eq!(
+        status,
+        StatusCode::OK,
+        "a stale view is reported, but does not make the guard unready: {text}"
+    );
     assert!(text.contains("stale for 42s"), "{text}");
     assert_eq!(operation(&stale, "/livez").await.0, StatusCode::OK);
     // An unusable Secret is reported while another leaf is in use; a leaf that is not valid yet makes the guard unready.

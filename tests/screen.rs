@@ -50,7 +50,7 @@ fn snapshot(name: &str, text: &str) {
     }, { insta::assert_snapshot!(name, text) });
 }
 
-/// Returns what remains on the screen, without what was cleared: a slow machine makes a user wait, who then sees for what.
+/// Returns the text without the progress lines that were cleared: on a slow machine there are some.
 fn remaining(text: &str) -> String {
     let mut screen = String::new();
     for written in text.split(CLEAR) {
@@ -185,10 +185,16 @@ fn a_progress_line_shows_what_is_being_done() {
     let (_, printed) = after.rsplit_once(CLEAR).unwrap();
     assert!(printed.starts_with("1 object: 0 would be refused"), "{reported}");
 
-    let nobody = at(80, &format!("(sleep 2; echo 'a: 1') | gatera check {file} - --color never")).text;
-    assert!(nobody.starts_with("1 object: 0 would be refused"), "while input is awaited: {nobody}");
+    let awaited = at(80, &format!("(sleep 2; echo 'a: 1') | gatera check {file} - --color never")).text;
+    assert!(
+        awaited.starts_with("1 object: 0 would be refused"),
+        "no progress line while input is awaited: {awaited}"
+    );
     let elsewhere = at(80, &format!("rm {pipe}; {slow} 2>/dev/null")).text;
-    assert!(elsewhere.starts_with("1 object: 0 would be refused"), "it is no terminal: {elsewhere}");
+    assert!(
+        elsewhere.starts_with("1 object: 0 would be refused"),
+        "no progress line without a terminal: {elsewhere}"
+    );
 }
 
 /// The API server accepts a connection and does not answer.

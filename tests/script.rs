@@ -183,7 +183,7 @@ fn the_server_process_is_found_and_a_zombie_does_not_count() {
 #[test]
 fn a_server_that_is_frozen_is_not_ready() {
     let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
-    let (silent, greets, nobody) = (listener(), listener(), listener().local_addr().unwrap().port());
+    let (silent, greets, closed) = (listener(), listener(), listener().local_addr().unwrap().port());
     let ports = [&silent, &greets].map(|it| it.local_addr().unwrap().port());
     thread::spawn(move || {
         greets.incoming().for_each(|it| it.unwrap().write_all(b"Z\0\0\0\x0a10.11").unwrap_or(()));
@@ -194,7 +194,7 @@ fn a_server_that_is_frozen_is_not_ready() {
         (ports[0], 0, true, 0),
         (ports[0], 2, false, 0),
         (ports[1], 2, true, 0),
-        (nobody, 2, true, 0),
+        (closed, 2, true, 0),
     ];
     for_each(&rows, |pod, &(port, waiting, bash, code)| {
         if bash {

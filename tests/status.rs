@@ -77,7 +77,7 @@ fn a_waiting_member_shows_where_it_starts_from() {
                 at(ID, 146, crashed),
             ],
         ),
-        ("words of somebody else", ["Killed".into(), "start of never: x".into(), String::new()]),
+        ("messages of other programs", ["Killed".into(), "start of never: x".into(), String::new()]),
     ] {
         let members: Vec<_> = (0..).zip(&members).map(|(ordinal, words)| member(ordinal, words)).collect();
         text += &format!("# {what}\n{}\n", status_of(&members).0);

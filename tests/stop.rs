@@ -57,7 +57,7 @@ impl Stopping {
     }
 }
 
-/// In a container a signal for which a program has no handler is lost.
+/// In a container, a signal without a handler has no effect.
 #[test]
 fn one_signal_ends_a_guard_that_is_starting() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,11 +72,11 @@ fn one_signal_ends_a_guard_that_is_starting() {
 fn each_further_signal_ends_a_wait() {
     let folder = tempfile::tempdir().unwrap();
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (nobody, webhooks) = (free(), free());
+    let (closed, webhooks) = (free(), free());
     let listen = format!("--listen={webhooks}");
     let guard = Stopping::start(
         folder.path(),
-        nobody,
+        closed,
         &[&listen, "--lame-duck=60", "--drain=60", "--namespace=default"],
     );
     // The guard does not wait long for a missing handshake; the second connection stays open until the end.
@@ -84,9 +84,9 @@ fn each_further_signal_ends_a_wait() {
     drop(eventually("the guard to listen", connect));
     assert!(guard.terminate());
     sleep(Duration::from_millis(200));
-    let _open = connect().expect("in the lame duck it still serves");
+    let _open = connect().expect("it still serves in the lame-duck phase");
     assert!(guard.terminate());
-    eventually("the guard to take nobody any more", || connect().is_none().then_some(()));
+    eventually("the guard to accept no further connection", || connect().is_none().then_some(()));
     // On a busy machine the connection may have timed out, and the guard may have ended.
     let asked = guard.terminate();
     let took = guard.ended();

@@ -95,7 +95,7 @@ fn output_for_programs_stays_the_same() {
         let ran = gatera(arguments, b"");
         assert!(ran.code == 2 && ran.err.contains(says), "{}", ran.err);
     }
-    // A file contains everything, whatever is printed.
+    // A file contains everything, even with --quiet.
     let file = tempfile::NamedTempFile::new().unwrap();
     let output = format!("--output=concise={}", file.path().display());
     assert_eq!(gatera(&["check", "-q", &output, "galera.yaml"], b"").out, "");

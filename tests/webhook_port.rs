@@ -94,7 +94,11 @@ impl Served {
 
 fn allowed(answer: &Answered) -> bool {
     let (status, headers, text) = answer;
-    assert_eq!(headers["content-length"], text.len().to_string(), "known, though the body comes in pieces");
+    assert_eq!(
+        headers["content-length"],
+        text.len().to_string(),
+        "the length is known although the body comes in pieces"
+    );
     *status == StatusCode::OK && serde_json::from_str::<Value>(text).unwrap()["response"]["allowed"] == true
 }
 
@@ -116,8 +120,8 @@ fn client() -> [String; 3] {
 async fn with_client_cas_only_a_proven_caller_is_answered() {
     let ([ours, certificate, key], [theirs, strange, strange_key]) = (client(), client());
     let served = served(Some(&ours)).await;
-    let mut nobody = served.open(None).await.unwrap();
-    let (status, _, text) = nobody.ask("/validate", &review()).await.unwrap();
+    let mut unproven = served.open(None).await.unwrap();
+    let (status, _, text) = unproven.ask("/validate", &review()).await.unwrap();
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(
         text.starts_with("gatera answers API servers only (--client-ca): no client certificate"),
@@ -129,7 +133,7 @@ async fn with_client_cas_only_a_proven_caller_is_answered() {
         Ok(mut stranger) => stranger.ask("/validate", &review()).await.map(drop),
         Err(words) => Err(words),
     };
-    assert!(answer.is_err(), "a certificate of another CA gets nowhere");
+    assert!(answer.is_err(), "a certificate of another CA is not accepted");
     // The CA is replaced without a restart.
     std::fs::write(served.folder.path().join("clients.crt"), &theirs).unwrap();
     served.until_proven((&strange, &strange_key)).await;
@@ -168,10 +172,10 @@ async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
         let read = slow.read(&mut [0; 64]).await.unwrap_or_default();
         (read, silent.read(&mut [0; 64]).await.unwrap_or_default())
     };
-    assert_eq!(timeout(PATIENCE, gone).await.expect("both were thrown out"), (0, 0));
+    assert_eq!(timeout(PATIENCE, gone).await.expect("both connections are closed"), (0, 0));
     assert!(
         allowed(&idle.ask("/validate", &review()).await.unwrap()),
-        "it waited for longer than the slow one"
+        "it was idle for longer than the slow one"
     );
 }
 
@@ -186,12 +190,12 @@ async fn a_leaving_guard_asks_to_close_the_connection_with_every_answer() {
     let answer = one.ask("/validate", &review()).await.unwrap();
     assert!(allowed(&answer));
     assert_eq!(answer.1["connection"], "close");
-    timeout(PATIENCE, one.closed()).await.expect("it is sent away");
+    timeout(PATIENCE, one.closed()).await.expect("the guard closes the connection");
     let mut late = served.open(None).await.unwrap();
     assert!(allowed(&late.ask("/validate", &review()).await.unwrap()), "still served");
-    timeout(PATIENCE, late.closed()).await.expect("it is sent away");
+    timeout(PATIENCE, late.closed()).await.expect("the guard closes the connection");
     served.stage.send_replace(ShutdownStage::Closing);
-    timeout(PATIENCE, served.ended).await.expect("nothing is under way").unwrap();
+    timeout(PATIENCE, served.ended).await.expect("no request is under way").unwrap();
 }
 
 /// New connections are refused, and a request that is under way is answered.
@@ -215,10 +219,10 @@ async fn a_request_that_is_under_way_is_answered_to_the_end() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, refused).await.expect("nobody is taken any more");
+    timeout(PATIENCE, refused).await.expect("no further connection is accepted");
     stream.write_all(&body[100..]).await.unwrap();
     let mut text = String::new();
     timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap().ok();
     assert!(text.starts_with("HTTP/1.1 200 OK") && text.contains("\"allowed\":true"), "{text}");
-    timeout(PATIENCE, served.ended).await.expect("it was the last").unwrap();
+    timeout(PATIENCE, served.ended).await.expect("that was the last request").unwrap();
 }

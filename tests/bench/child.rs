@@ -48,8 +48,9 @@ impl Server {
             .expect("starting a server");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("its stdout is a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("a server speaks");
-        let hello: Hello = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{role:?} said {line:?}"));
+        BufReader::new(stdout).read_line(&mut line).expect("a server prints a line");
+        let hello: Hello =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("{role:?} printed {line:?}"));
         let trust = client::trusting(&hello.bundle);
         Self { child, hello, trust }
     }
@@ -89,7 +90,7 @@ pub fn cpu_seconds(pid: u32) -> f64 {
 
 /// Returns the time since a process was started.
 pub fn age(pid: u32) -> Duration {
-    let uptime = fs::read_to_string("/proc/uptime").expect("Linux tells its uptime");
+    let uptime = fs::read_to_string("/proc/uptime").expect("Linux has /proc/uptime");
     let uptime: f64 = uptime.split(' ').next().and_then(|text| text.parse().ok()).expect("in seconds");
     Duration::from_secs_f64((uptime - stat(pid)[19] / TICKS).max(0.0))
 }

@@ -82,7 +82,7 @@ fn texts() -> Vec<(&'static str, String)> {
         ("a script", filled(&|_| SCRIPT.to_owned())),
         ("empty lines", filled(&|_| "\n".to_owned())),
         ("a byte a line", filled(&|_| "a\n".to_owned())),
-        ("groups that nobody reads", filled(&|number| format!("[x{number}]\nport=1\n"))),
+        ("groups that no program reads", filled(&|number| format!("[x{number}]\nport=1\n"))),
         ("passwords", filled(&|_| "password=x\n".to_owned())),
         ("passwords in groups", filled(&|number| format!("[x{number}]\npassword=x\n"))),
         ("passwords in a script", filled(&|_| "mysql -px\n".to_owned())),

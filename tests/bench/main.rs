@@ -34,7 +34,7 @@
     clippy::panic,
     clippy::missing_panics_doc,
     clippy::must_use_candidate,
-    reason = "the modules of a benchmark are nobody else's, and a panic is how it fails"
+    reason = "only the benchmark uses these modules, and a panic is how it fails"
 )]
 
 mod api;

@@ -73,8 +73,8 @@ fn an_old_fault_in_a_template_is_not_repeated_when_something_else_changes() {
     assert_eq!(found("/spec/replicas", json!(5)), BTreeSet::new());
 }
 
-/// What a check of templates finds stays the same in whichever other way a workload changes, and it can be excused: so it need not
-/// be asked about an update that keeps the templates.
+/// A check of templates finds the same after every other change of the workload, and its findings can be excused. So it need not
+/// judge an update that keeps the templates.
 #[test]
 fn what_is_found_in_templates_depends_on_nothing_else_of_a_workload() {
     let settings = Settings::default();

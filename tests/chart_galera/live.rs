@@ -89,7 +89,7 @@ fn a_release_is_installed_scaled_and_uninstalled_under_the_guard() {
     );
     assert!(installed.status == 0 && installed.stderr.ends_with(&reported), "{installed}");
     assert_eq!(installed.stderr.lines().count(), 1, "{installed}");
-    assert_eq!(alive.passwords(), passwords, "the data is of use only with its passwords");
+    assert_eq!(alive.passwords(), passwords, "the data is useless without its passwords");
     assert_eq!(alive.founders(), "");
 }
 
@@ -143,7 +143,7 @@ fn the_printed_command_removes_the_remains_of_a_failed_installation() {
     });
 }
 
-/// Instances work whatever their names are, and beside each other.
+/// Instances work with short and with long names, and beside each other.
 #[test]
 fn two_instances_share_a_namespace() {
     let alive = Alive::empty("chart-two");

@@ -1,5 +1,5 @@
 //! charts/gatera in a real control plane: the guard's own writes survive install, upgrade, rollback and uninstall, and a guard
-//! that is not running blocks no one.
+//! that is not running blocks no request.
 
 use std::path::Path;
 use std::process::Command;
@@ -136,7 +136,7 @@ const METHODS: [[&str; 3]; 3] = [
     ["--server-side=false", "--server-side=true", "--server-side=false"],
 ];
 
-/// Three stories on one control plane. Each ends with an uninstall that leaves nothing behind.
+/// Three scenarios on one control plane. Each ends with an uninstall that leaves nothing behind.
 #[test]
 fn releases_are_installed_upgraded_and_uninstalled() {
     let plane = ControlPlane::start();
@@ -145,7 +145,7 @@ fn releases_are_installed_upgraded_and_uninstalled() {
     a_guard_whose_pods_never_become_ready_blocks_no_request(&plane);
 }
 
-/// However Helm writes, the guard's own fields stay, and a guard that is down does not prevent the way out.
+/// The guard's own fields survive all of Helm's ways to write, and a guard that is down does not prevent an uninstall.
 fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
     for [install, upgrade, rollback] in METHODS {
         let release = Release::install(plane, &[install]);

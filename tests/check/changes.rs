@@ -70,7 +70,7 @@ fn only_the_change_is_judged() {
         ),
         ("TLS between members at once", CLUSTER.to_owned(), with(METHOD, &format!("{METHOD}\n    {TLS}"))),
         (
-            "TLS between members that speak both",
+            "TLS between members that accept both",
             with(METHOD, &format!("{METHOD}\n    {BOTH}")),
             with(METHOD, &format!("{METHOD}\n    {TLS_AND_BOTH}")),
         ),

@@ -140,7 +140,7 @@ fn check_reports_what_the_api_server_will_say() {
         ("an option that breaks it", "innodb_autoinc_lock_mode = 2", "innodb_autoinc_lock_mode = 1"),
         ("a password", "binlog_format = ROW", "wsrep_sst_auth = root:x"),
         ("another password", "root-password: change-me", "root-password: hunter2"),
-        ("names that nobody finds", "publishNotReadyAddresses: true", "publishNotReadyAddresses: false"),
+        ("names that are not published", "publishNotReadyAddresses: true", "publishNotReadyAddresses: false"),
         (
             "a mark",
             "metadata: {name: galera-instance-galera,",

@@ -1,4 +1,4 @@
-//! Nothing is called fine that was not judged, and no text causes a panic.
+//! An object that was not judged is not called fine, and no text causes a panic.
 
 use inspect::check::{Level, Outcome};
 use proptest::prelude::*;
@@ -175,7 +175,7 @@ fn findings_name_the_template() {
     assert_eq!(checked.findings[0].spot.template.as_deref(), Some("shop/templates/cnf.yaml"));
 }
 
-/// Paths are printed as the caller wrote them, whatever the folder is called.
+/// Paths are printed as the caller wrote them.
 #[test]
 fn paths_are_as_the_caller_wrote_them() {
     let folder = tempfile::tempdir().unwrap();

@@ -176,8 +176,8 @@ impl ControlPlane {
     }
 }
 
-/// Identifies the socket for device plugins. Every kubelet removes and recreates this one, whatever its root folder is; two
-/// that do so at the same moment fail.
+/// Identifies the socket for device plugins. All kubelets use this path, independently of their root folder. Each removes and
+/// recreates the socket, and two that do so at the same moment fail.
 fn socket_of_plugins() -> Option<(u64, i64, i64)> {
     let socket = fs::symlink_metadata("/var/lib/kubelet/device-plugins/kubelet.sock").ok()?;
     Some((socket.ino(), socket.ctime(), socket.ctime_nsec()))

@@ -150,7 +150,7 @@ fn check_panels(dashboard: &Value) {
     let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());
     for panel in panels(dashboard) {
         let title = text(panel, "title");
-        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}: its id is another panel's");
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}: another panel has the same id");
         let of = |side: &str| panel["gridPos"][side].as_u64().unwrap();
         assert!(of("w") > 0 && of("h") > 0 && of("x") + of("w") <= COLUMNS, "{title}");
         for y in of("y")..of("y") + of("h") {
@@ -171,7 +171,7 @@ fn check_panels(dashboard: &Value) {
     }
 }
 
-/// The dashboard can be imported into any Grafana, whatever the uid of its data source, and keeps its address after an upgrade.
+/// The dashboard does not depend on the uid of a data source, and keeps its address after an upgrade.
 #[test]
 fn it_can_be_imported_into_any_grafana() {
     for (chart, [_, least], variables) in BOARDS {

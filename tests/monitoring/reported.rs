@@ -71,7 +71,7 @@ impl Reported {
     pub fn knows(&self, asked: &Asked) -> Result<(), String> {
         let mut labels: BTreeSet<&str> = OF_THE_TARGET.into();
         for Selector { metric, matchers } in &asked.selectors {
-            let values = self.0.get(metric).ok_or_else(|| format!("no guard tells {metric}"))?;
+            let values = self.0.get(metric).ok_or_else(|| format!("no guard has {metric}"))?;
             labels.extend(values.keys().map(String::as_str));
             let own = matchers.iter().filter(|it| !OF_THE_TARGET.contains(&&*it.label));
             for Matcher { label, values: wanted } in own {
@@ -125,7 +125,7 @@ async fn what_is_reported_is_known_and_nothing_else() {
     assert_eq!(reported.0["gatera_overrides_total"]["rule"].len(), gatera::rulebook().rules().len());
     assert_eq!(reported.0["gatera_clusters"]["state"].len(), State::ALL.len());
     for (expression, words) in [
-        ("gatera_view", "no guard tells gatera_view"),
+        ("gatera_view", "no guard has gatera_view"),
         (r#"gatera_clusters{stage="DOWN"}"#, "gatera_clusters has no stage"),
         (r#"gatera_clusters{state=~"DOWN|GONE"}"#, "gatera_clusters is never reported with state=GONE"),
         ("sum by (rule) (gatera_leader)", "nothing has a label rule"),

@@ -66,7 +66,7 @@ fn an_existing_cluster_is_not_founded_again() {
         let args = format!("mariadbd --datadir=DATA {args}").trim_end().to_owned();
         for data in [false, true] {
             if data {
-                // A member's own data and Galera's consent are not enough: other members may have continued since.
+                // Own data and `safe_to_bootstrap: 1` are not enough: other members may have continued since.
                 pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "41", "1"));
             }
             match by {

@@ -174,7 +174,7 @@ fn cases() -> Vec<Case> {
         Case { what: "an empty view", view: Some(""), keeps_view: false, ..crashed() },
         Case { what: "a crash of a server that had joined", before: "joined", ..crashed() },
         Case { what: "a crash while it waited for its last view", before: "waited", ..crashed() },
-        Case { what: "a crash of one that had joined, and nobody had looked", before: "joined unseen", ..crashed() },
+        Case { what: "a crash of one that had joined before a probe saw it", before: "joined unseen", ..crashed() },
         Case { what: "a crash while it copied", before: "copied", keeps_view: false, ..crashed() },
         Case { what: "the same, in a view of all", before: "copied", hosts: 2, ..crashed() },
         Case {

@@ -28,7 +28,7 @@ fn a_probe_result_counts_until_something_newer_replaces_it() {
     hear(&mut facts, "pod-0", RUNS, "Startup probe failed: the server is DISCONNECTED\n", None);
     let waits = Some(JoinPhase::Waits);
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is CONNECTED\n", waits);
-    hear(&mut facts, "pod-0", RUNS, "Liveness probe failed: nobody\n", waits);
+    hear(&mut facts, "pod-0", RUNS, "Liveness probe failed: x\n", waits);
     pod["metadata"]["resourceVersion"] = json!("2");
     facts.put(read(&pod));
     assert_eq!(facts.pod(&id).unwrap().seen, waits, "another version of the same pod");
