@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const SETS: &str = "/apis/apps/v1/namespaces/db-0000/statefulsets";
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
 /// The name of a StatefulSet that the webhooks do not select, for comparison.
-pub const STRANGER: &str = "stranger";
-/// The name of one that a policy of the API server itself judges.
+pub const UNSELECTED: &str = "unselected";
+/// The name of a StatefulSet that a policy of the API server itself judges.
 pub const NATIVE: &str = "native";
 
 /// A client with all rights.
@@ -66,7 +66,7 @@ impl Api {
         self.send("PATCH", &path, "application/merge-patch+json", change).await
     }
 
-    /// Creates all clusters, with running members, and the stranger.
+    /// Creates all clusters, with running members, and the two StatefulSets for comparison.
     pub async fn populate(&self, clusters: usize) {
         let namespaces = if self.spread == Spread::Together { 1 } else { clusters };
         for namespace in (0..namespaces).map(fleet::namespace) {
@@ -76,16 +76,16 @@ impl Api {
         }
         let each = |cluster| async move { self.cluster(cluster).await };
         stream::iter(0..clusters).for_each_concurrent(AT_ONCE, each).await;
-        for name in [STRANGER, NATIVE] {
+        for name in [UNSELECTED, NATIVE] {
             let labels = json!({ "app": name });
-            let mut stranger = for_creation(fleet::stateful_set(0));
+            let mut unselected = for_creation(fleet::stateful_set(0));
             // As large as a cluster's: the annotations stay.
-            stranger["metadata"]["name"] = json!(name);
-            stranger["metadata"]["labels"] = labels.clone();
-            stranger["spec"]["replicas"] = json!(0);
-            stranger["spec"]["selector"]["matchLabels"] = labels.clone();
-            stranger["spec"]["template"]["metadata"]["labels"] = labels;
-            self.create(SETS, &stranger).await;
+            unselected["metadata"]["name"] = json!(name);
+            unselected["metadata"]["labels"] = labels.clone();
+            unselected["spec"]["replicas"] = json!(0);
+            unselected["spec"]["selector"]["matchLabels"] = labels.clone();
+            unselected["spec"]["template"]["metadata"]["labels"] = labels;
+            self.create(SETS, &unselected).await;
         }
         self.native_policy().await;
         self.until("all pods exist", async || self.pods().await >= clusters * MEMBERS).await;
@@ -115,7 +115,7 @@ impl Api {
         self.create(&format!("{POLICIES}/validatingadmissionpolicybindings"), &binding).await;
         let refused = async || {
             let change = json!({ "spec": { "replicas": 9 } });
-            let answer = self.update(&stranger(NATIVE), &change).await;
+            let answer = self.update(&unguarded_set(NATIVE), &change).await;
             answer.is_err_and(|error| error.to_string().contains("ValidatingAdmissionPolicy 'native'"))
         };
         self.until("the policy judges", refused).await;
@@ -205,8 +205,8 @@ impl Api {
     }
 }
 
-/// Returns the path of a StatefulSet that is no cluster.
-pub fn stranger(name: &str) -> String {
+/// Returns the path of a StatefulSet that is not a cluster.
+pub fn unguarded_set(name: &str) -> String {
     format!("{SETS}/{name}")
 }
 

@@ -147,13 +147,13 @@ pub fn measure(plan: &Plan, engine: &Engine, facts: &Facts) -> Decisions {
         .collect();
     let (paced, _) = at_rate(engine, &updates, plan.length(), None);
     let (paced_mix, _) = at_rate(engine, &mix, plan.length(), None);
-    let (shaken, rebuilds) = at_rate(engine, &updates, plan.length(), Some(facts));
+    let (while_rebuilding, rebuilds) = at_rate(engine, &updates, plan.length(), Some(facts));
     Decisions {
         paced: Percentiles::of(&paced),
         paced_mix: Percentiles::of(&paced_mix),
-        paced_while_rebuilding: Percentiles::of(&shaken),
+        paced_while_rebuilding: Percentiles::of(&while_rebuilding),
         rebuild: Percentiles::of(&rebuilds),
-        plan: leads(plan.length() / 10, engine, leader::plan::next),
+        plan: mean_look(plan.length() / 10, engine, leader::plan::next),
         unpaced: unpaced(engine, plan),
     }
 }
@@ -169,7 +169,7 @@ fn at_rate(
     thread::scope(|scope| {
         let rebuilding = facts.map(|facts| scope.spawn(|| rebuild(engine, facts, &over)));
         let deciding = scope.spawn(|| {
-            load::be_punctual();
+            load::reduce_timer_slack();
             let mut latencies = load::histogram();
             let (mut due, end) = (Instant::now(), Instant::now() + length);
             for (mutating, body) in bodies.iter().cycle() {
@@ -233,12 +233,12 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
         ("pod deleted", of(Shape::Delete)),
         ("ConfigMap update", of(Shape::Config)),
         ("Secret update", of(Shape::Secret)),
-        ("audit of every cluster", leads(each, engine, |view| inspect::audit::run(rulebook(), view))),
+        ("audit of every cluster", mean_look(each, engine, |view| inspect::audit::run(rulebook(), view))),
     ]
 }
 
 /// Returns the milliseconds that one look of the leader at all clusters takes.
-fn leads<T>(length: Duration, engine: &Engine, look: impl Fn(&View<'_>) -> T) -> f64 {
+fn mean_look<T>(length: Duration, engine: &Engine, look: impl Fn(&View<'_>) -> T) -> f64 {
     let world = engine.world.load();
     let view = View::new(&world, Timestamp::now(), &engine.settings);
     assert_eq!(world.clusters().count(), CLUSTERS);

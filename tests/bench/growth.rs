@@ -73,7 +73,7 @@ pub fn measure(plan: &Plan) -> Vec<Growth> {
         let output = Command::new(&program).args(["grow", &clusters.to_string(), &together]).output();
         let output = output.expect("starting this program again");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).expect("it says what it measured")
+        serde_json::from_slice(&output.stdout).expect("it prints what it measured")
     };
     sizes.iter().map(grow).collect()
 }
@@ -81,30 +81,31 @@ pub fn measure(plan: &Plan) -> Vec<Growth> {
 /// Measures one size in this process and prints the result as its last line.
 pub fn grow(clusters: usize, spread: Spread) {
     let (settings, own) = (Settings::default(), std::process::id());
-    let (mut facts, before, mut spent) = (rulebook().facts(&settings.adoption), child::resident(own), 0.0);
-    let mut take = |facts: &mut Facts, kind, text: &str| {
+    let (mut facts, before, mut reading_ms) =
+        (rulebook().facts(&settings.adoption), child::resident(own), 0.0);
+    let mut put = |facts: &mut Facts, kind, text: &str| {
         let begun = Instant::now();
         let object = Object::read(kind, text).expect("the fleet is made of readable objects");
         facts.put(object);
-        spent += begun.elapsed().as_secs_f64() * 1e3;
+        reading_ms += begun.elapsed().as_secs_f64() * 1e3;
     };
     for (kind, object) in fleet::all(clusters, spread) {
-        take(&mut facts, kind, &object.to_string());
+        put(&mut facts, kind, &object.to_string());
     }
     let begun = Instant::now();
     let world = World::empty(&settings.adoption, Freshness::Current).after(&mut facts);
-    let drawn = begun.elapsed().as_secs_f64() * 1e3;
+    let building_ms = begun.elapsed().as_secs_f64() * 1e3;
     assert_eq!(world.clusters().count(), clusters);
-    let weight = (child::resident(own) - before) * KIB;
+    let grown_kib = (child::resident(own) - before) * KIB;
     let shown = ArcSwap::from_pointee(world);
     let [mut times, mut plans, mut audits] = [(); 3].map(|()| load::histogram());
-    let (mut lookout, mut rounds) = (IncrementalPlanner::default(), IncrementalAudit::default());
+    let (mut planner, mut auditor) = (IncrementalPlanner::default(), IncrementalAudit::default());
     let mut look = |world: &World| {
         let view = View::new(world, Timestamp::now(), &settings);
         let begun = Instant::now();
-        black_box(lookout.next(&view, Duration::ZERO));
+        black_box(planner.next(&view, Duration::ZERO));
         let (planned, begun) = (begun.elapsed(), Instant::now());
-        black_box(rounds.next(rulebook(), &view, Duration::ZERO, usize::MAX, |_, _| {}, |_| {}));
+        black_box(auditor.next(rulebook(), &view, Duration::ZERO, usize::MAX, |_, _| {}, |_| {}));
         [planned, begun.elapsed()]
     };
     look(&shown.load());
@@ -116,7 +117,7 @@ pub fn grow(clusters: usize, spread: Spread) {
         pod["status"]["conditions"][3]["status"] = json!(ready);
         let text = pod.to_string();
         let begun = Instant::now();
-        take(&mut facts, Kind::Pod, &text);
+        put(&mut facts, Kind::Pod, &text);
         let next = shown.load().after(&mut facts);
         drop(shown.swap(next.into()));
         times.saturating_record(load::nanoseconds(begun.elapsed()));
@@ -129,12 +130,12 @@ pub fn grow(clusters: usize, spread: Spread) {
     let growth = Growth {
         clusters,
         together: spread == Spread::Together,
-        start_ms: spent + drawn,
+        start_ms: reading_ms + building_ms,
         change: Percentiles::of(&times),
         looks: [plans, audits].each_ref().map(Percentiles::of),
         requests: answered(&Engine::of_world(shown, settings), clusters, spread),
         #[allow(clippy::cast_precision_loss, reason = "ten thousand")]
-        kib_per_cluster: weight / clusters as f64,
+        kib_per_cluster: grown_kib / clusters as f64,
     };
     println!("{}", serde_json::to_string(&growth).expect("figures are JSON"));
 }

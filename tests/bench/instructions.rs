@@ -58,7 +58,7 @@ fn counted(engine: &Engine, mutating: bool, body: &[u8]) {
     black_box(phase_answer(engine, mutating, incoming, decision));
 }
 
-// Callgrind takes a jump at the end of a function for its end, so each phase ends with something that is no call.
+// Callgrind takes a jump at the end of a function for the end of that function, so no phase ends with a call.
 #[inline(never)]
 fn phase_read(mutating: bool, body: &[u8]) -> decide::Incoming<'_> {
     black_box(decide::read(mutating, body))
@@ -107,7 +107,7 @@ pub fn measure() {
     }
     assert!(over.is_empty(), "{}", over.join("\n"));
     if !held {
-        served::tell(&folder);
+        served::print(&folder);
     }
     if env::var_os("KEEP").is_some() {
         println!("\nthe profiles are in {}: callgrind_annotate FILE", folder.display());

@@ -95,7 +95,7 @@ pub fn count(number: u64) -> f64 {
 }
 
 /// Lets this thread wake within microseconds of the requested time; by default the kernel may be 50 microseconds late.
-pub fn be_punctual() {
+pub fn reduce_timer_slack() {
     // On a kernel that does not support this, the generator is later; its lateness is printed.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
@@ -154,7 +154,7 @@ fn closed(line: &mut Line, end: Instant) -> Block {
 }
 
 fn open(line: &mut Line, first: Instant, step: Duration, end: Instant) -> Block {
-    be_punctual();
+    reduce_timer_slack();
     let mut block = Block::new();
     let mut due = first;
     while due < end {

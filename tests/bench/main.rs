@@ -10,21 +10,21 @@
 //! | `series.rs` | servers taking turns under one load |
 //! | `decide.rs` | the decision without a server |
 //! | `instructions.rs`, `served.rs` | the instructions of the decision and their limits, and of a whole server |
-//! | `growth.rs` | what a change costs as the view grows, and what the view weighs |
+//! | `growth.rs` | what a change costs as the view grows, and the memory of the view |
 //! | `crowd.rs` | what hostile connections cost real requests |
-//! | `packs.rs` | packs that are on and not concerned, and an operator that is never judged |
+//! | `packs.rs` | packs that are on but not concerned, and an operator that is never judged |
 //! | `large.rs` | the largest objects, and `gatera check` of many |
 //! | `real.rs`, `api.rs` | the real program at a real API server (`BENCH_LAB=1`) |
-//! | `summary.rs`, `table.rs` | what is printed and kept |
+//! | `summary.rs`, `table.rs` | what is printed and saved |
 //!
 //! `cargo bench --bench guard -- engine` leaves the servers out and measures only the decision, `-- growth` only how the
 //! cost of a change grows with the view, `-- packs` only what packs cost.
 //!
-//! `-- real 10000 true` measures the real program at a real API server with 10,000 clusters in one namespace.
-//! `-- instructions` only what `make profile` shows, and `-- loads faults` only the loads whose names contain that word.
+//! `-- real 10000 true` measures the real program at a real API server with 10,000 clusters in one namespace, `-- instructions`
+//! only what `make profile` shows, and `-- loads faults` only the loads whose names contain that word.
 //!
-//! It is not a test: figures are printed beside their targets, and only a wrong answer fails, and a decision that takes more
-//! instructions than it may.
+//! It is not a test: figures are printed beside their targets. A run fails only if an answer is wrong or if a decision takes more
+//! instructions than its limit.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,
@@ -131,35 +131,35 @@ fn main() {
         }
         ["real", clusters, together] => {
             let clusters = clusters.parse().expect("a number of clusters");
-            summary::tell_real(&real::measure(&Plan::of_this_run(), clusters, Spread::of(together)));
+            summary::print_real(&real::measure(&Plan::of_this_run(), clusters, Spread::of(together)));
         }
         ["decisions"] => instructions::decide(),
         ["instructions"] => instructions::measure(),
-        ["growth"] => summary::tell_growth(&growth::measure(&Plan::of_this_run())),
+        ["growth"] => summary::print_growth(&growth::measure(&Plan::of_this_run())),
         ["loads", names] => drop(loads(&Plan::of_this_run(), names)),
         ["packs"] => {
             let (plan, full) = (Plan::of_this_run(), CLUSTERS.to_string());
             let [full, nothing] = [&["serve-guard", &*full][..], &["serve-nothing"]].map(Server::start);
-            summary::tell_operator(&packs::operator(&plan, &full, &nothing));
-            summary::tell_packs(&packs::unconcerned(&plan, &decide::engine().0));
+            summary::print_operator(&packs::operator(&plan, &full, &nothing));
+            summary::print_packs(&packs::unconcerned(&plan, &decide::engine().0));
         }
         ["engine"] => {
-            summary::tell_engine(&Engine::measure(&Plan::of_this_run()));
+            summary::print_engine(&Engine::measure(&Plan::of_this_run()));
         }
         _ => run(&Plan::of_this_run()),
     }
 }
 
 fn run(plan: &Plan) {
-    table::title(plan);
+    table::print_title(plan);
     let (outcomes, start, operator) = loads(plan, "");
     let engine = Engine::measure(plan);
     let mut summary = Summary { outcomes, start, operator, engine, real: None };
-    summary.tell();
+    summary.print();
     if plan.lab {
         println!("\nBENCH_LAB=1: starting a control plane with {CLUSTERS} clusters; this takes minutes.");
         let real = real::measure(plan, CLUSTERS, Spread::EachAlone);
-        summary::tell_real(&real);
+        summary::print_real(&real);
         summary.real = Some(real);
     } else {
         println!(
@@ -168,9 +168,9 @@ fn run(plan: &Plan) {
     }
     instructions::measure();
     let goals = summary.goals();
-    table::goals(&goals, &table::last_run());
+    table::print_goals(&goals, &table::last_run());
     if !plan.tiny {
-        table::keep(plan, &goals, &summary);
+        table::save(plan, &goals, &summary);
     }
 }
 
@@ -205,16 +205,16 @@ fn loads(plan: &Plan, names: &str) -> (Vec<Outcome>, Start, Writes) {
         Arm { name: EMPTY, server: &empty, floor: false, guards: true },
         Arm { name: FULL, server: &full, floor: false, guards: true },
     ];
-    table::load_head();
+    table::print_load_head();
     let mut outcomes = Vec::new();
     for series in SERIES.iter().filter(|it| it.name.contains(names)) {
         let these = series.run(&arms, plan);
-        table::load(&these);
+        table::print_load(&these);
         outcomes.extend(these);
     }
     let operator = packs::operator(plan, &full, &nothing);
     for these in crowd::measure(IN_A_CROWD, &full, plan) {
-        table::load(&these);
+        table::print_load(&these);
         outcomes.extend(these);
     }
     (outcomes, start, operator)

@@ -26,7 +26,7 @@ impl Plan {
         let tiny = env::args().any(|argument| argument == "--test");
         let seconds = match env::var("BENCH_SECONDS") {
             _ if tiny => 0.1,
-            Ok(text) => text.parse().unwrap_or_else(|_| panic!("BENCH_SECONDS={text} is no number")),
+            Ok(text) => text.parse().unwrap_or_else(|_| panic!("BENCH_SECONDS={text} is not a number")),
             Err(_) => 5.0,
         };
         assert!((0.1..=600.0).contains(&seconds), "BENCH_SECONDS must be between 0.1 and 600");

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::api::{self, Api, NATIVE, STRANGER, difference};
+use crate::api::{self, Api, NATIVE, UNSELECTED, difference};
 use crate::client::{self, Connection};
 use crate::fleet::Spread;
 use crate::guarded::{self, Guard, Start};
@@ -91,7 +91,7 @@ pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
     let alone = runtime.block_on(steady(&api));
 
     let ca = authority(&plane);
-    let guard = begin(&plane, "measured", clusters);
+    let guard = start_guard(&plane, "measured", clusters);
     let coming_up = come_up(&guard, &ca);
     thread::sleep(SETTLED);
     let idle_mib = child::resident(guard.pid());
@@ -125,13 +125,13 @@ pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
 /// Lets a first guard make the certificates and the registration. The measured guard finds both, as every replica after the
 /// first does. The first guard ends in an orderly way and releases its lease for the next.
 fn register(plane: &ControlPlane, clusters: usize) {
-    let first = begin(plane, "first", clusters);
+    let first = start_guard(plane, "first", clusters);
     until_it_leads(&first);
     first.terminate();
     first.until_ended(Duration::from_secs(30));
 }
 
-fn begin(plane: &ControlPlane, identity: &str, clusters: usize) -> Guard {
+fn start_guard(plane: &ControlPlane, identity: &str, clusters: usize) -> Guard {
     // Enough that a single namespace holds all clusters; with the chart's limit of 128 MiB it holds some hundred.
     let memory = fleet::CLUSTERS.max(clusters) << 20;
     let arguments = vec!["--lame-duck=0".to_owned(), format!("--memory={memory}")];
@@ -211,8 +211,8 @@ async fn added(api: &Api, clusters: usize) -> [f64; 4] {
         let set = api.set(number % clusters);
         let field = json!({ "spec": { "minReadySeconds": number } });
         let note = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
-        let [stranger, native] = [STRANGER, NATIVE].map(api::stranger);
-        let updates = [(&stranger, &field), (&native, &field), (&set, &field), (&set, &note)];
+        let [unselected, native] = [UNSELECTED, NATIVE].map(api::unguarded_set);
+        let updates = [(&unselected, &field), (&native, &field), (&set, &field), (&set, &note)];
         let mut times = [0.0; 4];
         for turn in (0..updates.len()).map(|turn| (turn + number) % updates.len()) {
             let (set, change) = updates[turn];

@@ -18,7 +18,7 @@ pub enum Shape {
     Touch(usize),
     /// The same update of a StatefulSet that breaks many rules already, like those that are older than the guard.
     Faulty(usize),
-    /// The same update at /mutate, which is called where something may have to be amended; here nothing is.
+    /// The same update at /mutate, which is called where something may have to be amended; here nothing has to be.
     Amend(usize),
     /// The StatefulSet is created, so the body holds it only once. The body is grown to this many bytes.
     Create(usize),

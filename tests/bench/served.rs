@@ -26,7 +26,7 @@ const SERVERS: [(&str, &[&str]); 3] =
     [("guard", &["serve-guard", "1000"]), ("nothing", &["serve-nothing"]), ("uid", &["serve-uid"])];
 
 /// Prints the counts of each server, and how many times those of the server that reads only the uid the guard's are.
-pub fn tell(folder: &Path) {
+pub fn print(folder: &Path) {
     assert_eq!(SERVERS[0].1[1], CLUSTERS.to_string(), "the view of the loads");
     let [guard, nothing, uid] = SERVERS.map(|(name, role)| counts(name, role, folder));
     println!("\nInstructions of a whole server per request, in thousands ({CLUSTERS} clusters in the view)");

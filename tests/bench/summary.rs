@@ -38,7 +38,7 @@ pub struct Start {
 }
 
 /// Prints what was measured without a server.
-pub fn tell_engine(Engine { decisions, packs, growth, large }: &Engine) {
+pub fn print_engine(Engine { decisions, packs, growth, large }: &Engine) {
     let mut lines = vec![
         line("decision on 17 KB, 1000 a second", percentiles(&decisions.paced)),
         line("the same, world rebuilt 10 times a second", percentiles(&decisions.paced_while_rebuilding)),
@@ -49,17 +49,17 @@ pub fn tell_engine(Engine { decisions, packs, growth, large }: &Engine) {
     for (name, mean) in &decisions.unpaced {
         lines.push((format!("{name}, without a pause"), format!("mean {mean:.4} ms")));
     }
-    table::section("In this process, 1000 clusters in the view", &lines);
-    tell_packs(packs);
-    tell_growth(growth);
+    table::print_section("In this process, 1000 clusters in the view", &lines);
+    print_packs(packs);
+    print_growth(growth);
     let worst = |it: &Largest| format!("create {:.1} ms, update {:.1} ms", it.create_ms, it.update_ms);
     let mut lines: Vec<_> = large.config_maps.iter().map(|it| (it.text.to_owned(), worst(it))).collect();
     lines.push(line("gatera check of 10,000 documents", format!("{:.0} ms", large.check_ms)));
-    table::section("ConfigMaps of 1 MB, by what is in them, and manifests", &lines);
+    table::print_section("ConfigMaps of 1 MB, by what is in them, and manifests", &lines);
 }
 
 /// Prints what packs that are on add to decisions, compared with none.
-pub fn tell_packs(packs: &[Unconcerned]) {
+pub fn print_packs(packs: &[Unconcerned]) {
     let added = |it: &Unconcerned| {
         let [low, median, high] = it.added_ns;
         let value =
@@ -67,21 +67,21 @@ pub fn tell_packs(packs: &[Unconcerned]) {
         (it.object.to_owned(), value)
     };
     let lines: Vec<_> = packs.iter().map(added).collect();
-    table::section("What all packs add to a decision that is none of theirs", &lines);
+    table::print_section("What all packs add to a decision that is none of theirs", &lines);
 }
 
 /// Prints the times of an operator's writes, which no rule judges.
-pub fn tell_operator(Writes { guard, nothing, without_a_pause }: &Writes) {
+pub fn print_operator(Writes { guard, nothing, without_a_pause }: &Writes) {
     let lines = [
         line("guard, 10 times a second", percentiles(guard)),
         line("nothing, 10 times a second", percentiles(nothing)),
         line("guard, one after the other", percentiles(without_a_pause)),
     ];
-    table::section("The operator of 100 Rds writes one of them whole", &lines);
+    table::print_section("The operator of 100 Rds writes one of them whole", &lines);
 }
 
 /// Prints what a change costs as the view grows.
-pub fn tell_growth(growth: &[Growth]) {
+pub fn print_growth(growth: &[Growth]) {
     let reported = |it: &Growth| {
         let Growth { start_ms, change, looks: [plan, audit], kib_per_cluster, .. } = it;
         let value = format!(
@@ -90,7 +90,7 @@ pub fn tell_growth(growth: &[Growth]) {
         );
         (it.name(), value)
     };
-    table::section(
+    table::print_section(
         "From an event to the World that shows it",
         &growth.iter().map(reported).collect::<Vec<_>>(),
     );
@@ -98,11 +98,14 @@ pub fn tell_growth(growth: &[Growth]) {
         let times: Vec<_> = it.requests.iter().map(|(name, mean)| format!("{name} {mean:.3}")).collect();
         (it.name(), times.join(", "))
     };
-    table::section("Mean time to answer a request, in ms", &growth.iter().map(answered).collect::<Vec<_>>());
+    table::print_section(
+        "Mean time to answer a request, in ms",
+        &growth.iter().map(answered).collect::<Vec<_>>(),
+    );
 }
 
 /// Prints the figures of the real program.
-pub fn tell_real(real: &Real) {
+pub fn print_real(real: &Real) {
     let ms = |value: f64| format!("{value:.1} ms");
     let added = |value: f64| format!("p50 {value:+.3} ms");
     let churn = &real.churn;
@@ -140,7 +143,7 @@ pub fn tell_real(real: &Real) {
         lines.push((format!("  {name}"), format!("{count:.0}")));
     }
     let spread = if real.together { ", all in one namespace" } else { "" };
-    table::section(
+    table::print_section(
         &format!("The real program at a real API server, {} clusters{spread}", real.clusters),
         &lines,
     );
@@ -148,17 +151,17 @@ pub fn tell_real(real: &Real) {
 
 impl Summary {
     /// Prints everything that is not in the table of loads.
-    pub fn tell(&self) {
+    pub fn print(&self) {
         let Self { start, operator, engine, outcomes, .. } = self;
-        tell_engine(engine);
-        tell_operator(operator);
+        print_engine(engine);
+        print_operator(operator);
         let lines = [
             line("building the first world", format!("{:.1} ms", start.world_ms)),
             line("from there to the first answer", format!("{:.1} ms", start.first_answer_ms)),
             line("memory before the first request, 0 clusters", format!("{:.1} MiB", start.idle_empty_mib)),
             line("the same with 1000 clusters", format!("{:.1} MiB", start.idle_full_mib)),
         ];
-        table::section("Start", &lines);
+        table::print_section("Start", &lines);
         let generator = outcomes.first().map_or(0.0, |it| it.generator_cpu_ms_per_request);
         let paced = outcomes.iter().rfind(|it| it.series == SERIES[8].name);
         let late = paced.map_or(0.0, |it| it.generator_late_p99);
@@ -166,7 +169,7 @@ impl Summary {
             line("CPU per request, 17 KB, 16 connections", format!("{generator:.4} ms")),
             line("late by its own fault at 1000 a second, p99", format!("{late:.3} ms")),
         ];
-        table::section("The generator itself", &lines);
+        table::print_section("The generator itself", &lines);
     }
 
     /// Returns the figures that have a target.

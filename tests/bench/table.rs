@@ -51,11 +51,13 @@ pub fn machine() -> String {
 }
 
 /// Prints the title of the run.
-pub fn title(plan: &Plan) {
+pub fn print_title(plan: &Plan) {
     println!("gatera {} on {}", env!("CARGO_PKG_VERSION"), machine());
     let busy = fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').next()?.parse().ok());
     if let Some(busy) = busy.filter(|busy: &f64| *busy > 0.5) {
-        println!("Others are using it (load average {busy}): compare within this run, not with another.");
+        println!(
+            "Other programs use this machine (load average {busy}): compare within this run, not with another."
+        );
     }
     println!(
         "{} s per server and series, servers taking turns every {} ms; the generator shares the processors.\n",
@@ -65,14 +67,14 @@ pub fn title(plan: &Plan) {
 }
 
 /// Prints the head of the table of loads.
-pub fn load_head() {
+pub fn print_load_head() {
     let columns = ["requests/s", "beside nothing", "p50 ms", "p99 ms", "p99.9 ms", "CPU ms each", "RSS MiB"];
     let [rate, ratio, p50, p99, p999, cpu, rss] = columns;
     println!("{:<22}{rate:>11}  {ratio:>20}{p50:>9}{p99:>9}{p999:>10}{cpu:>13}{rss:>9}", "");
 }
 
 /// Prints one series: a line per server.
-pub fn load(outcomes: &[Outcome]) {
+pub fn print_load(outcomes: &[Outcome]) {
     let Some(first) = outcomes.first() else { return };
     println!("{} ({} bytes)", first.series, first.body_bytes);
     for it in outcomes {
@@ -87,7 +89,7 @@ pub fn load(outcomes: &[Outcome]) {
 }
 
 /// Prints a heading and lines of name and value.
-pub fn section(heading: &str, lines: &[(String, String)]) {
+pub fn print_section(heading: &str, lines: &[(String, String)]) {
     println!("\n{heading}");
     let widest = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     for (name, value) in lines {
@@ -96,11 +98,11 @@ pub fn section(heading: &str, lines: &[(String, String)]) {
 }
 
 /// Prints figures, their targets, and the figures of the previous run.
-pub fn goals(goals: &[Goal], before: &Value) {
+pub fn print_goals(goals: &[Goal], before: &Value) {
     let widest = goals.iter().map(|goal| goal.name.chars().count()).max().unwrap_or(0);
     println!(
         "\n{:<widest$}  {:>8} {:<3}  {:<9} {:<8}  {:>10}",
-        "What was promised", "now", "", "target", "", "last run"
+        "figure", "now", "", "target", "", "last run"
     );
     for goal in goals {
         let (sign, limit) = match goal.target {
@@ -123,13 +125,13 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("bench.json")
 }
 
-/// Returns what the previous run kept, or null.
+/// Returns the content of `bench.json` from the previous run, or null.
 pub fn last_run() -> Value {
     fs::read_to_string(path()).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
 /// Writes all figures to `bench.json`.
-pub fn keep(plan: &Plan, goals: &[Goal], figures: &impl Serialize) {
+pub fn save(plan: &Plan, goals: &[Goal], figures: &impl Serialize) {
     let it = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "at": jiff::Timestamp::now().to_string(),
