@@ -173,7 +173,7 @@ fn a_finding_is_reported_once_while_it_lasts() {
     );
     assert_eq!(reported.news(&wrong, 50).0.len(), 0);
     assert_eq!(reported.news(&right, 50).0.len(), 0);
-    assert_eq!(reported.news(&wrong, 50).0.len(), 1, "it is back");
+    assert_eq!(reported.news(&wrong, 50).0.len(), 1, "the finding has come back");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
     let taken_over = create(&set);
     let reported: Vec<_> =
         taken_over.stderr.lines().filter(|line| !line.contains("gatera.dev/data")).collect();
-    assert_eq!((taken_over.status, reported), (0, vec![]), "the same template again is no change");
+    assert_eq!((taken_over.status, reported), (0, vec![]), "the same template again is not a change");
     let set = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
     assert_eq!(set["metadata"]["annotations"]["gatera.dev/data"], "present", "its claims have volumes");
     eventually("the pods to be members again", || {

@@ -214,7 +214,7 @@ fn every_alert_explains_the_problem_and_names_a_command() {
     }
 }
 
-/// Lists the commands that stand in backticks.
+/// Lists the commands in backticks.
 fn commands(description: &str) -> Vec<&str> {
     let quoted = description.split('`').skip(1).step_by(2);
     quoted.filter(|it| it.starts_with("kubectl ") || it.starts_with("gatera ")).collect()

@@ -88,7 +88,10 @@ fn an_event_about_an_object_that_the_view_lacks_is_about_its_cluster() {
         "{notes:?}"
     );
     let which = format!("\"Secret {secret} may not be deleted: ");
-    assert!(notes.iter().all(|it| it.contains(&which)), "the Event stands on another object: {notes:?}");
+    assert!(
+        notes.iter().all(|it| it.contains(&which)),
+        "the Event names the Secret, although it is on another object: {notes:?}"
+    );
     assert_eq!(
         reported(&world, &deletion("secrets", "Secret", "", &object("strange")), false),
         Vec::<String>::new()

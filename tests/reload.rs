@@ -29,11 +29,11 @@ fn modes_change_at_once_and_adoption_with_the_next_list() {
     let settings = guard.settings.load_full();
     assert_eq!((settings.mode("G01"), &settings.adoption), (Mode::Warn, &Adoption::default()));
     let both = Adoption::default().and(Adoption::from_texts(["team=db"]).unwrap());
-    assert_eq!(*adoption.borrow(), both, "the watches know");
+    assert_eq!(*adoption.borrow(), both, "the watches get both");
 
     reload::take(Err("no settings: here".into()), &guard, &adopted);
     assert_eq!(*guard.settings.load_full(), *settings, "the last good ones stay");
-    assert!(settings.is_own("us"), "who we are is no setting");
+    assert!(settings.is_own("us"), "the guard's own user is not a setting");
     let said = |guard: &Guard| guard.report().text;
     assert!(
         said(&guard).contains("[+] settings: no settings: here; the last good ones stay\n"),
@@ -121,7 +121,7 @@ fn the_settings_file_is_read_again_when_it_changes() {
         (create("gatera.dev/cluster").status == 0).then_some(())
     });
     assert!(create("team").stderr.contains("[G11]"), "{}", create("team"));
-    assert_eq!(to_zero().status, 0, "what is no longer adopted is a stranger: {}", to_zero());
+    assert_eq!(to_zero().status, 0, "what is no longer adopted is not guarded: {}", to_zero());
 
     // Until it is confirmed, users see that the cluster was guarded and no longer is.
     let subject = format!(

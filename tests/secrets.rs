@@ -173,7 +173,7 @@ fn output_about(object: &Value, before: &Value, log: &Log) -> String {
         let text = it.to_string().replace("\",\"", "\",\n \"").replace("\"value\":", "\"value\": ");
         [file("flow.yaml", text)]
     };
-    // The StatefulSet stands beside a Secret because a Secret is judged by its readers.
+    // The StatefulSet is there because a Secret is judged by its readers.
     let beside = text("beside.yaml", &Scene::default().stateful_set());
     let input = |it: &Value| [text("object.yaml", it), beside.clone()];
     let options = CheckOptions {

@@ -73,7 +73,7 @@ impl Removal {
     }
 }
 
-/// The request about which an API server would ask.
+/// A request that an API server would send to the guard.
 pub struct Asked {
     pub operation: &'static str,
     /// The kind of the object that is sent; `of` is the kind of the object that it concerns.

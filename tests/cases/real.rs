@@ -34,7 +34,7 @@ const DEFINITIONS: [&str; 4] = [
     include_str!("../fixtures/mariadb-crd.yaml"),
 ];
 
-/// A case whose outcome changes while the others are played; its answers are compared all the same.
+/// A case whose outcome changes while the others are played. Its answers are compared, too.
 const TIME_DEPENDENT: &str = "G01/break-glass-that-begins-later-has-no-effect-yet";
 
 /// A guard, and the number of requests that it had answered at the last look. Its page of metrics is large, because it names every

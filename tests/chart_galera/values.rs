@@ -1,4 +1,4 @@
-//! Values that only pass something on arrive where they should.
+//! Values that are passed through reach the objects that they are for.
 
 use serde_json::{Value, json};
 

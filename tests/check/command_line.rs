@@ -257,7 +257,7 @@ fn colours_are_printed_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("open.yaml"), with_password()).unwrap();
     let coloured = |arguments: &[&str]| check(folder.path(), arguments, "").1.contains('\u{1b}');
-    assert!(!coloured(&["open.yaml"]), "a pipe is no terminal");
+    assert!(!coloured(&["open.yaml"]), "a pipe is not a terminal");
     assert!(coloured(&["open.yaml", "--color=always"]));
     assert!(!coloured(&["open.yaml", "--color=never"]));
     assert!(!coloured(&["open.yaml", "--color=always", "-ojson"]));

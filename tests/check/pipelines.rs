@@ -196,5 +196,5 @@ fn a_checkout_without_tags_knows_its_release() {
     assert_eq!(get(), Some(0));
     let later = "cd theirs; git -c user.name=a -c user.email=a@b commit --quiet --allow-empty --message=y";
     assert!(bash(temp.path(), later, &[]).status.success());
-    assert_eq!(get(), Some(3), "a commit after the release is no release");
+    assert_eq!(get(), Some(3), "a commit after the release is not a release");
 }

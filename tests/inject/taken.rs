@@ -19,7 +19,7 @@ fn a_conflicting_mount_prevents_injection() {
     let pod = with_server(
         &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": "/etc/galera" }] }),
     );
-    assert_ne!(injected(&pod, &Scene::default()), pod, "the seeds' folder is no conflict");
+    assert_ne!(injected(&pod, &Scene::default()), pod, "the seeds' folder is not a conflict");
 }
 
 /// A user's volume with one of gatera's names is not replaced: the database would write into the container instead of the volume.

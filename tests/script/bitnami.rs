@@ -1,4 +1,4 @@
-//! The script that adds the step in front of the server in Bitnami's image, in a made-up pod: scripts with the image's names, and
+//! The script that adds the step in front of the server in Bitnami's image, in a simulated pod: scripts with the image's names, and
 //! stand-ins for the server and the step. The image's own decisions are tested in `tests/e2e/images/bitnami`.
 
 use std::fs;
@@ -11,7 +11,7 @@ pub(super) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine
 const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const LIST: &str = "gcomm://galera-0.hs,galera-1.hs,galera-2.hs?gmcast.segment=1";
 
-/// A made-up pod; `new` takes the identity of its cluster and the guard's cluster address.
+/// A simulated pod; `new` takes the identity of its cluster and the guard's cluster address.
 struct Pod {
     root: TempDir,
 }

@@ -7,7 +7,7 @@ use super::lives::Dice;
 use super::pod::{Pod, for_each};
 use super::start::{ID, OTHER, ZEROS, line, run, server, started, state};
 
-/// As injection writes it, with an end that never comes, and one that has come.
+/// Values that injection writes: one whose end is far in the future, and one whose end has passed.
 const RESUME: &str = "resume 29991201100000";
 const LATE: &str = "resume 20200101000000";
 const START: &str = "mariadbd --datadir=DATA";
@@ -18,7 +18,7 @@ fn by_the_agent(id: &str, seqno: &str) -> String {
     format!("version: 2.1\nuuid: {id}\nseqno: {seqno}\nsafe_to_bootstrap: 1")
 }
 
-/// Makes a member of cluster ID with the operator's file, which the injected variable lets it use or not.
+/// Makes a member of cluster ID with the operator's file. The injected variable says whether it may use the file.
 fn member(pod: &Pod, recovered: &str, may: &str) {
     server(pod, recovered);
     pod.tool("my_print_defaults", "echo --wsrep_new_cluster=ON");
@@ -105,7 +105,7 @@ fn an_address_without_hosts_is_refused_beside_its_file_too() {
     });
 }
 
-/// What the agent says may be more than the data has: the server is asked.
+/// The agent may name a later position than that of the data, so the step asks the server.
 #[test]
 fn the_agents_position_is_checked_with_the_server() {
     for_each(&["join"], |pod, may| {
@@ -140,34 +140,34 @@ fn without_a_cluster_on_record_it_founds_and_without_an_identity_it_does_not() {
     });
 }
 
-/// What happens to a member, in any order.
+/// An event in the life of a member.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Event {
     /// A new pod, created while another member was Ready or while none was.
     Pod(&'static str),
-    /// The agent says where the data ends, truly or not, and writes the file.
+    /// The agent writes the position of the data, which may be wrong, and the file.
     AgentWrites(&'static str, &'static str),
     AgentRemoves,
     /// The server starts, and then joins, receives half a copy, or dies before either.
     Start(&'static str),
 }
 
-const DEEDS: [Deed; 12] = [
-    Deed::Pod(RESUME),
-    Deed::Pod(RESUME),
-    Deed::Pod(LATE),
-    Deed::Pod("join"),
-    Deed::AgentWrites(ID, "43"),
-    Deed::AgentWrites(ID, "99"),
-    Deed::AgentWrites(OTHER, "43"),
-    Deed::AgentRemoves,
-    Deed::Start("joins"),
-    Deed::Start("joins"),
-    Deed::Start("copies"),
-    Deed::Start("dies"),
+const EVENTS: [Event; 12] = [
+    Event::Pod(RESUME),
+    Event::Pod(RESUME),
+    Event::Pod(LATE),
+    Event::Pod("join"),
+    Event::AgentWrites(ID, "43"),
+    Event::AgentWrites(ID, "99"),
+    Event::AgentWrites(OTHER, "43"),
+    Event::AgentRemoves,
+    Event::Start("joins"),
+    Event::Start("joins"),
+    Event::Start("copies"),
+    Event::Start("dies"),
 ];
 
-/// The server of the search: it notes how it was started.
+/// The stand-in for the server in this search. It records how it was started.
 const SERVER: &str = r#"case " $* " in *" --wsrep-recover "*) while read -r line; do echo "$line"; done <"$POD/recovered" >&2; exit 0 ;; *" --help "*) exit 0 ;; esac
     printf '%s\n' "$@" >"$POD/started"
     state() { printf '# GALERA saved state\nuuid: %s\nseqno: -1\nsafe_to_bootstrap: 0\n' "$1" >"$POD/data/grastate.dat"; }
@@ -177,7 +177,7 @@ const SERVER: &str = r#"case " $* " in *" --wsrep-recover "*) while read -r line
     esac; done <"$POD/act"
     exit 1"#;
 
-/// In every order of deeds, a file founds only in a pod that was created while no member was Ready, before a server of that pod
+/// In every order of events, a file founds only in a pod that was created while no member was Ready, before a server of that pod
 /// joined, from whole data of the cluster, and with the data's own position. Half a copy never counts as whole.
 #[test]
 fn in_every_order_of_events_a_member_founds_only_when_it_may() {
@@ -194,10 +194,10 @@ fn in_every_order_of_events_a_member_founds_only_when_it_may() {
         let mut story = format!("seed {seed}");
         let mut dice = Dice(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(*seed));
         for _ in 0..14 {
-            let deed = dice.of(&DEEDS);
-            story += &format!("\n{deed:?}");
-            match deed {
-                Deed::Pod(created) => {
+            let event = dice.of(&EVENTS);
+            story += &format!("\n{event:?}");
+            match event {
+                Event::Pod(created) => {
                     (may, has_joined) = (created, false);
                     pod.env("GATERA_FOUNDING_FILE", may);
                     for name in ["joined", "resumed", "view", "start", "waited"] {
@@ -205,15 +205,15 @@ fn in_every_order_of_events_a_member_founds_only_when_it_may() {
                         _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
                     }
                 }
-                Deed::AgentWrites(id, seqno) => {
+                Event::AgentWrites(id, seqno) => {
                     pod.write("data/grastate.dat", by_the_agent(id, seqno)).write("founding-file", "");
                     file = true;
                 }
-                Deed::AgentRemoves => {
+                Event::AgentRemoves => {
                     _ = fs::remove_file(pod.path("founding-file"));
                     file = false;
                 }
-                Deed::Start(act) => {
+                Event::Start(act) => {
                     _ = fs::remove_file(pod.path("started"));
                     pod.write("act", format!("{act}\n"));
                     let said = run(pod, START).err;

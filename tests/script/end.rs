@@ -1,4 +1,4 @@
-//! The step in front of a server, in a made-up pod: signals, the end of the server, and users that may not signal it.
+//! The step in front of a server, in a simulated pod: signals, the end of the server, and users that may not signal it.
 
 use std::fs;
 use std::process::Stdio;
@@ -30,7 +30,7 @@ fn sigterm_ends_the_recovery_of_the_position_at_once() {
     });
 }
 
-/// Waits for a file that has its line: one that was only just created is empty.
+/// Waits until a file has content: a file that was just created is empty.
 fn wait_for_file(pod: &Pod, name: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while fs::metadata(pod.path(name)).map_or(0, |file| file.len()) == 0 {
@@ -231,15 +231,15 @@ fn where_the_data_ends_is_reported_when_the_server_has_stopped_in_order() {
 /// server that had not joined is removed, so that it does not lead the next pod into a cluster of members without data.
 #[test]
 fn sigterm_ends_a_server_that_never_joined_within_seconds() {
-    const DEAF: &str =
+    const IGNORES_SIGTERM: &str =
         r#"trap '' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
-    const HEARS: &str = r#"trap 'sleep 5; exit 0' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
+    const HANDLES_SIGTERM: &str = r#"trap 'sleep 5; exit 0' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
     let rows = [
-        (DEAF, "CONNECTED", false, 137),
-        (DEAF, "JOINING", false, 137),
-        (HEARS, "DISCONNECTED", true, 0), // it has lost the others
-        (HEARS, "SYNCED", false, 0),
-        (HEARS, "", false, 0),
+        (IGNORES_SIGTERM, "CONNECTED", false, 137),
+        (IGNORES_SIGTERM, "JOINING", false, 137),
+        (HANDLES_SIGTERM, "DISCONNECTED", true, 0), // it has lost the others
+        (HANDLES_SIGTERM, "SYNCED", false, 0),
+        (HANDLES_SIGTERM, "", false, 0),
     ];
     for_each(&rows, |pod, &(body, state, joined, code)| {
         server(pod, "");

@@ -1,7 +1,7 @@
-//! The lives of a member, generated: a server starts from the data that the last one left, waits, joins, copies, and ends by
-//! itself, by a crash or with its node, over and over, under every shell.
+//! Random lives of a member: again and again a server starts from the data that the last one left, waits, joins or copies, and
+//! ends by itself, by a crash or with its node. Each life runs under every shell.
 //!
-//! Three laws. A view that could form the cluster again is never removed. A position is never reported for data that is not
+//! Three properties always hold. A view that could form the cluster again is never removed. A position is never reported for data that is not
 //! whole, and always for data that is. No cluster is founded where one is recorded. `GATERA_START_LIVES` sets the number of
 //! members.
 
@@ -59,7 +59,7 @@ enum End {
 
 /// The behaviour of a server.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Behaviour {
     /// Restores its last view, if it has one, and meets no other member.
     Waits(End),
     /// Joins a view of this many members, but its transfer is not completed.
@@ -70,7 +70,7 @@ enum Deed {
 
 #[derive(Clone, Copy, Debug)]
 struct Life {
-    deed: Deed,
+    behaviour: Behaviour,
     /// The command line that starts the server; `option_file` has its options.
     line: &'static str,
     option_file: &'static [u8],
@@ -101,14 +101,14 @@ impl Dice {
             self.of(&[Everything, Anew(removes)])
         };
         let (members, dies) = (self.of(&[2, 2, 3]), self.of(&[Crash, Power]));
-        let deed = match self.of(&[0, 1, 2, 2]) {
-            0 => Deed::Waits(dies),
-            1 => Deed::Fails(if copies == Nothing { Missing } else { copies }, members, dies),
+        let behaviour = match self.of(&[0, 1, 2, 2]) {
+            0 => Behaviour::Waits(dies),
+            1 => Behaviour::Fails(if copies == Nothing { Missing } else { copies }, members, dies),
             _ if self.of(&[true, true, false]) => {
-                Deed::Joins(copies, members, true, self.of(&[Crash, Crash, Ddl, Order, Power]))
+                Behaviour::Joins(copies, members, true, self.of(&[Crash, Crash, Ddl, Order, Power]))
             }
             // A DDL is left out: the mark of a copy stays until a probe runs, so that a DDL at this moment costs the position.
-            _ => Deed::Joins(copies, members, false, self.of(&[Crash, Order, Power])),
+            _ => Behaviour::Joins(copies, members, false, self.of(&[Crash, Order, Power])),
         };
         let line = self.of(&[
             "mariadbd",
@@ -123,7 +123,7 @@ impl Dice {
             b"--init-connect=SET NAMES \xff\xfe\x80\n--\xc3\x28=\xf0\n--silent_startup=1\n",
         ]);
         let identity = self.of(&["unknown", ID, ID, "none", "free", "", "recovery"]);
-        Life { deed, line, option_file, founds: self.of(&[true, false, false]), identity }
+        Life { behaviour, line, option_file, founds: self.of(&[true, false, false]), identity }
     }
 }
 
@@ -147,7 +147,7 @@ const SERVER: &str = r#"for word; do case $word in
     until_not() { i=0; while [ -e "$1" ] && [ $i -lt 60 ]; do sleep 0.05; i=$((i+1)); done; }
     . "$POD/acts""#;
 
-impl Deed {
+impl Behaviour {
     /// Returns the script of the server, and updates what is true afterwards. `number` is that of this life.
     fn acts(self, truth: &mut Truth, number: usize) -> String {
         let view = |my: &str, id: usize, members: usize| {
@@ -260,11 +260,11 @@ fn set_up(pod: &Pod, life: &Life, truth: &mut Truth, number: usize) -> Truth {
             file.set_modified(now - Duration::from_secs(ago)).unwrap();
         }
     }
-    pod.write("acts", life.deed.acts(truth, number));
+    pod.write("acts", life.behaviour.acts(truth, number));
     before
 }
 
-/// Runs one life and checks the laws.
+/// Runs one life and checks the three properties.
 fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
     let mut after = truth.clone();
     let before = set_up(pod, life, &mut after, number);
@@ -305,13 +305,13 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
         }
         _ => {}
     }
-    if !had_view && matches!(life.deed, Deed::Waits(_)) {
+    if !had_view && matches!(life.behaviour, Behaviour::Waits(_)) {
         after.view = None;
     }
     if right {
         // Written by the step before it started the cluster.
         after.led = true;
-        after.compared |= matches!(life.deed, Deed::Waits(_));
+        after.compared |= matches!(life.behaviour, Behaviour::Waits(_));
     }
     let left = data.join("gvwstate.dat").exists();
     if let Some((members, joined)) = after.view {

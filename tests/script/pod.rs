@@ -1,4 +1,4 @@
-//! A made-up pod: a /proc of its own, a status file, a PATH with the few tools that every image has, and a run of the scripts in
+//! A simulated pod: a /proc of its own, a status file, a PATH with the few tools that every image has, and a run of the scripts in
 //! it.
 
 use std::cell::RefCell;
@@ -61,7 +61,7 @@ pub(super) struct Pod {
 }
 
 impl Pod {
-    /// A pod with a running server, but without a status file.
+    /// Returns a pod with a running server, but without a status file.
     pub(super) fn new(shell: PathBuf) -> Self {
         let pod = Pod { root: TempDir::new().unwrap(), shell, env: RefCell::default() };
         fs::create_dir(pod.path("bin")).unwrap();
@@ -143,13 +143,13 @@ impl Pod {
         self
     }
 
-    /// Makes `sh` on the PATH the shell of this pod.
+    /// Makes the shell of this pod the `sh` on the PATH.
     pub(super) fn shell_on_path(&self) -> &Self {
         let applet = if self.in_busybox() { "sh " } else { "" };
         self.tool("sh", &format!(r#"exec {} {applet}"$@""#, self.shell.display()))
     }
 
-    /// Whether the shell takes this tool from the PATH. A static busybox may prefer its own.
+    /// Returns whether the shell takes this tool from the PATH. A static busybox may prefer its own.
     pub(super) fn looks_for(&self, tool: &str) -> bool {
         let mut command = Command::new(&self.shell);
         command.args(self.in_busybox().then_some("sh")).args(["-c", &format!("command -v {tool}")]);

@@ -1,5 +1,5 @@
-//! The step in front of a server, in a made-up pod: for each content of the data directory, the arguments of the server, the
-//! report, and the fate of the last view. The server is a stand-in; the real one is in `tests/e2e`.
+//! The step in front of a server, in a simulated pod: for each content of the data directory, the arguments of the server, the
+//! report, and what happens to the last view. The server is a stand-in; the real one is in `tests/e2e`.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
