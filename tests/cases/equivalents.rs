@@ -129,7 +129,7 @@ const DIFFERENCES: &[(&str, &str, &[&str])] = &[
             "G14/an-override-lets-a-rollout",
             "G14/letting-a-held-rollout",
             "G14/other-ordinals-let",
-            "G13/removing-it-while",
+            "G13/removing-anti-affinity-while",
             "G04/a-single-member-that-founds",
             "G17/an-older-series-of-a-cluster-that-is-down",
             "G01/ordinals-that-move",
