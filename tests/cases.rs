@@ -70,8 +70,8 @@ impl Case {
         self.action.asked(&self.given)
     }
 
-    /// Returns the review about the object of this case, as if it were updated and stayed the same; `None` if the case is not about
-    /// a workload.
+    /// Returns the review about the object of this case, as if it were updated and stayed the same; `None` if the case is not
+    /// about a workload.
     fn unchanged_workload(&self) -> Option<Value> {
         let mut body = body(&self.asked(), &self.user);
         let request = &mut body["request"];
@@ -195,7 +195,8 @@ async fn judge(name: &str, case: &Case) -> String {
     let found: BTreeSet<_> = decision.judged.iter().map(|judged| judged.finding.rule.to_owned()).collect();
     assert_eq!(found, case.expect.rules.iter().cloned().collect(), "{name}");
 
-    // A request that needs a correction or a warning from the mutating call is sent to it; most updates are sent to /validate only.
+    // A request that needs a correction or a warning from the mutating call is sent to it; most updates are sent to /validate
+    // only.
     let object = |field: &str| Some(&body["request"][field]).filter(|it| !it.is_null());
     let kind = &body["request"]["kind"];
     let kind = rulebook()

@@ -1,5 +1,5 @@
-//! The instructions of one decision, by kind of request and by phase, counted by callgrind: a figure that other work on the machine
-//! does not move, so that CI can hold a limit.
+//! The instructions of one decision, by kind of request and by phase, counted by callgrind: a figure that other work on the
+//! machine does not move, so that CI can hold a limit.
 //!
 //! Owns: the phases, the run under valgrind, the limits. Data: this program is started again under valgrind, which counts only
 //! inside the `phase_` functions and writes a file at the end of each.

@@ -1,8 +1,8 @@
 //! The real program at a real API server that holds all the clusters: how it starts, how much memory it uses, which
 //! requests it sends.
 //!
-//! Runs only with `BENCH_LAB=1`, and as `-- real CLUSTERS TOGETHER`: a control plane first has to create thousands of StatefulSets
-//! and pods, which takes minutes. Uses the lab of the tests.
+//! Runs only with `BENCH_LAB=1`, and as `-- real CLUSTERS TOGETHER`: a control plane first has to create thousands of
+//! StatefulSets and pods, which takes minutes. Uses the lab of the tests.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -37,8 +37,8 @@ pub struct Real {
     pub per_second: f64,
     /// Requests per minute to the API server in steady state, beyond those without a guard.
     pub requests_per_minute: BTreeMap<String, f64>,
-    /// The time of an update that does not reach the guard, and what a policy of the API server itself adds to it, what asking the
-    /// guard about it adds, and what the guard adds to an update that changes nothing that a rule reads.
+    /// The time of an update that does not reach the guard, and what a policy of the API server itself adds to it, what asking
+    /// the guard about it adds, and what the guard adds to an update that changes nothing that a rule reads.
     pub update_ms: f64,
     pub added_by_a_policy_ms: f64,
     pub added_ms: f64,
@@ -204,7 +204,8 @@ async fn steady(api: &Api) -> BTreeMap<String, f64> {
 }
 
 /// Returns the time of an update without the guard, the time that a policy of the API server adds to it, and the time that the
-/// guard adds to it and to one that no rule reads, each the median over all rounds. All updates of a round go through the same API server, and their order is another one in each round.
+/// guard adds to it and to one that no rule reads, each the median over all rounds. All updates of a round go through the same
+/// API server, and their order is another one in each round.
 async fn added(api: &Api, clusters: usize) -> [f64; 4] {
     let [mut alone, mut policy, mut judged, mut nothing] = [const { Vec::new() }; 4];
     for number in 0..UPDATES {

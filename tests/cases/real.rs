@@ -37,8 +37,8 @@ const DEFINITIONS: [&str; 4] = [
 /// A case whose outcome changes while the others are played. Its answers are compared, too.
 const TIME_DEPENDENT: &str = "G01/break-glass-that-begins-later-has-no-effect-yet";
 
-/// A guard, and the number of requests that it had answered at the last look. Its page of metrics is large, because it names every
-/// cluster, so it is read once for each request.
+/// A guard, and the number of requests that it had answered at the last look. Its page of metrics is large, because it names
+/// every cluster, so it is read once for each request.
 struct CountedGuard {
     guard: Guard,
     reviews: Cell<u64>,
@@ -243,8 +243,8 @@ fn an_answer_may_name_a_time_between_two_others() {
     assert!(!is_between(&first, &said("8s ago, before 10:01:00Z"), &last));
 }
 
-/// Returns whether an answer differs from an earlier and a later one only in times and ages between theirs. A request may take some
-/// seconds, and most answers name a time.
+/// Returns whether an answer differs from an earlier and a later one only in times and ages between theirs. A request may take
+/// some seconds, and most answers name a time.
 fn is_between(earlier: &Answer, said: &Answer, later: &Answer) -> bool {
     let texts = [earlier, said, later].map(text_of);
     let [earlier, said, later] = texts.each_ref().map(|it| it.split_whitespace().collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! The requests of service accounts, from the API server's own audit log. It records only those of the guard, of GitOps engines and
-//! of mariadb-operator, because all others would make the log long.
+//! The requests of service accounts, from the API server's own audit log. It records only those of the guard, of GitOps engines
+//! and of mariadb-operator, because all others would make the log long.
 
 use std::fs;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The real GitOps engines, which apply what is in a repository: Flux and Argo CD, as processes beside the control plane, with the
-//! accounts that they have in their own installations.
+//! The real GitOps engines, which apply what is in a repository: Flux and Argo CD, as processes beside the control plane, with
+//! the accounts that they have in their own installations.
 
 use std::fs;
 use std::path::{Path, PathBuf};

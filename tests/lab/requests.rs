@@ -1,6 +1,6 @@
 //! Requests of the lab itself: what tests read while they wait, what they set up, and what a scheduler, a kubelet and a volume
-//! provisioner would send. They go over connections of this process: a kubectl for each would take more processor time than what is
-//! tested. What users do goes through kubectl (`kubectl.rs`).
+//! provisioner would send. They go over connections of this process: a kubectl for each would take more processor time than what
+//! is tested. What users do goes through kubectl (`kubectl.rs`).
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -112,8 +112,8 @@ impl ControlPlane {
         }
     }
 
-    /// Returns whether the user can read this path. The time limit is short, because another program may have taken the API server's
-    /// port, and may never answer.
+    /// Returns whether the user can read this path. The time limit is short, because another program may have taken the API
+    /// server's port, and may never answer.
     pub(super) fn can_read(&self, user: User, path: &str) -> bool {
         let request = Request { method: "GET", path, ..Request::default() };
         matches!(self.send_within(Duration::from_secs(5), user, request), Ok((200, _)))

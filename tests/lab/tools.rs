@@ -95,7 +95,8 @@ fn build(tools: &[&str]) -> Result<PathBuf, String> {
     stdout.lines().last().map(PathBuf::from).ok_or_else(|| format!("{} named no folder", script.display()))
 }
 
-/// Returns the folder with the sources of a module that is pinned in a folder of `tools`, and downloads them if they are not there.
+/// Returns the folder with the sources of a module that is pinned in a folder of `tools`, and downloads them if they are not
+/// there.
 pub(crate) fn sources_of(pins: &str, module: &str) -> PathBuf {
     let mut go = Command::new("go");
     go.args(["mod", "download", "-json", module])

@@ -1,5 +1,5 @@
-//! The script that adds the step in front of the server in Bitnami's image, in a simulated pod: scripts with the image's names, and
-//! stand-ins for the server and the step. The image's own decisions are tested in `tests/e2e/images/bitnami`.
+//! The script that adds the step in front of the server in Bitnami's image, in a simulated pod: scripts with the image's names,
+//! and stand-ins for the server and the step. The image's own decisions are tested in `tests/e2e/images/bitnami`.
 
 use std::fs;
 use std::path::PathBuf;

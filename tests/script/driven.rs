@@ -1,4 +1,5 @@
-//! Members that mariadb-operator drives: it starts its cluster again by an option file and by what its agent writes to grastate.dat.
+//! Members that mariadb-operator drives: it starts its cluster again by an option file and by what its agent writes to
+//! grastate.dat.
 
 use std::fs;
 

@@ -1,9 +1,9 @@
 //! Random lives of a member: again and again a server starts from the data that the last one left, waits, joins or copies, and
 //! ends by itself, by a crash or with its node. Each life runs under every shell.
 //!
-//! Three properties always hold. A view that could form the cluster again is never removed. A position is never reported for data that is not
-//! whole, and always for data that is. No cluster is founded where one is recorded. `GATERA_START_LIVES` sets the number of
-//! members.
+//! Three properties always hold. A view that could form the cluster again is never removed. A position is never reported for data
+//! that is not whole, and always for data that is. No cluster is founded where one is recorded. `GATERA_START_LIVES` sets the
+//! number of members.
 
 use std::env;
 use std::fs::{self, File};

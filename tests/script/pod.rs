@@ -1,5 +1,5 @@
-//! A simulated pod: a /proc of its own, a status file, a PATH with the few tools that every image has, and a run of the scripts in
-//! it.
+//! A simulated pod: a /proc of its own, a status file, a PATH with the few tools that every image has, and a run of the scripts
+//! in it.
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
