@@ -22,7 +22,7 @@ fn entries(plane: &ControlPlane) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Waits until an entry with this name is registered, or until none is.
+/// Waits until an entry with this name is registered or, if `is_there` is false, is not.
 fn until_entry(plane: &ControlPlane, entry: &str, is_there: bool) {
     eventually("the entries to follow the API server", || {
         (entries(plane).iter().any(|it| it == entry) == is_there).then_some(())
