@@ -1,7 +1,7 @@
 //! Injection: the resulting pod, for every kind of pod, and that a second injection changes nothing.
 
+mod conflicts;
 mod step;
-mod taken;
 
 use engine::inject::{self, Prospect};
 use facts::settings::Settings;

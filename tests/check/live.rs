@@ -49,7 +49,7 @@ impl Reported {
         it
     }
 
-    fn is(&self, applied: &Self) -> bool {
+    fn agrees_with(&self, applied: &Self) -> bool {
         let sorted = |it: &Self| {
             let mut all = it.warnings.clone();
             all.sort();
@@ -66,12 +66,12 @@ fn headline(line: &str) -> Option<String> {
 }
 
 /// A namespace, and a file that is checked before it is applied there.
-struct Before {
+struct LiveCheck {
     it: Terminal,
     folder: tempfile::TempDir,
 }
 
-impl Before {
+impl LiveCheck {
     fn new(prefix: &str) -> Self {
         Self { it: Terminal::new(prefix), folder: tempfile::tempdir().unwrap() }
     }
@@ -105,7 +105,7 @@ impl Before {
         let applied = self.it.plane.kubectl(User::Admin, &asked);
         let (code, said) = self.check(text, &["--namespace", ns]);
         let (before, after) = (Reported::by_check(&said), Reported::by_kubectl(&applied.stderr));
-        assert!(before.is(&after), "{what}:\n{said}\n{}\n{before:#?}\n{after:#?}", applied.stderr);
+        assert!(before.agrees_with(&after), "{what}:\n{said}\n{}\n{before:#?}\n{after:#?}", applied.stderr);
         assert_eq!(code, i32::from(applied.status != 0), "{what}: {said}");
         (code, said)
     }
@@ -120,8 +120,8 @@ fn members() -> String {
 
 #[test]
 fn check_reports_what_the_api_server_will_say() {
-    let before = Before::new("check-live");
-    let (ns, members) = (before.it.ns.clone(), members());
+    let live = LiveCheck::new("check-live");
+    let (ns, members) = (live.it.ns.clone(), members());
     for (what, old, new) in [
         ("nothing", "replicas: 3", "replicas: 3"),
         ("fewer than the majority", "replicas: 3", "replicas: 1"),
@@ -148,7 +148,7 @@ fn check_reports_what_the_api_server_will_say() {
         ),
     ] {
         assert!(members.contains(old), "{what}");
-        let (_, said) = before.assert_agrees(what, &ns, &members.replace(old, new));
+        let (_, said) = live.assert_agrees(what, &ns, &members.replace(old, new));
         if old == new {
             let all = members.split("\n---\n").count();
             let unchanged = format!(
@@ -157,19 +157,19 @@ fn check_reports_what_the_api_server_will_say() {
             assert_eq!(said, unchanged);
         }
     }
-    before.assert_agrees("its bootstrap node", &ns, CLUSTER);
+    live.assert_agrees("its bootstrap node", &ns, CLUSTER);
 
     // Other tools do not record what they applied.
     let annotation = "kubectl.kubernetes.io/last-applied-configuration-";
-    before.it.run(&["annotate", "statefulset", "--all", annotation]).succeeded();
-    let (code, said) = before.check(&members, &["--namespace", &ns, "--strict"]);
+    live.it.run(&["annotate", "statefulset", "--all", annotation]).succeeded();
+    let (code, said) = live.check(&members, &["--namespace", &ns, "--strict"]);
     assert!(code == 0 && !said.contains("was not created by kubectl apply"), "nothing changes: {said}");
     let more = members.replace("replicas: 3", "replicas: 5");
-    let (code, said) = before.check(&more, &["--namespace", &ns, "--strict"]);
+    let (code, said) = live.check(&more, &["--namespace", &ns, "--strict"]);
     let words =
         format!("StatefulSet {ns}/galera-instance-galera was not created by kubectl apply, so fields");
     assert!(code == 2 && said.contains(&words), "{said}");
-    before.assert_agrees("fewer", &ns, &members.replace("replicas: 3", "replicas: 1"));
+    live.assert_agrees("fewer", &ns, &members.replace("replicas: 3", "replicas: 1"));
 }
 
 const AUTOSCALER: &str = "\n---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: members}\nspec:\n  maxReplicas: 9\n  scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: galera-instance-galera}\n  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]\n";
@@ -177,8 +177,8 @@ const AUTOSCALER: &str = "\n---\napiVersion: autoscaling/v2\nkind: HorizontalPod
 /// Where no cluster exists, the findings about a whole one are the same as if the StatefulSet were applied last.
 #[test]
 fn a_new_cluster_is_judged_as_if_its_stateful_set_were_applied_last() {
-    let before = Before::new("check-whole");
-    let plane = before.it.plane;
+    let live = LiveCheck::new("check-whole");
+    let plane = live.it.plane;
     for (what, rule, text) in [
         ("nothing", "", members()),
         (
@@ -203,14 +203,14 @@ fn a_new_cluster_is_judged_as_if_its_stateful_set_were_applied_last() {
         ("an autoscaler", "G14", members() + AUTOSCALER),
     ] {
         let ns = plane.namespace("fresh");
-        let (code, said) = before.check(&text, &["--namespace", &ns]);
+        let (code, said) = live.check(&text, &["--namespace", &ns]);
         let whole = Reported::by_check(&said);
         let (last, rest): (Vec<_>, Vec<_>) =
             text.split("\n---\n").partition(|it| it.contains("kind: StatefulSet\n"));
-        let file = before.file(&rest.join("\n---\n"));
+        let file = live.file(&rest.join("\n---\n"));
         let first = plane.kubectl(User::Admin, &["--namespace", &ns, "apply", "--filename", &file]);
         let mut after = Reported::by_kubectl(&first.stderr);
-        let file = before.file(&last.concat());
+        let file = live.file(&last.concat());
         let asked = ["--namespace", &ns, "apply", "--dry-run=server", "--filename", &file];
         let then = plane.kubectl(User::Admin, &asked);
         after.denials.extend(Reported::by_kubectl(&then.stderr).denials);
@@ -233,28 +233,28 @@ fn a_new_cluster_is_judged_as_if_its_stateful_set_were_applied_last() {
 
         // An object that exists and is now read by the new StatefulSet is judged, too.
         if first.status == 0 {
-            before.assert_agrees(what, &ns, &last.concat());
+            live.assert_agrees(what, &ns, &last.concat());
         }
     }
 }
 
 #[test]
 fn the_namespace_is_the_one_that_kubectl_would_use() {
-    let before = Before::new("check-where");
-    let (plane, ns) = (before.it.plane, &before.it.ns);
+    let live = LiveCheck::new("check-where");
+    let (plane, ns) = (live.it.plane, &live.it.ns);
     let none = members().replace("replicas: 3", "replicas: 0");
     let current = plane.kubectl(User::Admin, &["config", "view", "--raw", "--output=json"]).succeeded();
     let mut current: serde_json::Value = serde_json::from_str(&current).unwrap();
     current["contexts"][0]["context"]["namespace"] = json!(ns);
-    let kubeconfig = before.folder.path().join("current.kubeconfig");
+    let kubeconfig = live.folder.path().join("current.kubeconfig");
     fs::write(&kubeconfig, current.to_string()).unwrap();
-    let (code, said) = before.check_with(&kubeconfig, &none, &[]);
+    let (code, said) = live.check_with(&kubeconfig, &none, &[]);
     assert!(
         code == 1 && said.contains(&format!("[G01] StatefulSet {ns}/galera-instance-galera: 3 -> 0")),
         "{said}"
     );
 
-    let (code, said) = before.check(&none, &["--namespace=misspelt"]);
+    let (code, said) = live.check(&none, &["--namespace=misspelt"]);
     assert!(
         code == 2 && said.contains("there is no namespace misspelt, and none of these manifests creates it"),
         "{said}"
@@ -262,7 +262,7 @@ fn the_namespace_is_the_one_that_kubectl_would_use() {
     assert!(said.contains(" 5 not judged; 1 Galera cluster") && !said.contains("fine"), "{said}");
     let created =
         format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: misspelt}}\n---\n{}", members());
-    let (code, said) = before.check(&created, &["--namespace=misspelt"]);
+    let (code, said) = live.check(&created, &["--namespace=misspelt"]);
     assert_eq!(code, 0, "{said}");
 
     // A namespace that becomes stricter is judged by its new mode, one that becomes milder by its old one.
@@ -277,7 +277,7 @@ fn the_namespace_is_the_one_that_kubectl_would_use() {
         let namespace = format!(
             "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {ns}, labels: {{gatera.dev/mode: {will}}}}}\n---\n"
         );
-        let (code, said) = before.check(&(namespace + &none), &["--namespace", ns]);
+        let (code, said) = live.check(&(namespace + &none), &["--namespace", ns]);
         assert_eq!(code, i32::from(refused), "{was} -> {will}: {said}");
     }
 }
@@ -285,8 +285,8 @@ fn the_namespace_is_the_one_that_kubectl_would_use() {
 /// With a pipeline's own rights: a message names what it may not see, and the rest is judged.
 #[test]
 fn missing_rights_are_reported() {
-    let before = Before::new("check-rights");
-    let (plane, ns) = (before.it.plane, &*before.it.ns);
+    let live = LiveCheck::new("check-rights");
+    let (plane, ns) = (live.it.plane, &*live.it.ns);
     plane.kubectl(User::Admin, &["--namespace", ns, "create", "serviceaccount", "pipeline"]).succeeded();
     let bind = [
         "--namespace",
@@ -317,7 +317,7 @@ fn missing_rights_are_reported() {
     plane.kubectl(User::Admin, &bind).succeeded();
     let kubeconfig = guarded::kubeconfig_of(plane, ns, "pipeline", &format!("pipeline-{ns}"), None);
     let text = members().replace("replicas: 3", "replicas: 0");
-    let (code, said) = before.check_with(&kubeconfig, &text, &["--namespace", ns]);
+    let (code, said) = live.check_with(&kubeconfig, &text, &["--namespace", ns]);
     assert!(code == 1 && said.contains("3 -> 0 replicas stops every member"), "{said}");
     let secret = format!(
         "the change of Secret {ns}/galera-instance was not judged: secrets \"galera-instance\" is forbidden"
@@ -327,10 +327,10 @@ fn missing_rights_are_reported() {
             && said.contains("nodes could not be listed, so what depends on them was not judged"),
         "{said}"
     );
-    let (code, said) = before.check_with(&kubeconfig, &members(), &["--namespace", ns, "--strict"]);
+    let (code, said) = live.check_with(&kubeconfig, &members(), &["--namespace", ns, "--strict"]);
     assert_eq!(code, 2, "{said}");
     let odd = "apiVersion: v1\nkind: Service\nmetadata: {name: ../secrets/x}\n";
-    let (_, said) = before.check_with(&kubeconfig, odd, &["--namespace", ns]);
+    let (_, said) = live.check_with(&kubeconfig, odd, &["--namespace", ns]);
     assert!(said.contains("\"../secrets/x\" is not a name that an API server takes"), "{said}");
 }
 
