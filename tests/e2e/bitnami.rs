@@ -13,7 +13,7 @@ use crate::gate;
 use crate::guard::{guarded, status};
 use crate::lab::ControlPlane;
 use crate::power::{self, Kill};
-use crate::recover::{Cordoned, led_back_from, outcome, walk};
+use crate::recover::{Cordoned, gatera, outcome, recover_from};
 use crate::writer::Writer;
 
 const CHART: &str = include_str!("bitnami.yaml");
@@ -46,7 +46,7 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
     let galera = formed(lab());
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    gate::it_is_recorded(&galera, &cluster);
+    gate::until_identity_is_recorded(&galera, &cluster);
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     for pod in &pods {
         assert!(log(&galera, pod).contains("gatera: start of "), "{pod} starts by the step");
@@ -57,7 +57,7 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
     for what in [Kill::Servers, Kill::Sandboxes] {
         writer.until_writes();
         let names: Vec<_> = pods.iter().map(String::as_str).collect();
-        power::killed_all(&galera, what, &names, Duration::ZERO);
+        power::kill_until_restarted(&galera, what, &names, Duration::ZERO);
         assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
         for pod in &pods {
             assert!(log(&galera, pod).contains("recovered after a crash"), "{}", log(&galera, pod));
@@ -87,7 +87,7 @@ fn newest_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
         for ordinal in [0, 2, 1] {
             writer.until_writes();
             let pod = galera.member(ordinal);
-            galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
+            galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
             galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]).succeeded();
         }
     }
@@ -104,13 +104,13 @@ fn newest_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
         if reported.contains("gatera recover") { Ok(reported) } else { Err(reported) }
     });
     println!("{reported}");
-    led_back_from(galera, 1, cluster);
+    recover_from(galera, 1, cluster);
     writer.until_writes();
 }
 
 fn stopped_and_started(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     for verb in ["stop", "start"] {
-        let (code, text) = outcome(walk(verb, galera, &["--yes"]));
+        let (code, text) = outcome(gatera(verb, galera, &["--yes"]));
         println!("{text}");
         assert_eq!(code, Some(0), "{text}");
         // Without the step, the image would found a cluster by itself from the first member's data.

@@ -35,22 +35,22 @@ impl Chance {
     }
 }
 
-pub fn number(name: &str) -> Option<u64> {
+pub fn env_number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
 /// Returns GATERA_SEED or, if it is not set, a different seed each time.
 pub fn seed() -> u64 {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
-    number("GATERA_SEED").unwrap_or_else(now)
+    env_number("GATERA_SEED").unwrap_or_else(now)
 }
 
 /// Runs the rounds in their own cluster.
-pub fn whatever_happens_no_acknowledged_row_is_lost() {
+pub fn random_failures_lose_no_acknowledged_row() {
     let seed = seed();
-    let (galera, cluster) = gate::known("chance");
+    let (galera, cluster) = gate::formed_with_identity("chance");
     let writer = Writer::start(&galera, &password(&galera));
-    rounds(&galera, &cluster, &writer, seed, number("GATERA_ROUNDS").unwrap_or(5));
+    rounds(&galera, &cluster, &writer, seed, env_number("GATERA_ROUNDS").unwrap_or(5));
     let (acknowledged, failed) = writer.finish(3);
     println!("chance: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
@@ -61,9 +61,9 @@ fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, ro
         let mut chance = Chance(seed);
         println!("GATERA_SEED={seed}");
         writer.until_writes();
-        lights_out(galera, &mut chance);
+        stop_all_members(galera, &mut chance);
         let began = Instant::now();
-        led_back(galera, &mut chance);
+        recover_with_interruptions(galera, &mut chance);
         galera.until_ready(3);
         assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
         let back = began.elapsed().as_secs_f64();
@@ -74,36 +74,36 @@ fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, ro
 }
 
 /// Kills servers and makes members leave until none serves.
-fn lights_out(galera: &Galera<'_>, chance: &mut Chance) {
+fn stop_all_members(galera: &Galera<'_>, chance: &mut Chance) {
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     // Members that leave do not come back meanwhile; those that are killed do.
     let _cordoned = (chance.below(2) == 0).then(|| Cordoned::all(galera));
     for _ in 0..2 + chance.below(4) {
         let pod = chance.one(&pods);
         if chance.below(2) == 0 {
-            println!("  kill {pod}: {}", power::killed_if_it_runs(pod));
+            println!("  kill {pod}: {}", power::kill_if_running(pod));
         } else {
-            println!("  {pod} leaves: {}", leaves(galera, pod));
+            println!("  {pod} leaves: {}", try_delete_member(galera, pod));
         }
         chance.pause();
     }
     if chance.below(2) == 0 {
-        println!("  kill all: {:?}", pods.each_ref().map(|pod| power::killed_if_it_runs(pod)));
+        println!("  kill all: {:?}", pods.each_ref().map(|pod| power::kill_if_running(pod)));
     } else {
         for pod in &pods {
-            println!("  {pod} leaves: {}", leaves(galera, pod));
+            println!("  {pod} leaves: {}", try_delete_member(galera, pod));
         }
     }
 }
 
 /// Deletes a member with an override, against the guard's advice. Returns whether it was deleted.
-fn leaves(galera: &Galera<'_>, pod: &str) -> bool {
-    galera.overrule(&format!("pod/{pod}"), "G02");
+fn try_delete_member(galera: &Galera<'_>, pod: &str) -> bool {
+    galera.set_override(&format!("pod/{pod}"), "G02");
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).status == 0
 }
 
 /// Recovers the cluster by the command, which is killed half of the time.
-fn led_back(galera: &Galera<'_>, chance: &mut Chance) {
+fn recover_with_interruptions(galera: &Galera<'_>, chance: &mut Chance) {
     while chance.below(2) == 0 {
         let mut child = recover(galera, &["--yes"]).spawn().unwrap();
         thread::sleep(Duration::from_millis(chance.below(25_000)));

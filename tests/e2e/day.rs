@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::chance::{Chance, number, seed};
+use crate::chance::{Chance, env_number, seed};
 use crate::galera::Galera;
 use crate::guard::{NAMESPACE, guarded, status};
 use crate::install::{formed_with, password, try_helm};
 use crate::lab::{Output, User};
-use crate::outage::until_reported;
+use crate::outage::until_status_reports;
 use crate::power::Program;
-use crate::recover::walk;
+use crate::recover::gatera;
 use crate::writer::Writer;
 use crate::{gate, power};
 
@@ -33,12 +33,12 @@ type Tally = Mutex<BTreeMap<String, usize>>;
 #[test]
 fn two_people_and_bad_luck_lose_no_acknowledged_row() {
     let seed = seed();
-    let lasts = Duration::from_secs(60 * number("GATERA_MINUTES").unwrap_or(20));
+    let lasts = Duration::from_secs(60 * env_number("GATERA_MINUTES").unwrap_or(20));
     println!("GATERA_SEED={seed}, {} minutes", lasts.as_secs() / 60);
     let galera = formed_with(guarded(), "day", &[VALUES]);
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    gate::it_is_recorded(&galera, &cluster);
+    gate::until_identity_is_recorded(&galera, &cluster);
     let writer = Writer::start(&galera, &password(&galera));
     let tally = Tally::default();
     let began = Instant::now();
@@ -55,7 +55,7 @@ fn two_people_and_bad_luck_lose_no_acknowledged_row() {
 
     day.evening();
     // The last upgrade may have changed the configuration, which the guard then rolls out.
-    until_reported(&galera, &["HEALTHY", "Steps of the guard: done"]);
+    until_status_reports(&galera, &["HEALTHY", "Steps of the guard: done"]);
     assert_eq!(galera.until_synced(3, 3), cluster, "GATERA_SEED={seed}: its history goes on");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
@@ -139,7 +139,7 @@ impl Day<'_> {
                 kubectl(&["patch", &format!("configmap/{}-nodeconfig", galera.name), "--type=merge", patch])
             }
             14 => {
-                galera.overrule(&format!("pod/{pod}"), "G02");
+                galera.set_override(&format!("pod/{pod}"), "G02");
                 kubectl(&["delete", "pod", &pod, "--timeout=40s"])
             }
             15 => {
@@ -183,21 +183,21 @@ impl Day<'_> {
         let so_long = Duration::from_millis(1000 + chance.below(30_000));
         match chance.below(8) {
             0 => {
-                let killed: Vec<_> = some.iter().filter(|pod| power::killed_if_it_runs(pod)).collect();
+                let killed: Vec<_> = some.iter().filter(|pod| power::kill_if_running(pod)).collect();
                 format!("servers die: {killed:?}")
             }
             1 => {
-                let killed: Vec<_> = some.iter().filter(|pod| power::killed_with_its_pod(pod)).collect();
+                let killed: Vec<_> = some.iter().filter(|pod| power::kill_with_sandbox(pod)).collect();
                 format!("sandboxes die: {killed:?}")
             }
             2 => {
-                let _still = power::servers_stand_still(&some);
+                let _still = power::pause_servers(&some);
                 thread::sleep(so_long);
                 format!("stalled servers for {so_long:?}: {some:?}")
             }
             3 => {
                 let nodes = [format!("node-{}", 1 + chance.below(3))];
-                let _still = power::kubelets_stand_still(&nodes);
+                let _still = power::pause_kubelets(&nodes);
                 thread::sleep(so_long);
                 format!("kubelet stalls for {so_long:?}: {nodes:?}")
             }
@@ -208,11 +208,11 @@ impl Day<'_> {
                 "guards die".to_owned()
             }
             5 => {
-                power::api_server_is_killed(so_long);
+                power::kill_api_server(so_long);
                 format!("API server away for {so_long:?}")
             }
             6 => {
-                power::api_server_stalls(so_long);
+                power::stall_api_server(so_long);
                 format!("API server stalled for {so_long:?}")
             }
             _ => {
@@ -276,7 +276,7 @@ impl Day<'_> {
 
 /// Runs a command of gatera, for four minutes at most.
 fn walked(verb: &str, galera: &Galera<'_>) -> Output {
-    let command = walk(verb, galera, &["--yes"]);
+    let command = gatera(verb, galera, &["--yes"]);
     let output = Command::new("timeout")
         .args(["--signal=INT", "--kill-after=30", "240"])
         .arg(command.get_program())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::galera::{Galera, patiently};
 use crate::guard::{guarded, status};
-use crate::install::{formed, grown, helm, password, until_bootstrap_is_removed};
+use crate::install::{fill_heavy_table, formed, helm, password, until_bootstrap_is_removed};
 use crate::lab::User;
 use crate::power::{self, Kill};
 use crate::writer::Writer;
@@ -17,7 +17,7 @@ fn whatever_fails_nobody_differs_and_nothing_is_lost() {
     let galera = formed(guarded(), "drill");
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    grown(&galera);
+    fill_heavy_table(&galera);
     let writer = Writer::start(&galera, &password(&galera));
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     let all = pods.each_ref().map(String::as_str);
@@ -33,26 +33,30 @@ fn whatever_fails_nobody_differs_and_nothing_is_lost() {
         println!("{what}: serves again after {:.1} s", began.elapsed().as_secs_f64());
         power::members_agree(&galera, "shop.t, shop.heavy");
     };
-    drill("all servers at once", &|| power::killed_all(&galera, Kill::Servers, &all, Duration::ZERO));
-    drill("all sandboxes at once", &|| power::killed_all(&galera, Kill::Sandboxes, &all, Duration::ZERO));
+    drill("all servers at once", &|| {
+        power::kill_until_restarted(&galera, Kill::Servers, &all, Duration::ZERO)
+    });
+    drill("all sandboxes at once", &|| {
+        power::kill_until_restarted(&galera, Kill::Sandboxes, &all, Duration::ZERO)
+    });
     drill("one after the other, rows between", &|| {
-        power::killed_all(&galera, Kill::Servers, &all, Duration::from_millis(400));
+        power::kill_until_restarted(&galera, Kill::Servers, &all, Duration::from_millis(400));
     });
     drill("one server, twice", &|| {
         for _ in 0..2 {
-            power::killed_all(&galera, Kill::Servers, &all[1..2], Duration::ZERO);
+            power::kill_until_restarted(&galera, Kill::Servers, &all[1..2], Duration::ZERO);
         }
     });
-    drill("two of three", &|| power::killed_all(&galera, Kill::Servers, &all[..2], Duration::ZERO));
-    drill("a lock on one", &|| power::all_servers_die_while_one_is_behind(&galera));
+    drill("two of three", &|| power::kill_until_restarted(&galera, Kill::Servers, &all[..2], Duration::ZERO));
+    drill("a lock on one", &|| power::kill_all_while_one_is_behind(&galera));
     drill("commits that are not on disk", &|| {
         for pod in &pods {
             galera.ask(pod, "SET GLOBAL innodb_flush_log_at_trx_commit=2");
         }
-        power::killed_all(&galera, Kill::Servers, &all, Duration::ZERO);
+        power::kill_until_restarted(&galera, Kill::Servers, &all, Duration::ZERO);
     });
     drill("a rolling restart", &|| renewed(&galera));
-    drill("a lost disk", &|| transfer::a_disk_is_lost(&galera, 2));
+    drill("a lost disk", &|| transfer::lose_volume(&galera, 2));
 
     let (acknowledged, failed) = writer.finish(3);
     println!("drills: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
@@ -78,7 +82,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
     let cluster = galera.until_synced(3, 3);
     let writer = Writer::start(&galera, &password(&galera));
     let noted = patiently("the note", || {
-        Some(rolling::note(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
+        Some(rolling::mark(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
     });
     let all_have = |option: &str, value: &str| {
         for ordinal in 0..3 {
@@ -91,7 +95,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
     let generation = || lab.get(&namespace, "statefulset/config-galera")["metadata"]["generation"].clone();
     let before = generation();
     helm(&galera, "upgrade", &["--set=rollout=gatera", "--set=config=innodb_buffer_pool_size = 48M"]);
-    let noted = rolling::until_rolled(&galera, &noted);
+    let noted = rolling::until_rolled_out(&galera, &noted);
     assert_eq!(generation(), before, "the template is as it was");
     all_have("innodb_buffer_pool_size", "50331648");
     println!("by Helm: {:.1} s", began.elapsed().as_secs_f64());
@@ -100,7 +104,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
     rolling::set_option(&galera, "max_connections = 66", false);
     until_next(&galera);
     rolling::set_option(&galera, "max_connections = 67", false);
-    let noted = rolling::until_rolled(&galera, &noted);
+    let noted = rolling::until_rolled_out(&galera, &noted);
     all_have("max_connections", "67");
 
     // The leader dies as soon as a member is to restart; another member is deleted by hand, and a node is drained.
@@ -119,7 +123,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
     lab.kubectl(User::Admin, &[&drain[..], &[&selector]].concat()).succeeded();
     lab.kubectl(User::Admin, &["uncordon", &node]).succeeded();
     galera.until_ready(3);
-    let noted = rolling::until_rolled(&galera, &noted);
+    let noted = rolling::until_rolled_out(&galera, &noted);
     all_have("max_connections", "68");
 
     // An option that is fatal for existing data, set with an override of G09.
@@ -137,7 +141,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
 /// Waits until a member is to start with a new revision.
 fn until_next(galera: &Galera<'_>) {
     patiently("a rollout begins", || {
-        let note = rolling::note(galera);
+        let note = rolling::mark(galera);
         if note["next"].is_null() { Err(note.to_string()) } else { Ok(()) }
     });
 }

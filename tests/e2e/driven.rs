@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::galera::{Galera, patiently};
-use crate::guard::{NAMESPACE, bring_image, install, refused, until_registered};
+use crate::guard::{NAMESPACE, import_guard_image, install, refused, until_registered};
 use crate::lab::{ControlPlane, User};
 use crate::mariadb_operator::{ACCOUNT, Operator, install_operator};
 use crate::nodes::lab;
@@ -24,7 +24,7 @@ fn alone_it_lets_members_differ() {
     lab.have_volumes(6);
     let it = Operator::of(lab, "alone", &[]);
     it.galera.fill();
-    power::all_servers_die_while_one_is_behind(&it.galera);
+    power::kill_all_while_one_is_behind(&it.galera);
     let began = Instant::now();
     let recovered = it.heals();
     let looks = it.looks();
@@ -91,7 +91,7 @@ fn refuses_people(galera: &Galera<'_>) {
 #[test]
 fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
     let lab = with_operator();
-    bring_image(lab);
+    import_guard_image(lab);
     install(lab, &["--set", &format!("mariadb.operators={{{ACCOUNT}}}")]).succeeded();
     until_registered(lab);
     lab.have_volumes(6);
@@ -125,19 +125,19 @@ fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
     };
     let pods = [0, 1, 2].map(|it| galera.member(it));
     let pods = pods.each_ref().map(String::as_str);
-    power::killed_all(galera, Kill::Servers, &pods, Duration::ZERO);
+    power::kill_until_restarted(galera, Kill::Servers, &pods, Duration::ZERO);
     healed("all servers killed");
-    power::killed_all(galera, Kill::Sandboxes, &pods, Duration::ZERO);
+    power::kill_until_restarted(galera, Kill::Sandboxes, &pods, Duration::ZERO);
     healed("all sandboxes killed");
-    power::all_servers_die_while_one_is_behind(galera);
+    power::kill_all_while_one_is_behind(galera);
     healed("all servers killed while one was behind");
     assert_eq!([0, 1, 2].map(|it| power::late_rows(galera, it)), [Some(10); 3]);
-    power::killed_all(galera, Kill::Servers, &pods[..2], Duration::ZERO);
+    power::kill_until_restarted(galera, Kill::Servers, &pods[..2], Duration::ZERO);
     healed("two of three servers killed");
 
     // All pods deleted, against the guard's advice: the operator starts the cluster again, by its founding file.
     for pod in pods {
-        galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
+        galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
     }
     let all = ["delete", "pod", pods[0], pods[1], pods[2], "--timeout=120s"];
     galera.kubectl(&all).succeeded();

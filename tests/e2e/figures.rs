@@ -10,9 +10,9 @@ use crate::bitnami;
 use crate::galera::{Galera, series};
 use crate::gate;
 use crate::guard::guarded;
-use crate::install::{formed, grown, password};
+use crate::install::{fill_heavy_table, formed, password};
 use crate::power::{self, Kill};
-use crate::recover::{Cordoned, all_made_to_leave, outcome, recover};
+use crate::recover::{Cordoned, delete_all_members, outcome, recover};
 use crate::rolling;
 use crate::writer::Writer;
 
@@ -25,14 +25,14 @@ fn seconds<T>(work: impl FnOnce() -> T) -> (T, u64) {
 fn measured(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, password: &Value) {
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    grown(galera);
-    gate::it_is_recorded(galera, &cluster);
+    fill_heavy_table(galera);
+    gate::until_identity_is_recorded(galera, &cluster);
     let writer = Writer::start(galera, password);
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
 
     let names: Vec<_> = pods.iter().map(String::as_str).collect();
     let ((), power_failure) = seconds(|| {
-        power::killed_all(galera, Kill::Sandboxes, &names, Duration::ZERO);
+        power::kill_until_restarted(galera, Kill::Sandboxes, &names, Duration::ZERO);
         galera.until_synced(3, 3);
         galera.until_ready(3);
     });
@@ -40,7 +40,7 @@ fn measured(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, passwor
 
     {
         let _cordoned = Cordoned::all(galera);
-        all_made_to_leave(galera, 3);
+        delete_all_members(galera, 3);
     }
     let ((code, text), recovered) = seconds(|| {
         let done = outcome(recover(galera, &["--yes"]));
@@ -50,7 +50,7 @@ fn measured(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, passwor
     assert_eq!(code, Some(0), "{text}");
     writer.until_writes();
 
-    let restarted = rolling::restarted(galera);
+    let restarted = rolling::restart(galera);
     writer.until_writes();
 
     let datadir = galera.ask(&pods[2], "SELECT @@datadir");

@@ -33,7 +33,7 @@ fn what_others_wrote_is_led_back_by_two_people_at_once() {
     until_bootstrap_is_removed(&galera);
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    gate::it_is_recorded(&galera, &cluster);
+    gate::until_identity_is_recorded(&galera, &cluster);
     let writer = Writer::start(&galera, &json!({ "value": "admin" }));
 
     {
@@ -41,7 +41,7 @@ fn what_others_wrote_is_led_back_by_two_people_at_once() {
         for ordinal in [1, 0, 2] {
             writer.until_writes();
             let pod = galera.member(ordinal);
-            galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
+            galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
             galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]).succeeded();
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::advice::{commands, follow};
 use crate::galera::{Galera, patiently};
-use crate::guard::{bring_image, install, status, until_registered};
+use crate::guard::{import_guard_image, install, status, until_registered};
 use crate::install::{events, helm, until_bootstrap_is_removed};
 use crate::nodes::lab;
 
@@ -15,7 +15,7 @@ fn members_from_before_the_guard_are_taken_over_one_at_a_time() {
     helm(&galera, "install", &[]);
     galera.until_ready(3);
     galera.fill();
-    bring_image(lab);
+    import_guard_image(lab);
     install(lab, &[]).succeeded();
     until_registered(lab);
 

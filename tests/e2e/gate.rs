@@ -7,10 +7,10 @@ use crate::galera::{Galera, patiently};
 use crate::guard::{guarded, override_of, status};
 use crate::install::formed;
 
-const KNOWS: &str = "gatera.dev/identity";
+const IDENTITY: &str = "gatera.dev/identity";
 
 /// Makes the members read their address from a Secret.
-pub fn takes_its_address_from_a_secret(galera: &Galera<'_>) {
+pub fn read_address_from_secret(galera: &Galera<'_>) {
     let create =
         ["create", "secret", "generic", "switch", &format!("--from-literal=address={}", addresses(galera))];
     galera.kubectl(&create).succeeded();
@@ -28,9 +28,9 @@ pub fn takes_its_address_from_a_secret(galera: &Galera<'_>) {
 /// Checks that a member whose address becomes that of a new cluster is stopped in its pod, and joins with the right one.
 pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: &Galera<'_>, cluster: &str) {
     // Until then a pod is made without the cluster's id, and the step has nothing to refuse by.
-    it_is_recorded(galera, cluster);
+    until_identity_is_recorded(galera, cluster);
     let lonely = galera.member(1);
-    switch(galera, "gcomm://");
+    set_address(galera, "gcomm://");
     galera.kubectl(&["delete", "pod", &lonely]).succeeded();
     let words = patiently("the step to refuse it", || {
         let words = termination_message(galera, &lonely);
@@ -48,7 +48,7 @@ pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: 
     }
 
     // As the message says: the member gets the addresses of the members, and joins.
-    switch(galera, &addresses(galera));
+    set_address(galera, &addresses(galera));
     galera.kubectl(&["delete", "pod", &lonely]).succeeded();
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster);
@@ -60,18 +60,18 @@ fn addresses(galera: &Galera<'_>) -> String {
 }
 
 /// Returns a cluster of three with three rows, whose id is recorded everywhere.
-pub fn known(name: &str) -> (Galera<'static>, String) {
+pub fn formed_with_identity(name: &str) -> (Galera<'static>, String) {
     let galera = formed(guarded(), name);
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    it_is_recorded(&galera, &cluster);
+    until_identity_is_recorded(&galera, &cluster);
     (galera, cluster)
 }
 
 /// Waits until the cluster's id is recorded on the StatefulSet, on every pod and, a little later, inside every pod.
-pub fn it_is_recorded(galera: &Galera<'_>, cluster: &str) {
+pub fn until_identity_is_recorded(galera: &Galera<'_>, cluster: &str) {
     let of =
-        |object: &Value| object["metadata"]["annotations"][KNOWS].as_str().unwrap_or_default().to_owned();
+        |object: &Value| object["metadata"]["annotations"][IDENTITY].as_str().unwrap_or_default().to_owned();
     patiently("the cluster's id to be recorded", || {
         let set = galera
             .kubectl(&["get", &format!("statefulset/{}-galera", galera.name), "--output=json"])
@@ -95,7 +95,7 @@ pub fn it_is_recorded(galera: &Galera<'_>, cluster: &str) {
 }
 
 /// Changes the address in the Secret. The guard takes it for a password, and requires an override.
-fn switch(galera: &Galera<'_>, address: &str) {
+fn set_address(galera: &Galera<'_>, address: &str) {
     let annotations = json!({ "gatera.dev/override": override_of("G12") });
     let patch = json!({ "metadata": { "annotations": annotations }, "stringData": { "address": address } })
         .to_string();

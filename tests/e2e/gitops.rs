@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::chance::{Chance, number, seed};
+use crate::chance::{Chance, env_number, seed};
 use crate::galera::patiently;
 use crate::gate;
 use crate::guard::{NAMESPACE, install, until_registered};
-use crate::guard_life::{judged, try_the_seed};
+use crate::guard_life::{both_refused, dry_run_seed};
 use crate::install::events;
 use crate::lab::{ControlPlane, User};
 use crate::power;
@@ -76,10 +76,10 @@ pub fn guard_is_installed(lab: &ControlPlane, engine: &dyn Engine) {
     until_registered(lab);
     until_well(&commit);
     patiently("the guard to refuse", || {
-        let output = try_the_seed(lab);
+        let output = dry_run_seed(lab);
         if output.status == 1 { Ok(()) } else { Err(output.to_string()) }
     });
-    judged(&try_the_seed(lab));
+    both_refused(&dry_run_seed(lab));
     let before = written_by(lab, engine).len();
     thread::sleep(Duration::from_secs(60));
     assert_eq!(written_by(lab, engine)[before..], [], "the engine writes though there is nothing to do");
@@ -95,14 +95,14 @@ pub fn guard_is_installed(lab: &ControlPlane, engine: &dyn Engine) {
         "--output=jsonpath={.items[*].metadata.annotations.example\\.org/changed}",
     ];
     assert_eq!(lab.kubectl(User::Admin, &pods).succeeded(), "again again");
-    judged(&try_the_seed(lab));
+    both_refused(&dry_run_seed(lab));
 
     let last = objects.last().unwrap();
     let [kind, namespace, name] = [&last["kind"], &last["metadata"]["namespace"], &last["metadata"]["name"]]
         .map(|it| it.as_str().unwrap());
     lab.kubectl(User::Admin, &["delete", kind, name, "--namespace", namespace, "--timeout=120s"]).succeeded();
     assert_eq!(there(), "", "an engine that removes the guard leaves none of its webhooks");
-    assert_eq!(try_the_seed(lab).status, 0);
+    assert_eq!(dry_run_seed(lab).status, 0);
     patiently("its pods to be gone", || {
         let pods = lab.kubectl(User::Admin, &["get", "pods", of_the_guard, "--output=name"]).succeeded();
         if pods.is_empty() { Ok(()) } else { Err(pods) }
@@ -133,7 +133,7 @@ impl Shop<'_> {
             self.until_bootstrap_is_back();
         }
         galera.fill();
-        gate::it_is_recorded(galera, &cluster);
+        gate::until_identity_is_recorded(galera, &cluster);
         self.until_well(&commit);
         self.is_quiet();
         let password =
@@ -276,7 +276,7 @@ impl Shop<'_> {
     }
 
     fn random_commits(&self, seed: u64) {
-        let lasts = Duration::from_secs(60 * number("GATERA_MINUTES").unwrap_or(5));
+        let lasts = Duration::from_secs(60 * env_number("GATERA_MINUTES").unwrap_or(5));
         println!("GATERA_SEED={seed}, {} minutes", lasts.as_secs() / 60);
         let (mut chance, mut wanted, began) = (Chance(seed), good(), Instant::now());
         let before = self.writes().map(|all| all.len());

@@ -24,7 +24,7 @@ pub fn chart(name: &str) -> String {
 /// Returns the shared nodes, with the guard installed.
 pub fn guarded() -> &'static ControlPlane {
     static INSTALLED: LazyLock<()> = LazyLock::new(|| {
-        bring_image(lab());
+        import_guard_image(lab());
         install(lab(), &[]).succeeded();
         until_registered(lab());
     });
@@ -33,7 +33,7 @@ pub fn guarded() -> &'static ControlPlane {
 }
 
 /// Imports the image that `make gatera-image` made.
-pub fn bring_image(lab: &ControlPlane) {
+pub fn import_guard_image(lab: &ControlPlane) {
     let image = env::var_os("GATERA_IMAGE").map(PathBuf::from);
     lab.import_image(&image.expect("GATERA_IMAGE names the guard's image: use `make e2e`"));
 }
@@ -86,7 +86,7 @@ pub fn override_of(rules: &str) -> String {
 /// Actions that people take against the guard's advice.
 impl Galera<'_> {
     /// Sets an override for half an hour on an object, if it exists.
-    pub fn overrule(&self, object: &str, rules: &str) -> Output {
+    pub fn set_override(&self, object: &str, rules: &str) -> Output {
         let mark = format!("gatera.dev/override={}", override_of(rules));
         self.kubectl(&["annotate", "--overwrite", object, &mark])
     }
@@ -94,7 +94,7 @@ impl Galera<'_> {
     /// Deletes a claim against the guard's advice. It stays until its pod is gone too.
     pub fn delete_claim(&self, claim: &str) {
         let claim = format!("pvc/{claim}");
-        self.overrule(&claim, "G07").succeeded();
+        self.set_override(&claim, "G07").succeeded();
         patiently("the claim to be deleted", || {
             let deleted = self.kubectl(&["delete", &claim, "--wait=false"]);
             if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
@@ -102,7 +102,7 @@ impl Galera<'_> {
     }
 
     /// Deletes a member's claim and then its pod: the next pod has an empty volume, and copies everything from another member.
-    pub fn copies_everything(&self, ordinal: usize) {
+    pub fn replace_volume(&self, ordinal: usize) {
         let (claim, pod) = (self.claim(ordinal), self.member(ordinal));
         let uid = || self.lab.get(&self.namespace, &format!("pvc/{claim}"))["metadata"]["uid"].clone();
         let before = uid();

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::galera::{SEED, patiently};
-use crate::guard::{NAMESPACE, bring_image, chart, install, until_registered};
+use crate::guard::{NAMESPACE, chart, import_guard_image, install, until_registered};
 use crate::lab::{ControlPlane, Output, User};
 use crate::nodes::lab;
 
 /// Applies the manifests of the seed documents as a dry run, to see whether they would be refused now.
-pub fn try_the_seed(lab: &ControlPlane) -> Output {
+pub fn dry_run_seed(lab: &ControlPlane) -> Output {
     let apply = ["apply", "--namespace=default", "--dry-run=server", "--filename=-"];
     lab.kubectl_stdin(User::Admin, &apply, SEED)
 }
 
 /// Asserts that a rule refused both workloads and nothing else failed.
 #[track_caller]
-pub fn judged(output: &Output) {
+pub fn both_refused(output: &Output) {
     assert_eq!(output.status, 1, "{output}");
     let denied = output.stderr.matches("denied the request: [G").count();
     assert_eq!((denied, output.stderr.matches("Error from server").count()), (2, 2), "{output}");
@@ -26,7 +26,7 @@ pub fn judged(output: &Output) {
 #[test]
 fn the_guard_comes_and_goes_and_holds_up_nobody() {
     let lab = lab();
-    bring_image(lab);
+    import_guard_image(lab);
     a_broken_guard_blocks_nobody(lab);
     rolled_back_and_forth_it_misses_nothing(lab);
     removed_while_it_is_down_it_leaves_nothing(lab);
@@ -39,17 +39,17 @@ fn a_broken_guard_blocks_nobody(lab: &ControlPlane) {
             lab.kubectl(User::Admin, &["get", "pods", "--namespace", NAMESPACE, "--no-headers"]).stdout;
         if pods.matches("ErrImageNeverPull").count() == 2 { Ok(()) } else { Err(pods) }
     });
-    assert_eq!(try_the_seed(lab).status, 0, "without a guard nothing is refused, and nothing hangs");
+    assert_eq!(dry_run_seed(lab).status, 0, "without a guard nothing is refused, and nothing hangs");
 
     // Without a new value, an upgrade keeps those of the last one.
     let upgrade = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--reset-values"];
     lab.helm(User::Admin, &upgrade).succeeded();
     until_registered(lab);
     patiently("API servers to know the entries", || {
-        let output = try_the_seed(lab);
+        let output = dry_run_seed(lab);
         if output.status == 1 { Ok(()) } else { Err(output.to_string()) }
     });
-    judged(&try_the_seed(lab));
+    both_refused(&dry_run_seed(lab));
 }
 
 struct Stop<'a>(&'a AtomicBool);
@@ -71,7 +71,7 @@ fn rolled_back_and_forth_it_misses_nothing(lab: &ControlPlane) {
                 scope.spawn(|| {
                     let mut asked = 0;
                     while !done.load(Ordering::Relaxed) {
-                        judged(&try_the_seed(lab));
+                        both_refused(&dry_run_seed(lab));
                         asked += 1;
                     }
                     asked
@@ -114,12 +114,12 @@ fn removed_while_it_is_down_it_leaves_nothing(lab: &ControlPlane) {
             lab.kubectl(User::Admin, &["get", "pods", "--namespace", NAMESPACE, "--output=name"]).stdout;
         if pods.is_empty() { Ok(()) } else { Err(pods) }
     });
-    let closed = try_the_seed(lab);
+    let closed = dry_run_seed(lab);
     assert_eq!(closed.status, 1, "a guard that is down lets no change of a Galera object through: {closed}");
     assert!(closed.stderr.contains("failed calling webhook"), "{closed}");
     lab.helm(User::Admin, &["uninstall", "gatera", "--namespace", NAMESPACE]).succeeded();
     patiently("API servers to forget the entries", || {
-        let output = try_the_seed(lab);
+        let output = dry_run_seed(lab);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });
     let left =

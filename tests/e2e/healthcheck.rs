@@ -88,7 +88,7 @@ fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
     println!("{} different passwords of healthcheck on three members", hashes.len());
     assert_eq!(hashes.len(), 3, "each made its own");
 
-    transfer::a_disk_is_lost(galera, 2);
+    transfer::lose_volume(galera, 2);
     let words = patiently("the member without data fails", || {
         let log = galera.kubectl(&["logs", &galera.member(2), "--container=mariadb", "--previous"]).stdout;
         let word = log.lines().rfind(|line| line.starts_with("ERROR ")).map(str::to_owned);
@@ -127,7 +127,7 @@ fn the_check_of_the_image_is_a_probe_for_servers_that_are_not_root() {
     members_are_as_written(&galera);
     writer.until_writes();
 
-    transfer::a_disk_is_lost(&galera, 2);
+    transfer::lose_volume(&galera, 2);
     galera.until_ready(3);
     members_are_as_written(&galera);
     assert_eq!(galera.until_synced(3, 3), cluster);

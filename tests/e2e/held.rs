@@ -30,7 +30,7 @@ fn until_no_node_takes(galera: &Galera<'_>, pod: &str) {
 
 #[test]
 fn a_member_that_no_node_takes_is_read() {
-    let (galera, cluster) = gate::known("held");
+    let (galera, cluster) = gate::formed_with_identity("held");
     let [first, second, third] = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     wants(&galera, "640");
     until_no_node_takes(&galera, &third);
@@ -38,7 +38,7 @@ fn a_member_that_no_node_takes_is_read() {
     {
         let _cordoned = Cordoned::all(&galera);
         for pod in [&first, &second] {
-            galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
+            galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
             galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).succeeded();
         }
     }

@@ -54,7 +54,7 @@ pub fn password(galera: &Galera<'_>) -> Value {
 }
 
 /// Adds so many rows that a full copy takes a moment; GATERA_GIGABYTES sets their size.
-pub fn grown(galera: &Galera<'_>) {
+pub fn fill_heavy_table(galera: &Galera<'_>) {
     let gigabytes = env::var("GATERA_GIGABYTES").ok().and_then(|text| text.parse::<u32>().ok());
     let pod = galera.member(0);
     galera.ask(&pod, "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");

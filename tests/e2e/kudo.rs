@@ -12,7 +12,7 @@ use crate::guard::{guarded, refused, status};
 use crate::install::events;
 use crate::lab::{ControlPlane, Output, User};
 use crate::power;
-use crate::recover::{outcome, walk};
+use crate::recover::{gatera, outcome};
 use crate::writer::Writer;
 
 const INSTANCE: &str = "galera-instance";
@@ -194,7 +194,7 @@ fn what_would_destroy_it_is_refused_at_the_instance(galera: &Galera<'_>) {
 /// Checks that, with an override, the plan runs again but founds no second cluster: its bootstrap node stays at 0 replicas, and
 /// KUDO accepts that.
 fn deploy_again_founds_nothing(galera: &Galera<'_>) {
-    galera.overrule(&format!("instance/{INSTANCE}"), "K01").succeeded();
+    galera.set_override(&format!("instance/{INSTANCE}"), "K01").succeeded();
     let again = kudo(galera, &["plan", "trigger", "--name", "deploy", "--instance", INSTANCE]);
     assert_eq!(again.status, 0, "{again}");
     until_complete(galera, "deploy");
@@ -224,7 +224,7 @@ fn it_leaves_kudo_and_comes_back(galera: &Galera<'_>, parameters: &[&str]) {
 /// Uninstalls the cluster after an orderly stop, which is allowed. A later install under its name founds nothing and is started
 /// from its claims.
 fn it_is_away_for_a_while(galera: &Galera<'_>, cluster: &str, parameters: &[&str]) {
-    let (code, text) = outcome(walk("stop", galera, &["--yes"]));
+    let (code, text) = outcome(gatera("stop", galera, &["--yes"]));
     assert_eq!(code, Some(0), "{text}");
     let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);
     assert_eq!((gone.status, &*gone.stderr), (0, ""), "{gone}");
@@ -239,7 +239,7 @@ fn it_is_away_for_a_while(galera: &Galera<'_>, cluster: &str, parameters: &[&str
     let pods =
         galera.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).succeeded();
     assert_eq!(pods, "", "over claims with data nothing founds a cluster");
-    let (code, text) = outcome(walk("start", galera, &["--yes"]));
+    let (code, text) = outcome(gatera("start", galera, &["--yes"]));
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
     until_complete(galera, "deploy");
@@ -249,7 +249,7 @@ fn it_is_away_for_a_while(galera: &Galera<'_>, cluster: &str, parameters: &[&str
 
 /// Uninstalls the cluster with an override: the garbage collector is not held up, and the data is kept.
 fn it_goes_when_that_is_confirmed(galera: &Galera<'_>) {
-    galera.overrule(&format!("instance/{INSTANCE}"), "K05").succeeded();
+    galera.set_override(&format!("instance/{INSTANCE}"), "K05").succeeded();
     let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);
     assert_eq!(gone.status, 0, "{gone}");
     for what in [

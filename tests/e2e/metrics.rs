@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::galera::{Galera, patiently};
 use crate::guard::{chart, guarded};
 use crate::install::formed;
-use crate::page::{of_galera, shell};
+use crate::page::{galera_readme_blocks, run_block};
 
 const DASHBOARD: &str = include_str!("../../charts/galera/files/dashboard.json");
 
@@ -49,14 +49,14 @@ fn a_running_cluster_gets_an_exporter() {
     let uids = || [0, 1, 2].map(|it| galera.pod(&galera.member(it)).unwrap()["metadata"]["uid"].clone());
     let before = uids();
 
-    let blocks = of_galera("Metrics");
+    let blocks = galera_readme_blocks("Metrics");
     let [example, commands] = &blocks[..] else {
         panic!("other steps than were written down here: {blocks:#?}")
     };
     assert_eq!(example, "ns=db I=shop");
     let head = format!("set -e\nns={} I={}", galera.namespace, galera.name);
     let commands = commands.replace(" charts/galera ", &format!(" {} ", chart("galera")));
-    let said = shell(&galera, &head, &commands);
+    let said = run_block(&galera, &head, &commands);
     assert!(said.status == 0 && !said.stderr.contains("[G"), "{said}");
 
     let pages = patiently("the exporter to reach each member", || {

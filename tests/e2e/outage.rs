@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::advice::refused;
 use crate::galera::{Galera, patiently};
 use crate::guard::{guarded, status};
-use crate::install::{formed, formed_with, grown, password};
+use crate::install::{fill_heavy_table, formed, formed_with, password};
 use crate::power::{self, Kill};
 use crate::recover;
 use crate::writer::Writer;
 use crate::{chance, gate};
 
 /// Waits until `gatera status` prints all of these texts.
-pub fn until_reported(galera: &Galera<'_>, all: &[&str]) -> String {
+pub fn until_status_reports(galera: &Galera<'_>, all: &[&str]) -> String {
     let text = patiently("status tells it", || {
         let text = status(galera);
         if all.iter().all(|words| text.contains(words)) { Ok(text) } else { Err(format!("{all:?}: {text}")) }
@@ -26,7 +26,7 @@ pub fn until_reported(galera: &Galera<'_>, all: &[&str]) -> String {
 }
 
 /// Waits until all members are back, and checks that they do not differ and have every acknowledged row.
-fn whole_again(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Instant) -> String {
+fn until_whole(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Instant) -> String {
     galera.until_ready(3);
     let cluster = galera.until_synced(3, 3);
     println!("{}: whole again after {:.1} s", galera.name, began.elapsed().as_secs_f64());
@@ -58,29 +58,32 @@ pub fn outage_with(
     let before = galera.until_synced(3, 3);
     galera.fill();
     if tables.contains("shop.wide") {
-        wide(&galera);
+        create_wide_table(&galera);
     }
     let writer = Writer::beside(&galera, &password(&galera), &galera.member(0));
     let began = Instant::now();
     fails(&galera, &writer, &[0, 1, 2].map(|ordinal| galera.member(ordinal)));
-    (before, whole_again(&galera, writer, tables, began))
+    (before, until_whole(&galera, writer, tables, began))
 }
 
-fn all_die(galera: &Galera<'_>, pods: &[String]) {
+fn kill_all_servers(galera: &Galera<'_>, pods: &[String]) {
     let pods: Vec<_> = pods.iter().map(String::as_str).collect();
-    power::killed_all(galera, Kill::Servers, &pods, Duration::ZERO);
+    power::kill_until_restarted(galera, Kill::Servers, &pods, Duration::ZERO);
 }
 
 /// All three servers die and one node stays away: the other members wait for the third.
 #[test]
-fn a_node_that_stays_away_is_named() {
+fn status_names_a_node_that_is_away() {
     let (before, after) = outage("away", "shop.t", |galera, _, pods| {
-        let still = power::stand_still(galera, &pods[2..]);
+        let paused = power::pause_kubelets_of(galera, &pods[2..]);
         power::kill_servers(&[&pods[2]]);
-        all_die(galera, &pods[..2]);
+        kill_all_servers(galera, &pods[..2]);
         let waits = format!("WAITS {}, {}: they form the cluster again by themselves", pods[0], pods[1]);
         let awaited = format!("bring back {};", pods[2]);
-        until_reported(galera, &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])]);
+        until_status_reports(
+            galera,
+            &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])],
+        );
         // The guard has these reports, too, by the time a person thinks of deleting a member.
         let words = patiently("the refusal to say what it does", || {
             let deleted = galera.kubectl(&["delete", "pod", &pods[0], "--wait=false"]);
@@ -88,129 +91,131 @@ fn a_node_that_stays_away_is_named() {
             if deleted.stderr.contains(&waits) { Ok(deleted.stderr) } else { Err(deleted.stderr) }
         });
         println!("{words}");
-        drop(still);
+        drop(paused);
     });
     assert_eq!(before, after);
 }
 
 /// All three servers die and one node stays away: `gatera recover` goes on without its member.
 #[test]
-fn a_node_that_stays_away_is_gone_on_without() {
-    recover::a_node_that_stays_away_is_gone_on_without();
+fn a_recovery_continues_without_a_node_that_is_away() {
+    recover::a_recovery_continues_without_a_node_that_is_away();
 }
 
 /// The recovery command waits for the API server and the guard while they are away.
 #[test]
-fn a_recovery_outlives_the_api_server_and_the_guard() {
-    recover::it_outlives_the_api_server_and_the_guard();
+fn a_recovery_survives_outages_of_the_api_server_and_the_guard() {
+    recover::a_recovery_survives_outages_of_the_api_server_and_the_guard();
 }
 
 /// A recovery that is killed repeatedly is still finished, by the command or by the page.
 #[test]
-fn a_recovery_is_finished_however_often_it_is_killed() {
-    recover::it_is_finished_however_often_it_is_killed();
+fn a_recovery_that_is_killed_repeatedly_is_finished() {
+    recover::a_recovery_that_is_killed_repeatedly_is_finished();
 }
 
 /// Clusters of one, two and five members come back, and one whose three pods are made at once.
 #[test]
-fn of_any_size_it_comes_back() {
-    recover::of_any_size_it_comes_back();
+fn clusters_of_other_sizes_recover() {
+    recover::clusters_of_other_sizes_recover();
 }
 
 /// Failures in an order that a seed chose lose nothing.
 #[test]
-fn whatever_happens_no_acknowledged_row_is_lost() {
-    chance::whatever_happens_no_acknowledged_row_is_lost();
+fn random_failures_lose_no_acknowledged_row() {
+    chance::random_failures_lose_no_acknowledged_row();
 }
 
 /// One of three members is left. It has no majority until a person decides that the others do not come back.
 #[test]
-fn one_of_three_serves_again_when_a_person_says_so() {
+fn the_last_of_three_members_serves_after_its_way_out() {
     let (before, after) = outage("alone", "shop.t", |galera, writer, pods| {
-        let still = power::stand_still(galera, &pods[1..]);
+        let paused = power::pause_kubelets_of(galera, &pods[1..]);
         power::kill_servers(&[&pods[1], &pods[2]]);
-        let text =
-            until_reported(galera, &[&format!("CUT-OFF {}: ", pods[0]), "on that one only: SET GLOBAL "]);
-        serves_alone_as_reported(galera, &pods[0], &text);
+        let text = until_status_reports(
+            galera,
+            &[&format!("CUT-OFF {}: ", pods[0]), "on that one only: SET GLOBAL "],
+        );
+        follow_way_out_of_cut_off(galera, &pods[0], &text);
         patiently("the one that is left to serve", || {
             let seen = galera.wsrep(&pods[0])?;
             if (seen.size, &*seen.state) == (1, "Synced") { Ok(()) } else { Err(format!("{seen:?}")) }
         });
         writer.until_writes();
-        drop(still);
+        drop(paused);
     });
     assert_eq!(before, after);
 }
 
 /// Runs what `gatera status` prints for a member that is cut off from others that do not come back.
-pub fn serves_alone_as_reported(galera: &Galera<'_>, pod: &str, text: &str) {
+pub fn follow_way_out_of_cut_off(galera: &Galera<'_>, pod: &str, text: &str) {
     let (_, advice) = text.split_once("on that one only: ").expect("the way out");
     galera.ask(pod, advice.lines().next().unwrap());
 }
 
 /// The last view of one member is cut short: it looks for the others, which wait for the member as it was.
 #[test]
-fn a_last_view_that_is_cut_short_needs_a_person() {
+fn a_truncated_last_view_is_recovered_by_hand() {
     let (before, after) = outage("view", "shop.t", |galera, _, pods| {
         let view = "/var/lib/mysql/gvwstate.dat";
         galera.in_pod(&pods[2], &format!("head -c 60 {view} >/tmp/v && cat /tmp/v >{view}"));
-        all_die(galera, pods);
+        kill_all_servers(galera, pods);
         let runs = format!("{} runs, but does not know that view", pods[2]);
-        let text = until_reported(galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
-        start_from(galera, newest(&text));
+        let text = until_status_reports(galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
+        recover_by_hand_from(galera, newest_member(&text));
     });
     assert_eq!(before, after, "its history goes on");
 }
 
 /// All servers die in the middle of a long ALTER, so no member's position counts for Galera.
 #[test]
-fn a_crash_in_the_middle_of_a_long_alter_on_all() {
+fn a_crash_of_all_members_during_an_alter() {
     outage("alter", "shop.t, shop.wide", |galera, _, pods| {
         thread::scope(|scope| {
             scope.spawn(|| galera.sql(&pods[0], ALTER));
-            patiently("all of them alter", || power::all_are_in_a_ddl(pods));
-            all_die(galera, pods);
+            patiently("all of them alter", || power::all_run_a_ddl(pods));
+            kill_all_servers(galera, pods);
         });
-        let text = until_reported(galera, &["in a DDL", "is on "]);
-        start_from(galera, newest(&text));
+        let text = until_status_reports(galera, &["in a DDL", "is on "]);
+        recover_by_hand_from(galera, newest_member(&text));
     });
 }
 
 /// All servers die when two members have finished the ALTER and the third has not.
 #[test]
-fn a_crash_in_the_middle_of_a_long_alter_on_one() {
+fn a_crash_while_one_member_still_alters() {
     outage("alone-alter", "shop.t, shop.wide", |galera, _, pods| {
         thread::scope(|scope| {
             scope.spawn(|| galera.sql(&pods[0], ALTER));
-            patiently("all of them alter", || power::all_are_in_a_ddl(pods));
+            patiently("all of them alter", || power::all_run_a_ddl(pods));
             power::pause_server(&pods[2]);
             // Well within the five seconds after which the others remove it from their group.
-            patiently("the others have altered", || match power::all_are_in_a_ddl(&pods[..2]) {
+            patiently("the others have altered", || match power::all_run_a_ddl(&pods[..2]) {
                 Err(none) if none == "0" => Ok(()),
                 Err(some) => Err(some),
                 Ok(()) => Err("all".to_owned()),
             });
-            all_die(galera, pods);
+            kill_all_servers(galera, pods);
         });
-        let text = until_reported(galera, &["in a DDL", "is on "]);
-        start_from(galera, newest(&text));
+        let text = until_status_reports(galera, &["in a DDL", "is on "]);
+        recover_by_hand_from(galera, newest_member(&text));
     });
 }
 
 /// Servers that start without the step form a cluster of zeros after a power failure. It is reported, no member may restart,
 /// and the drill leads the cluster out of it. GATERA_GIGABYTES=1 prints the figures of a real database.
 #[test]
-fn a_cluster_that_lost_its_identity_is_led_out() {
+fn a_cluster_without_identity_is_recovered() {
     let galera = formed(guarded(), "zeros");
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    grown(&galera);
+    fill_heavy_table(&galera);
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     let writer = Writer::beside(&galera, &password(&galera), &galera.member(0));
     let fails = |what: &str| {
         writer.until_writes();
         let began = Instant::now();
-        all_die(&galera, &pods);
+        kill_all_servers(&galera, &pods);
         galera.until_ready(3);
         let is = galera.until_synced(3, 3);
         println!("from power failure to HEALTHY, {what}: {:.1} s", began.elapsed().as_secs_f64());
@@ -221,30 +226,33 @@ fn a_cluster_that_lost_its_identity_is_led_out() {
         json!(["docker-entrypoint.sh"]),
         json!(["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"]),
     );
-    start_by(&galera, &bare, &json!("keep"));
+    set_start_command(&galera, &bare, &json!("keep"));
     assert_eq!(galera.until_synced(3, 3), cluster);
     let zeros = "00000000-0000-0000-0000-000000000000";
     assert_eq!(fails("without the step"), zeros);
 
     let began = Instant::now();
-    until_reported(&galera, &["Identity none", "NO-IDENTITY: whoever leaves or restarts never joins again"]);
+    until_status_reports(
+        &galera,
+        &["Identity none", "NO-IDENTITY: whoever leaves or restarts never joins again"],
+    );
     let deleted = galera.kubectl(&["delete", "pod", &pods[1], "--wait=false"]);
     refused(&deleted, "G02", "its cluster has no identity");
     let restarted = galera.kubectl(&["rollout", "restart", "statefulset/zeros-galera"]);
     refused(&restarted, "G14", "a member that restarts never joins again");
-    start_from(&galera, &pods[1]);
+    recover_by_hand_from(&galera, &pods[1]);
     let again = galera.until_synced(3, 3);
     assert_ne!(again, zeros);
     assert_ne!(again, cluster);
-    gate::it_is_recorded(&galera, &again);
+    gate::until_identity_is_recorded(&galera, &again);
     println!("led out after {:.1} s", began.elapsed().as_secs_f64());
-    start_by(&galera, &steps, &Value::Null);
+    set_start_command(&galera, &steps, &Value::Null);
     assert_eq!(fails("with the step again"), again);
-    assert_eq!(whole_again(&galera, writer, "shop.t, shop.heavy", Instant::now()), again);
+    assert_eq!(until_whole(&galera, writer, "shop.t, shop.heavy", Instant::now()), again);
 }
 
 /// Makes every member start by this command from now on.
-fn start_by(galera: &Galera<'_>, command: &Value, start: &Value) {
+fn set_start_command(galera: &Galera<'_>, command: &Value, start: &Value) {
     let container = json!({ "name": "mariadb", "command": command });
     let template = json!({ "metadata": { "annotations": { "gatera.dev/start": start } }, "spec": { "containers": [container] } });
     let (set, patch) =
@@ -255,7 +263,7 @@ fn start_by(galera: &Galera<'_>, command: &Value, start: &Value) {
 }
 
 /// Returns the member that `gatera status` names as the newest.
-fn newest(text: &str) -> &str {
+fn newest_member(text: &str) -> &str {
     let (_, rest) = text.rsplit_once("as reported at the start, is on ").unwrap();
     rest.split([',', ' ']).next().unwrap()
 }
@@ -263,19 +271,19 @@ fn newest(text: &str) -> &str {
 const ALTER: &str = "ALTER TABLE shop.wide ADD COLUMN more VARCHAR(20) DEFAULT 'more', ALGORITHM=COPY";
 
 /// Creates a table that takes some seconds to copy.
-fn wide(galera: &Galera<'_>) {
+fn create_wide_table(galera: &Galera<'_>) {
     let create = "CREATE TABLE shop.wide (id INT PRIMARY KEY, body VARCHAR(300))";
     let fill = "USE shop; INSERT INTO shop.wide SELECT seq, REPEAT('x', 300) FROM seq_1_to_300000";
     galera.ask(&galera.member(0), &format!("{create}; {fill}"));
 }
 
 /// Recovers the cluster from this member by hand, as `gatera explain G04` describes.
-fn start_from(galera: &Galera<'_>, pod: &str) {
+fn recover_by_hand_from(galera: &Galera<'_>, pod: &str) {
     let name = &galera.name;
     let ordinal: usize = pod.rsplit('-').next().unwrap().parse().unwrap();
     let (set, map) = (format!("statefulset/{name}-galera"), format!("configmap/{name}-nodeconfig"));
     for (object, rules) in [(&set, "G01,G02,G04"), (&map, "G04")] {
-        galera.overrule(object, rules).succeeded();
+        galera.set_override(object, rules).succeeded();
     }
     let file: Value =
         serde_json::from_str(&galera.kubectl(&["get", &map, "--output=json"]).succeeded()).unwrap();

@@ -21,7 +21,7 @@ fn blocks() -> Vec<String> {
 }
 
 /// Returns the blocks of commands in a section of charts/galera/README.md.
-pub fn of_galera(section: &str) -> Vec<String> {
+pub fn galera_readme_blocks(section: &str) -> Vec<String> {
     let page = include_str!("../../charts/galera/README.md");
     let (_, section) = page.split_once(&format!("\n## {section}\n")).expect("the section");
     let (section, _) = section.split_once("\n## ").expect("the next one");
@@ -30,7 +30,7 @@ pub fn of_galera(section: &str) -> Vec<String> {
 }
 
 /// Runs a block of commands in one shell, after `head`.
-pub fn shell(galera: &Galera<'_>, head: &str, block: &str) -> Output {
+pub fn run_block(galera: &Galera<'_>, head: &str, block: &str) -> Output {
     println!("{block}");
     let path = format!("{}:{}", galera.lab.tools_folder().display(), std::env::var("PATH").unwrap());
     let mut sh = Command::new("timeout");
@@ -44,7 +44,7 @@ pub fn shell(galera: &Galera<'_>, head: &str, block: &str) -> Output {
 }
 
 /// Recovers a cluster of three that is down, by the page.
-pub fn followed(galera: &Galera<'_>) {
+pub fn recover_by_the_page(galera: &Galera<'_>) {
     let blocks = blocks();
     let [head, pods, ends, ask, first, others, over] = &blocks[..] else {
         panic!("other steps than were written down here: {blocks:#?}")
@@ -53,9 +53,9 @@ pub fn followed(galera: &Galera<'_>) {
     assert_eq!(example, "ns=db set=galera");
     let head = format!("ns={} set={}-galera\n{functions}", galera.namespace, galera.name);
     // The block fails for pods that exist already, so its status does not count.
-    shell(galera, &head, pods);
+    run_block(galera, &head, pods);
     let (newest, end) = patiently("each to tell where its data ends", || {
-        let reported = shell(galera, &head, ends).stdout;
+        let reported = run_block(galera, &head, ends).stdout;
         // "NAME: gatera: start of TIME: position ID:SEQNO, ..."
         let position = |n: usize| {
             let line = reported.lines().find(|line| line.starts_with(&format!("{}: ", galera.member(n))))?;
@@ -70,7 +70,7 @@ pub fn followed(galera: &Galera<'_>) {
     assert!(example.starts_with("N=1 end="), "{example}");
     let head = format!("{head}N={newest} end={end}\n");
     patiently("the guard to have heard it", || {
-        let asked = shell(galera, &head, commands);
+        let asked = run_block(galera, &head, commands);
         if asked.status == 0 {
             return Ok(());
         }
@@ -78,6 +78,6 @@ pub fn followed(galera: &Galera<'_>) {
         Err(asked.stderr)
     });
     for block in [first, others, over] {
-        shell(galera, &head, block).succeeded();
+        run_block(galera, &head, block).succeeded();
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::galera::{Galera, patiently, series};
 use crate::guard::guarded;
 use crate::install::formed;
-use crate::recover::walk;
+use crate::recover::gatera;
 use crate::writer::Writer;
 
 const NEW: &str = "a-New_one.1";
@@ -71,7 +71,7 @@ fn value(galera: &Galera<'_>, key: &str) -> String {
 /// Starts the command with `input` on its standard input.
 fn passwd(galera: &Galera<'_>, more: &[&str], input: &str) -> Child {
     let mut child =
-        walk("passwd", galera, more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        gatera("passwd", galera, more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     child
 }
@@ -124,19 +124,19 @@ fn a_password_changes_and_no_login_fails() {
     let old_sst = file.split_once("sst:").and_then(|(_, rest)| rest.split('"').next()).unwrap();
     assert!(value(galera, "sst.cnf").contains(old_sst));
     leaves_nothing(galera);
-    galera.copies_everything(2);
+    galera.replace_volume(2);
     galera.until_ready(3);
     galera.until_synced(3, 3);
 
     // Then it is changed completely, with a full copy in the middle and one at the end.
     to_the_end(passwd(galera, &["--user=sst", "--stdin", "--yes", "--keep-old"], NEW));
-    galera.copies_everything(1);
+    galera.replace_volume(1);
     galera.until_ready(3);
     galera.until_synced(3, 3);
     let said = to_the_end(passwd(galera, &["--user=sst", "--yes"], ""));
     assert!(said.contains("accepts only the new password of sst"), "{said}");
     leaves_nothing(galera);
-    galera.copies_everything(2);
+    galera.replace_volume(2);
     galera.until_ready(3);
     galera.until_synced(3, 3);
 

@@ -22,15 +22,15 @@ pub fn kill_servers(pods: &[&str]) {
 }
 
 /// Kills the server of a pod. Returns false if none runs at the moment.
-pub fn killed_if_it_runs(pod: &str) -> bool {
-    process(|path| is_server(path, pod))
+pub fn kill_if_running(pod: &str) -> bool {
+    find_process(|path| is_server(path, pod))
         .is_some_and(|server| kill_process(pid(&server), Signal::KILL).is_ok())
 }
 
 /// Kills the server of a pod and the pod's sandbox. Returns whether both were killed.
-pub fn killed_with_its_pod(pod: &str) -> bool {
-    let server = process(|path| is_server(path, pod));
-    let sandbox = server.as_ref().and_then(|server| process(|path| holds(path, server)));
+pub fn kill_with_sandbox(pod: &str) -> bool {
+    let server = find_process(|path| is_server(path, pod));
+    let sandbox = server.as_ref().and_then(|server| find_process(|path| is_sandbox_of(path, server)));
     let killed = sandbox.iter().chain(&server).filter(|it| kill_process(pid(it), Signal::KILL).is_ok());
     killed.count() == 2
 }
@@ -45,13 +45,13 @@ pub enum Kill {
 }
 
 /// Kills these processes one after the other, with pauses of `between`. Returns when every server runs again.
-pub fn killed_all(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Duration) {
+pub fn kill_until_restarted(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Duration) {
     let before = runs(galera);
     // A server may be between two starts.
     let found = pods.iter().map(|pod| {
-        let runs = || process(|path| is_server(path, pod)).ok_or_else(String::new);
+        let runs = || find_process(|path| is_server(path, pod)).ok_or_else(String::new);
         let server = patiently("its server to run", runs);
-        let sandbox = process(|path| holds(path, &server));
+        let sandbox = find_process(|path| is_sandbox_of(path, &server));
         (server, sandbox)
     });
     let found: Vec<_> = found.collect();
@@ -71,9 +71,9 @@ pub fn pause_server(pod: &str) {
 }
 
 /// Processes that are stopped until this value is dropped. Stopped kubelets do not restart what dies on their nodes.
-pub struct Still(Vec<Pid>);
+pub struct Paused(Vec<Pid>);
 
-impl Still {
+impl Paused {
     fn stop(processes: Vec<Pid>) -> Self {
         for process in &processes {
             // The process may have ended just now.
@@ -83,7 +83,7 @@ impl Still {
     }
 }
 
-impl Drop for Still {
+impl Drop for Paused {
     fn drop(&mut self) {
         for process in &self.0 {
             // The process may have ended with the lab.
@@ -93,27 +93,27 @@ impl Drop for Still {
 }
 
 /// Stops the kubelets of these pods' nodes.
-pub fn stand_still(galera: &Galera<'_>, pods: &[String]) -> Still {
+pub fn pause_kubelets_of(galera: &Galera<'_>, pods: &[String]) -> Paused {
     let node = |pod: &String| galera.pod(pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
-    kubelets_stand_still(&pods.iter().map(node).collect::<Vec<_>>())
+    pause_kubelets(&pods.iter().map(node).collect::<Vec<_>>())
 }
 
-pub fn kubelets_stand_still(nodes: &[String]) -> Still {
+pub fn pause_kubelets(nodes: &[String]) -> Paused {
     let kubelet = |node: &String| {
         let node = format!("--hostname-override={node}");
         let is_its = |path: &Path| {
             let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
             read("comm").trim() == "kubelet" && read("cmdline").split('\0').any(|word| word == node)
         };
-        pid(&process(is_its).expect("its kubelet runs"))
+        pid(&find_process(is_its).expect("its kubelet runs"))
     };
-    Still::stop(nodes.iter().map(kubelet).collect())
+    Paused::stop(nodes.iter().map(kubelet).collect())
 }
 
 /// Stops those servers of these pods that run at the moment.
-pub fn servers_stand_still(pods: &[String]) -> Still {
-    Still::stop(
-        pods.iter().filter_map(|pod| process(|path| is_server(path, pod))).map(|it| pid(&it)).collect(),
+pub fn pause_servers(pods: &[String]) -> Paused {
+    Paused::stop(
+        pods.iter().filter_map(|pod| find_process(|path| is_server(path, pod))).map(|it| pid(&it)).collect(),
     )
 }
 
@@ -157,7 +157,7 @@ impl Program {
     }
 
     fn runs(comm: &str) -> Option<PathBuf> {
-        process(|path| fs::read_to_string(path.join("comm")).unwrap_or_default().trim() == comm)
+        find_process(|path| fs::read_to_string(path.join("comm")).unwrap_or_default().trim() == comm)
     }
 
     /// Starts the program as before, unless it runs. The new process ends with this one, whichever test started it.
@@ -181,13 +181,13 @@ impl Program {
 const API_SERVER: &str = "kube-apiserver";
 
 /// Stops the API server for a while: it accepts connections but answers no request.
-pub fn api_server_stalls(so_long: Duration) {
-    let _still = Still::stop(vec![pid(&Program::runs(API_SERVER).expect("it runs"))]);
+pub fn stall_api_server(so_long: Duration) {
+    let _still = Paused::stop(vec![pid(&Program::runs(API_SERVER).expect("it runs"))]);
     thread::sleep(so_long);
 }
 
 /// Kills the API server in the middle of its work, and starts it as before after this time.
-pub fn api_server_is_killed(so_long: Duration) {
+pub fn kill_api_server(so_long: Duration) {
     let program = Program::of(API_SERVER);
     kill_process(pid(&Program::runs(API_SERVER).expect("it runs")), Signal::KILL).unwrap();
     thread::sleep(so_long);
@@ -195,9 +195,9 @@ pub fn api_server_is_killed(so_long: Duration) {
 }
 
 /// Checks that all these servers run a DDL, which leaves zeros in `grastate.dat` meanwhile. The error is how many of them do.
-pub fn all_are_in_a_ddl(pods: &[String]) -> Result<(), String> {
+pub fn all_run_a_ddl(pods: &[String]) -> Result<(), String> {
     let alters = |pod: &&String| {
-        let server = process(|path| is_server(path, pod));
+        let server = find_process(|path| is_server(path, pod));
         let state = server.and_then(|it| fs::read_to_string(it.join("root/var/lib/mysql/grastate.dat")).ok());
         state.is_some_and(|text| text.contains("00000000-0000-0000-0000-000000000000"))
     };
@@ -206,7 +206,7 @@ pub fn all_are_in_a_ddl(pods: &[String]) -> Result<(), String> {
 }
 
 fn server_of(pod: &str) -> Pid {
-    pid(&process(|path| is_server(path, pod)).expect("its server runs"))
+    pid(&find_process(|path| is_server(path, pod)).expect("its server runs"))
 }
 
 fn pid(path: &Path) -> Pid {
@@ -214,7 +214,7 @@ fn pid(path: &Path) -> Pid {
 }
 
 /// Finds a process of this machine. Returns its folder in /proc.
-fn process(wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+fn find_process(wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     fs::read_dir("/proc").unwrap().flatten().map(|it| it.path()).find(|path| wanted(path))
 }
 
@@ -224,7 +224,7 @@ fn is_server(path: &Path, pod: &str) -> bool {
 }
 
 /// Returns whether this process holds the network of the server.
-fn holds(path: &Path, server: &Path) -> bool {
+fn is_sandbox_of(path: &Path, server: &Path) -> bool {
     let network = |path: &Path| fs::read_link(path.join("ns/net")).ok();
     let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
     comm.trim() == "pause" && network(path).is_some() && network(path) == network(server)
@@ -261,14 +261,14 @@ fn until_started_again(galera: &Galera<'_>, before: &[(String, u64)], pods: &[&s
 }
 
 /// Does what G16 asks for. Without it, members from the seed documents do not find each other after a power failure.
-pub fn names_of_members_that_are_not_ready_resolve(galera: &Galera<'_>) {
+pub fn publish_not_ready_addresses(galera: &Galera<'_>) {
     let patch = r#"{"spec":{"publishNotReadyAddresses":true}}"#;
     galera.kubectl(&["patch", "service", &format!("{}-hs", galera.name), "--patch", patch]).succeeded();
 }
 
 /// Kills all servers at once, while a backup's read lock keeps the last member ten acknowledged rows behind the other members.
 /// Returns when every server runs again.
-pub fn all_servers_die_while_one_is_behind(galera: &Galera<'_>) {
+pub fn kill_all_while_one_is_behind(galera: &Galera<'_>) {
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     galera.ask(&pods[0], "CREATE OR REPLACE TABLE shop.late (id INT PRIMARY KEY)");
     for pod in &pods {
@@ -304,10 +304,10 @@ pub fn late_rows(galera: &Galera<'_>, ordinal: usize) -> Option<u64> {
 
 /// Checks that, with the step, the member that is behind copies what it missed, and the cluster keeps its identity.
 pub fn a_power_failure_loses_nothing(galera: &Galera<'_>, cluster: &str) {
-    all_servers_die_while_one_is_behind(galera);
+    kill_all_while_one_is_behind(galera);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster knows who it is");
     assert_eq!([0, 1, 2].map(|ordinal| late_rows(galera, ordinal)), [Some(10); 3]);
-    each_reported_where_it_started(galera);
+    each_log_shows_a_recovery(galera);
     members_agree(galera, "shop.t, shop.late");
 }
 
@@ -328,7 +328,7 @@ pub fn members_agree(galera: &Galera<'_>, tables: &str) {
 }
 
 /// Asserts that each log shows a recovery; once a member has joined, nothing else does.
-fn each_reported_where_it_started(galera: &Galera<'_>) {
+fn each_log_shows_a_recovery(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).stdout;
         assert!(log.contains("recovered after a crash"), "{log}");
@@ -336,7 +336,7 @@ fn each_reported_where_it_started(galera: &Galera<'_>) {
 }
 
 /// Checks that a member that receives a copy leaves within seconds, although it does not react to SIGTERM.
-pub fn a_member_that_copies_leaves_within_seconds(galera: &Galera<'_>, pod: &str) {
+pub fn a_joiner_leaves_within_seconds(galera: &Galera<'_>, pod: &str) {
     let began = Instant::now();
     galera.kubectl(&["delete", "pod", pod, "--wait=true", "--timeout=120s"]).succeeded();
     let took = began.elapsed();

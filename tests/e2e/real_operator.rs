@@ -141,7 +141,12 @@ pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
     };
     let pods = [0, 1, 2].map(|it| galera.member(it));
     replicas("--replicas=0");
-    power::killed_all(galera, Kill::Servers, &pods.each_ref().map(String::as_str), Duration::from_secs(2));
+    power::kill_until_restarted(
+        galera,
+        Kill::Servers,
+        &pods.each_ref().map(String::as_str),
+        Duration::from_secs(2),
+    );
     let began = Instant::now();
     galera.until_ready(3);
     galera.until_synced(3, 3);
@@ -173,7 +178,7 @@ pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
 
     change(galera, &json!({ "galera": { "recovery": { "enabled": true, "clusterHealthyTimeout": "2m" } } }));
     until_ready(galera, 3);
-    power::all_servers_die_while_one_is_behind(galera);
+    power::kill_all_while_one_is_behind(galera);
     timed("all servers killed while one was behind, with clusterHealthyTimeout 2m", 3);
 }
 

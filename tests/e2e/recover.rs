@@ -20,10 +20,10 @@ use crate::power::{self, Kill};
 use crate::writer::Writer;
 
 pub fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
-    walk("recover", galera, more)
+    gatera("recover", galera, more)
 }
 
-pub fn walk(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
+pub fn gatera(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
     command
         .args([verb, &galera.name, "--namespace", &galera.namespace, "--kubeconfig"])
@@ -33,16 +33,16 @@ pub fn walk(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
 }
 
 /// Deletes a member with an override, against the guard's advice.
-fn made_to_leave(galera: &Galera<'_>, pod: &str) {
-    galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
+fn delete_member(galera: &Galera<'_>, pod: &str) {
+    galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).succeeded();
 }
 
 /// Deletes all members at once, with overrides.
-pub fn all_made_to_leave(galera: &Galera<'_>, members: usize) {
+pub fn delete_all_members(galera: &Galera<'_>, members: usize) {
     let pods: Vec<_> = (0..members).map(|ordinal| format!("pod/{}", galera.member(ordinal))).collect();
     for pod in &pods {
-        galera.overrule(pod, "G02").succeeded();
+        galera.set_override(pod, "G02").succeeded();
     }
     let pods = pods.iter().map(String::as_str);
     galera.kubectl(&["delete", "--timeout=120s"].into_iter().chain(pods).collect::<Vec<_>>()).succeeded();
@@ -65,7 +65,7 @@ impl Drop for Cordoned<'_> {
 }
 
 /// Runs the command again and again, and kills it as soon as it prints a new line. Returns all lines once it succeeds.
-fn killed_after_every_line(galera: &Galera<'_>) -> Vec<String> {
+fn kill_after_every_line(galera: &Galera<'_>) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(600);
     loop {
@@ -91,7 +91,7 @@ fn killed_after_every_line(galera: &Galera<'_>) -> Vec<String> {
 }
 
 /// Runs `work` while a GitOps tool repeatedly restores its state of the StatefulSet.
-fn while_somebody_heals<T>(galera: &Galera<'_>, work: impl FnOnce() -> T) -> T {
+fn while_replicas_are_restored<T>(galera: &Galera<'_>, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     let set = format!("statefulset/{}-galera", galera.name);
     let healed = ["patch", &set, "--type=merge", r#"--patch={"spec":{"replicas":3,"ordinals":{"start":0}}}"#];
@@ -115,7 +115,7 @@ pub fn outcome(mut command: Command) -> (Option<i32>, String) {
 }
 
 /// Recovers the cluster by the command, and checks that this member's data was used and the cluster's identity is kept.
-pub fn led_back_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
+pub fn recover_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
     let (code, text) = outcome(recover(galera, &["--yes"]));
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
@@ -127,12 +127,12 @@ pub fn led_back_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
 
 /// Checks the most likely case after a power failure: one node stays away, and the other members never stop waiting for its
 /// member. Part of `make drills`.
-pub fn a_node_that_stays_away_is_gone_on_without() {
-    let (galera, cluster) = gate::known("without");
+pub fn a_recovery_continues_without_a_node_that_is_away() {
+    let (galera, cluster) = gate::formed_with_identity("without");
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-    let still = power::stand_still(&galera, &pods[2..]);
+    let still = power::pause_kubelets_of(&galera, &pods[2..]);
     power::kill_servers(&[&pods[2]]);
-    power::killed_all(&galera, Kill::Servers, &[&pods[0], &pods[1]], Duration::ZERO);
+    power::kill_until_restarted(&galera, Kill::Servers, &[&pods[0], &pods[1]], Duration::ZERO);
 
     // The command does not go on by itself, and names the member that may have newer data.
     let text = patiently("the command to see that the node does not answer", || {
@@ -160,15 +160,15 @@ pub fn a_node_that_stays_away_is_gone_on_without() {
 
 /// Checks that a recovery waits and succeeds, although the API server dies or stalls for a while, or every guard is deleted,
 /// after nearly every line it prints. Part of `make drills`.
-pub fn it_outlives_the_api_server_and_the_guard() {
-    let (galera, cluster) = gate::known("outlives");
-    all_made_to_leave(&galera, 3);
+pub fn a_recovery_survives_outages_of_the_api_server_and_the_guard() {
+    let (galera, cluster) = gate::formed_with_identity("outlives");
+    delete_all_members(&galera, 3);
     let mut child = recover(&galera, &["--yes"]).stdout(Stdio::piped()).spawn().unwrap();
     for (count, line) in BufReader::new(child.stdout.take().unwrap()).lines().enumerate() {
         println!("{}", line.unwrap());
         match count {
-            1 | 4 => power::api_server_is_killed(Duration::from_secs(5)),
-            7 => power::api_server_stalls(Duration::from_secs(15)),
+            1 | 4 => power::kill_api_server(Duration::from_secs(5)),
+            7 => power::stall_api_server(Duration::from_secs(15)),
             // Meanwhile requests about the cluster are answered late or fail.
             2 | 5 | 8 => {
                 let guards =
@@ -185,7 +185,7 @@ pub fn it_outlives_the_api_server_and_the_guard() {
 }
 
 /// Returns the records on the claims, by ordinal.
-fn records(galera: &Galera<'_>) -> Vec<String> {
+fn stop_records(galera: &Galera<'_>) -> Vec<String> {
     let record = |ordinal| {
         let claim = galera.lab.get(&galera.namespace, &format!("pvc/{}", galera.claim(ordinal)));
         claim["metadata"]["annotations"]["gatera.dev/stopped"].as_str().unwrap_or_default().to_owned()
@@ -194,9 +194,9 @@ fn records(galera: &Galera<'_>) -> Vec<String> {
 }
 
 /// Stops and uninstalls the cluster, which keeps only its claims and its password. A new install under its name starts from them.
-fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
+fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
     let set = format!("statefulset/{}-galera", galera.name);
-    let (code, text) = outcome(walk("stop", galera, &["--yes"]));
+    let (code, text) = outcome(gatera("stop", galera, &["--yes"]));
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
     let seqno = |record: &String| {
@@ -204,7 +204,7 @@ fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
         let number = position.and_then(|rest| rest.split_once(" of=3 since="));
         number.and_then(|it| it.0.parse::<u64>().ok()).unwrap_or_else(|| panic!("{record} {text}"))
     };
-    let ends: Vec<_> = records(galera).iter().map(seqno).collect();
+    let ends: Vec<_> = stop_records(galera).iter().map(seqno).collect();
     assert!(ends[0] >= ends[1] && ends[1] >= ends[2], "the last one has all of it: {ends:?}");
     let held = galera.lab.get(&galera.namespace, &set);
     assert_eq!(held["spec"]["replicas"], 0);
@@ -220,9 +220,9 @@ fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
     let installed = helm(galera, "install", &["--set=bootstrap.enabled=false"]);
     println!("{uninstalled}\n{installed}");
     // Before the members start: a change of the template would restart them.
-    gate::takes_its_address_from_a_secret(galera);
+    gate::read_address_from_secret(galera);
     let began = Instant::now();
-    let (code, text) = outcome(walk("start", galera, &["--yes"]));
+    let (code, text) = outcome(gatera("start", galera, &["--yes"]));
     println!("{text}after {:.1} s", began.elapsed().as_secs_f64());
     assert_eq!(code, Some(0), "{text}");
     let first = format!(
@@ -232,12 +232,12 @@ fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
     );
     assert!(text.contains(&first), "{text}");
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
-    assert_eq!(records(galera), [""; 3]);
+    assert_eq!(stop_records(galera), [""; 3]);
 }
 
 /// Recovers, stops and starts clusters of other sizes, also where no member is left to vote, and where all pods are made at
 /// once. Part of `make drills`.
-pub fn of_any_size_it_comes_back() {
+pub fn clusters_of_other_sizes_recover() {
     let lab = guarded();
     for (name, members, more) in
         [("one", 1, ""), ("two", 2, ""), ("five", 5, ""), ("parallel", 3, "Parallel")]
@@ -260,31 +260,31 @@ pub fn of_any_size_it_comes_back() {
         });
         galera.fill();
         if !more.is_empty() {
-            made_anew_with(&galera, more);
+            recreate_with_policy(&galera, more);
             galera.until_ready(members);
         }
-        all_made_to_leave(&galera, members);
+        delete_all_members(&galera, members);
         let (code, text) = outcome(recover(&galera, &["--yes"]));
         println!("{name}:\n{text}");
         assert_eq!(code, Some(0), "{text}");
         galera.until_ready(members);
         assert_eq!(galera.until_synced(members, members), cluster, "its history goes on");
-        let (code, text) = outcome(walk("stop", &galera, &["--yes"]));
+        let (code, text) = outcome(gatera("stop", &galera, &["--yes"]));
         assert_eq!(code, Some(0), "{text}");
-        let (code, text) = outcome(walk("start", &galera, &["--yes"]));
+        let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
         println!("{text}");
         assert_eq!(code, Some(0), "{text}");
         assert_eq!(galera.until_synced(members, members), cluster, "its history goes on");
         for ordinal in 0..members {
             assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
         }
-        let (code, text) = outcome(walk("stop", &galera, &["--yes"]));
+        let (code, text) = outcome(gatera("stop", &galera, &["--yes"]));
         assert_eq!(code, Some(0), "{text}");
     }
 }
 
 /// Creates the StatefulSet again, with this policy, around its existing pods.
-fn made_anew_with(galera: &Galera<'_>, policy: &str) {
+fn recreate_with_policy(galera: &Galera<'_>, policy: &str) {
     let name = format!("statefulset/{}-galera", galera.name);
     let mut set = galera.lab.get(&galera.namespace, &name);
     set["spec"]["podManagementPolicy"] = policy.into();
@@ -298,18 +298,18 @@ fn made_anew_with(galera: &Galera<'_>, policy: &str) {
 
 /// Kills the command after every line that it prints and runs it again; then recovers the same cluster as a person who has only
 /// the page. Part of `make drills`.
-pub fn it_is_finished_however_often_it_is_killed() {
-    let (galera, cluster) = gate::known("killed");
+pub fn a_recovery_that_is_killed_repeatedly_is_finished() {
+    let (galera, cluster) = gate::formed_with_identity("killed");
     let writer = Writer::start(&galera, &password(&galera));
     writer.until_writes();
-    all_made_to_leave(&galera, 3);
-    println!("{}", killed_after_every_line(&galera).join("\n"));
+    delete_all_members(&galera, 3);
+    println!("{}", kill_after_every_line(&galera).join("\n"));
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     writer.until_writes();
 
-    all_made_to_leave(&galera, 3);
-    page::followed(&galera);
+    delete_all_members(&galera, 3);
+    page::recover_by_the_page(&galera);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
@@ -318,8 +318,8 @@ pub fn it_is_finished_however_often_it_is_killed() {
 }
 
 #[test]
-fn a_cluster_that_is_down_comes_back_by_one_command() {
-    let (galera, cluster) = gate::known("back");
+fn one_command_recovers_a_cluster_that_is_down() {
+    let (galera, cluster) = gate::formed_with_identity("back");
     let writer = Writer::start(&galera, &password(&galera));
     let set = || {
         let set = galera.lab.get(&galera.namespace, "statefulset/back-galera");
@@ -332,13 +332,13 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
         let _cordoned = Cordoned::all(&galera);
         for ordinal in [0, 2, 1] {
             writer.until_writes();
-            made_to_leave(&galera, &galera.member(ordinal));
+            delete_member(&galera, &galera.member(ordinal));
         }
     }
     let (_, plan) = outcome(recover(&galera, &["--dry-run"]));
     println!("{plan}");
     assert!(plan.contains("next step: "), "{plan}");
-    led_back_from(&galera, 1, &cluster);
+    recover_from(&galera, 1, &cluster);
     assert_eq!(set(), before, "the StatefulSet is as it was");
     for reason in ["RecoveryGranted", "RecoveryOver"] {
         patiently(reason, || {
@@ -348,14 +348,14 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     writer.until_writes();
 
     // The first of the two everyday commands, while a GitOps tool keeps restoring its state.
-    all_made_to_leave(&galera, 3);
+    delete_all_members(&galera, 3);
     let began = Instant::now();
-    let (code, text) = while_somebody_heals(&galera, || outcome(recover(&galera, &["--yes"])));
+    let (code, text) = while_replicas_are_restored(&galera, || outcome(recover(&galera, &["--yes"])));
     println!("{text}after {:.1} s", began.elapsed().as_secs_f64());
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     writer.until_writes();
-    stopped_uninstalled_and_started(&galera, &cluster);
+    stop_uninstall_and_start(&galera, &cluster);
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);

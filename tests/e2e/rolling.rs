@@ -12,7 +12,7 @@ use crate::power::{self, Kill};
 use crate::writer::Writer;
 
 /// Returns the guard's mark on the StatefulSet about its configuration.
-pub fn note(galera: &Galera<'_>) -> Value {
+pub fn mark(galera: &Galera<'_>) -> Value {
     let set = galera.lab.get(&galera.namespace, &format!("statefulset/{}-galera", galera.name));
     let text = set["metadata"]["annotations"]["gatera.dev/configuration"].as_str().unwrap_or("null");
     serde_json::from_str(text).expect("the note is JSON")
@@ -33,7 +33,7 @@ pub fn set_option(galera: &Galera<'_>, line: &str, overridden: bool) {
 }
 
 /// Removes the line that was added last.
-pub fn take_back(galera: &Galera<'_>, line: &str) {
+pub fn remove_option(galera: &Galera<'_>, line: &str) {
     let config = format!("configmap/{}-nodeconfig", galera.name);
     let map = galera.lab.get(&galera.namespace, &config);
     let text = map["data"]["galera.cnf"].as_str().expect("the chart's option file");
@@ -50,9 +50,9 @@ pub fn uids(galera: &Galera<'_>) -> [String; 3] {
 }
 
 /// Waits until the rollout of the last change has succeeded. Returns the new mark.
-pub fn until_rolled(galera: &Galera<'_>, before: &Value) -> Value {
+pub fn until_rolled_out(galera: &Galera<'_>, before: &Value) -> Value {
     patiently("every member runs the new file", || {
-        let now = note(galera);
+        let now = mark(galera);
         let over = now["good"] != before["good"] && now["next"].is_null();
         if over { Ok(now) } else { Err(format!("{now}\n{}", status(galera))) }
     })
@@ -61,7 +61,7 @@ pub fn until_rolled(galera: &Galera<'_>, before: &Value) -> Value {
 /// Waits until the rollout is given up and every member runs the file that was good. Returns the reason.
 pub fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
     let why = patiently("the rollout is given up", || {
-        let now = note(galera);
+        let now = mark(galera);
         let why = now["stopped"]["why"].as_str().map(str::to_owned);
         why.ok_or_else(|| format!("{now}\n{}", status(galera)))
     });
@@ -82,7 +82,7 @@ pub fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
 const PAUSES: f64 = 20.0;
 
 /// Returns the seconds that a restart by the StatefulSet controller takes, for comparison.
-pub fn restarted(galera: &Galera<'_>) -> f64 {
+pub fn restart(galera: &Galera<'_>) -> f64 {
     let set = format!("statefulset/{}-galera", galera.name);
     let began = Instant::now();
     galera.kubectl(&["rollout", "restart", &set]).succeeded();
@@ -98,13 +98,13 @@ fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
     galera.fill();
     let writer = Writer::start(&galera, &password(&galera));
     let first = patiently("the note", || {
-        Some(note(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
+        Some(mark(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
     });
 
-    let restart = restarted(&galera);
+    let restart = restart(&galera);
     let (began, pods) = (Instant::now(), uids(&galera));
     set_option(&galera, "max_connections = 77", false);
-    let good = until_rolled(&galera, &first);
+    let good = until_rolled_out(&galera, &first);
     let took = began.elapsed().as_secs_f64();
     println!(
         "a good change reached three members in {took:.1} s, kubectl rollout restart in {restart:.1} s: {:.2} of it without the pauses",
@@ -139,7 +139,7 @@ fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
     writer.until_writes();
 
     // Members that die while the ConfigMap contains this option start with the file that was good.
-    power::killed_all(
+    power::kill_until_restarted(
         &galera,
         Kill::Sandboxes,
         &[&galera.member(0), &galera.member(1), &galera.member(2)],
@@ -149,9 +149,9 @@ fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
     galera.kubectl(&["delete", "pod", &galera.member(1)]).succeeded();
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster);
-    take_back(&galera, "no_such_option_at_all = 1");
+    remove_option(&galera, "no_such_option_at_all = 1");
     patiently("what failed is forgotten", || {
-        let now = note(&galera);
+        let now = mark(&galera);
         if now["stopped"].is_null() { Ok(()) } else { Err(now.to_string()) }
     });
 

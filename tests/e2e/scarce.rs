@@ -8,7 +8,7 @@ use crate::galera::{Galera, patiently};
 use crate::guard::status;
 use crate::outage::{outage, outage_with};
 use crate::power;
-use crate::volumes::shell;
+use crate::volumes::run_on_host;
 
 /// The disk of one member fills up. The other members evict it, and it joins again when there is room.
 #[test]
@@ -19,7 +19,7 @@ fn a_disk_that_fills() {
         galera.kubectl(&["scale", &set, "--replicas=2"]).succeeded();
         galera.until_gone(&format!("pod/{}", pods[2]));
         let volume = galera.volume(2);
-        shell(
+        run_on_host(
             r#"mv "$1" "$1.was" && mkdir "$1" && size=$(du -sk "$1.was" | cut -f1)
                mount -t tmpfs -o "size=$((size + 65536))k" tmpfs "$1" && chown --reference="$1.was" "$1"
                cp -a "$1.was/." "$1/""#,
@@ -42,7 +42,7 @@ fn a_disk_that_fills() {
         });
         println!("{reported}\nafter {:.1} s", began.elapsed().as_secs_f64());
         writer.until_writes();
-        shell(r#"rm -rf "$1.was" && mount -o remount,size=2G "$1""#, &[&volume]);
+        run_on_host(r#"rm -rf "$1.was" && mount -o remount,size=2G "$1""#, &[&volume]);
         // As the way out says. A server whose start was refused starts again by itself, but sooner if its pod is deleted.
         galera.kubectl(&["delete", "pod", &pods[2]]).succeeded();
     });
@@ -92,7 +92,7 @@ fn an_api_server_that_is_away_for_minutes() {
     let (before, after) = outage("offline", "shop.t", |galera, writer, pods| {
         let all = pods.each_ref().map(String::as_str);
         thread::scope(|scope| {
-            scope.spawn(|| power::api_server_is_killed(Duration::from_secs(180)));
+            scope.spawn(|| power::kill_api_server(Duration::from_secs(180)));
             thread::sleep(Duration::from_secs(20));
             power::kill_servers(&all);
         });

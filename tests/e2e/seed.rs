@@ -4,7 +4,7 @@
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::gate;
-use crate::guard::{bring_image, install, refused, until_registered};
+use crate::guard::{import_guard_image, install, refused, until_registered};
 use crate::install::{events, until_bootstrap_is_removed};
 use crate::nodes::lab;
 use crate::power;
@@ -18,7 +18,7 @@ const VERBATIM: &str = include_str!("../fixtures/seed-verbatim.yaml");
 fn what_erased_the_database_is_refused_or_harmless() {
     let lab = lab();
     lab.have_volumes(5);
-    bring_image(lab);
+    import_guard_image(lab);
     // As for people who adopt the guard with existing manifests.
     install(lab, &["--set=modes.G11=warn", "--set=modes.G09=warn"]).succeeded();
     until_registered(lab);
@@ -44,20 +44,20 @@ fn what_erased_the_database_is_refused_or_harmless() {
     the_mount_of_the_data_stays_where_it_is(&galera);
     assert_eq!(galera.until_synced(3, 3), cluster);
     the_other_commands(&galera);
-    transfer::ready_never_outlives_its_server(&galera, 1);
+    transfer::a_killed_server_is_not_ready_until_synced(&galera, 1);
     assert_eq!(galera.until_synced(3, 3), cluster);
-    power::names_of_members_that_are_not_ready_resolve(&galera);
+    power::publish_not_ready_addresses(&galera);
     power::a_power_failure_loses_nothing(&galera, &cluster);
     galera.until_ready(3);
-    transfer::slow_down(&galera, "[mysqld]\ninnodb_buffer_pool_size = 122M");
-    transfer::a_donor_stays_until_its_joiner_is_through(&galera);
+    transfer::slow_down_transfers(&galera, "[mysqld]\ninnodb_buffer_pool_size = 122M");
+    transfer::a_donor_stays_until_its_joiner_is_synced(&galera);
     galera.until_ready(3);
 
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
     assert_eq!(galera.until_synced(3, 3), cluster, "it is the same cluster all the while");
-    gate::it_is_recorded(&galera, &cluster);
+    gate::until_identity_is_recorded(&galera, &cluster);
     let (acknowledged, failed) = writer.finish(3);
     println!("seed: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }

@@ -7,7 +7,7 @@ use crate::galera::{Galera, patiently};
 use crate::guard::{chart, guarded};
 use crate::install::{formed, password};
 use crate::lab::User;
-use crate::page::{of_galera, shell};
+use crate::page::{galera_readme_blocks, run_block};
 use crate::power;
 use crate::writer::Writer;
 
@@ -47,7 +47,7 @@ fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     let writer = Writer::start(&galera, &password(&galera));
-    let blocks = of_galera("TLS");
+    let blocks = galera_readme_blocks("TLS");
     let [example, certificate, first, second, renew, reload, back] = &blocks[..] else {
         panic!("other steps than were written down here: {blocks:#?}")
     };
@@ -57,7 +57,7 @@ fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
     let head = format!("cd {}\nns={} I={}", folder.display(), galera.namespace, galera.name);
     let run = |block: &str| {
         let block = block.replace(" charts/galera ", &format!(" {} ", chart("galera")));
-        let output = shell(&galera, &format!("set -e\n{head}"), &block);
+        let output = run_block(&galera, &format!("set -e\n{head}"), &block);
         assert!(output.status == 0 && !output.stderr.contains("[G"), "{output}");
         galera.until_ready(3);
         assert_eq!(galera.until_synced(3, 3), cluster);

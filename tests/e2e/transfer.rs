@@ -23,13 +23,13 @@ fn seconds() -> u64 {
 
 /// Limits what donors send, in the option file that the members read, and makes the database so large that it matters. The
 /// guard restarts the members for the change, one after the other.
-pub fn slow_down(galera: &Galera<'_>, options: &str) {
-    let before = rolling::note(galera);
+pub fn slow_down_transfers(galera: &Galera<'_>, options: &str) {
+    let before = rolling::mark(galera);
     let patch = json!({ "data": { "innodb.cnf": format!("{options}\n[sst]\nrlimit={RATE}k\n") } });
     let patch =
         ["patch", "configmap/galera-instance-nodeconfig", "--type=merge", "--patch", &patch.to_string()];
     galera.kubectl(&patch).succeeded();
-    rolling::until_rolled(galera, &before);
+    rolling::until_rolled_out(galera, &before);
     // The empty database has about sixty megabytes.
     let megabytes = (seconds() * RATE / 1024).saturating_sub(60);
     galera
@@ -56,7 +56,7 @@ fn donor(galera: &Galera<'_>, joiner: &str) -> String {
 }
 
 /// Scales the last member away in order, deletes its volume, and scales up again, which requires a full copy.
-pub fn a_disk_is_lost(galera: &Galera<'_>, last: usize) {
+pub fn lose_volume(galera: &Galera<'_>, last: usize) {
     let (set, joiner) = (format!("statefulset/{}-galera", galera.name), galera.member(last));
     galera.kubectl(&["scale", &set, &format!("--replicas={last}")]).succeeded();
     galera.until_gone(&format!("pod/{joiner}"));
@@ -67,17 +67,17 @@ pub fn a_disk_is_lost(galera: &Galera<'_>, last: usize) {
 }
 
 /// Checks that a donor that is deleted while it sends stays until its joiner is Synced, though only its preStop hook holds it.
-pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
+pub fn a_donor_stays_until_its_joiner_is_synced(galera: &Galera<'_>) {
     let joiner = galera.member(2);
-    a_disk_is_lost(galera, 2);
+    lose_volume(galera, 2);
     donor(galera, &joiner);
-    power::a_member_that_copies_leaves_within_seconds(galera, &joiner);
+    power::a_joiner_leaves_within_seconds(galera, &joiner);
     let (began, donor) = (Instant::now(), donor(galera, &joiner));
     assert!(galera.is_ready(&donor), "a donor that can answer stays Ready: {donor}");
 
     let refused = galera.kubectl(&["delete", "pod", &donor, "--wait=false"]);
     assert!(refused.stderr.contains("[G02]"), "{refused}");
-    galera.overrule(&format!("pod/{donor}"), "G02").succeeded();
+    galera.set_override(&format!("pod/{donor}"), "G02").succeeded();
     let uid = galera.pod(&donor).unwrap()["metadata"]["uid"].clone();
     patiently("the override to be seen", || {
         let deleted = galera.kubectl(&["delete", "pod", &donor, "--wait=false"]);
@@ -106,7 +106,7 @@ pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
 }
 
 /// Checks that a member whose server was killed is not Ready until its new server is Synced.
-pub fn ready_never_outlives_its_server(galera: &Galera<'_>, ordinal: usize) {
+pub fn a_killed_server_is_not_ready_until_synced(galera: &Galera<'_>, ordinal: usize) {
     let pod = galera.member(ordinal);
     let starts = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64();
     let before = galera.pod(&pod).as_ref().and_then(starts);

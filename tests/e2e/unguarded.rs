@@ -26,9 +26,9 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
     galera.fill();
     assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
 
-    power::names_of_members_that_are_not_ready_resolve(&galera);
+    power::publish_not_ready_addresses(&galera);
     // A power failure: the servers are not asked for their positions. A member that lacks rows serves, and every pod is Ready.
-    power::all_servers_die_while_one_is_behind(&galera);
+    power::kill_all_while_one_is_behind(&galera);
     galera.until_ready(3);
     let serves = |ordinal| galera.wsrep(&galera.member(ordinal)).is_ok_and(|it| it.component == "Primary");
     patiently("a member serves that lost what was acknowledged", || {

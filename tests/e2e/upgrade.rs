@@ -159,7 +159,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     upgrade.release("upgrade", "11.4", "");
     upgrade.until_runs("11.4", &[2]);
     upgrade.tell(&[2], began);
-    galera.copies_everything(2);
+    galera.replace_volume(2);
     upgrade.until_runs("11.4", &[2]);
     upgrade.tell(&[2], began);
     upgrade.hold_below(1);
@@ -187,7 +187,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     upgrade.upgrades_system_tables();
     upgrade.series_replicate("third");
     writer.until_writes();
-    transfer::a_disk_is_lost(&galera, 2);
+    transfer::lose_volume(&galera, 2);
     galera.until_ready(3);
 
     assert_eq!(galera.until_synced(3, 3), cluster, "it is the same cluster all the while");
@@ -202,7 +202,7 @@ fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
     let began = Instant::now();
     let back = galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
     refused(&back, "G17", "is older than the data");
-    galera.overrule(&upgrade.set(), "G17").succeeded();
+    galera.set_override(&upgrade.set(), "G17").succeeded();
     patiently("the override to be seen", || {
         let set =
             galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
@@ -227,7 +227,7 @@ fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
             if started { "starts" } else { "does not start" },
             upgrade.errors(&pod, !started)
         );
-        galera.copies_everything(ordinal);
+        galera.replace_volume(ordinal);
         upgrade.until_runs("10.11", &[ordinal]);
         upgrade.tell(&[ordinal], began);
         writer.until_writes();

@@ -10,25 +10,25 @@ use std::process::Command;
 
 use crate::galera::{Galera, patiently};
 use crate::gate;
-use crate::install::grown;
+use crate::install::fill_heavy_table;
 use crate::power;
-use crate::recover::{Cordoned, all_made_to_leave, outcome, recover, walk};
+use crate::recover::{Cordoned, delete_all_members, gatera, outcome, recover};
 
 /// Runs a line of shell with the rights of this machine, which owns the disks.
-pub fn shell(line: &str, paths: &[&Path]) {
+pub fn run_on_host(line: &str, paths: &[&Path]) {
     let status = Command::new("sh").args(["-euc", line, "sh"]).args(paths).status().unwrap();
     assert!(status.success(), "{line} {paths:?}");
 }
 
 fn stopped(galera: &Galera<'_>) {
-    let (code, text) = outcome(walk("stop", galera, &["--yes"]));
+    let (code, text) = outcome(gatera("stop", galera, &["--yes"]));
     assert_eq!(code, Some(0), "{text}");
 }
 
 /// Checks that `gatera start` refuses and names this problem, then runs the command that it prints, unchanged. Where it leaves
 /// open whose data is right, `right` names the member.
 fn started_as_reported(galera: &Galera<'_>, what: &str, says: &[&str], right: Option<usize>) {
-    let (code, text) = outcome(walk("start", galera, &["--yes"]));
+    let (code, text) = outcome(gatera("start", galera, &["--yes"]));
     println!("--- {what}\n{text}");
     assert_eq!(code, Some(1), "{text}");
     for words in says {
@@ -59,18 +59,18 @@ fn whole(galera: &Galera<'_>, cluster: &str, rows: usize) {
 
 #[test]
 fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
-    let (galera, cluster) = gate::known("volumes");
+    let (galera, cluster) = gate::formed_with_identity("volumes");
     let aside = |name: &str| galera.lab.folder().join(name);
 
     // An older copy of the newest volume: the member had more data when it was stopped.
     stopped(&galera);
     let older = aside("older");
-    shell(r#"cp -a "$1" "$2""#, &[&galera.volume(0), &older]);
-    let (code, text) = outcome(walk("start", &galera, &["--yes"]));
+    run_on_host(r#"cp -a "$1" "$2""#, &[&galera.volume(0), &older]);
+    let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
     assert_eq!(code, Some(0), "{text}");
     galera.ask(&galera.member(1), "INSERT INTO shop.t VALUES (4,'four'),(5,'five')");
     stopped(&galera);
-    shell(r#"rm -rf "$2" && mv "$1" "$2""#, &[&older, &galera.volume(0)]);
+    run_on_host(r#"rm -rf "$2" && mv "$1" "$2""#, &[&older, &galera.volume(0)]);
     let newer = format!(
         "claim {} had newer data when it was stopped, and no member has that data now",
         galera.claim(0)
@@ -81,7 +81,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     // The newest volume is empty, then another one.
     for ordinal in [0, 2] {
         stopped(&galera);
-        shell(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(ordinal)]);
+        run_on_host(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(ordinal)]);
         let empty = format!("{} is empty, and may have had newer data", galera.member(ordinal));
         started_as_reported(&galera, "an empty volume", &[&empty], None);
         whole(&galera, &cluster, 5);
@@ -96,10 +96,10 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     whole(&galera, &cluster, 5);
 
     // The data of another cluster.
-    let (other, strangers) = gate::known("strangers");
+    let (other, strangers) = gate::formed_with_identity("strangers");
     stopped(&other);
     stopped(&galera);
-    shell(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&other.volume(0), &galera.volume(2)]);
+    run_on_host(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&other.volume(0), &galera.volume(2)]);
     let differs = format!("have different histories ({cluster} and {strangers}): two clusters were created");
     started_as_reported(&galera, "another cluster's data", &[&differs], None);
     whole(&galera, &cluster, 5);
@@ -108,7 +108,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
 /// The newest member cannot start and reports why; once its disk is repaired, all of its data is there.
 #[test]
 fn a_volume_that_cannot_be_written_is_said() {
-    let (galera, cluster) = gate::known("disks");
+    let (galera, cluster) = gate::formed_with_identity("disks");
     for (what, breaks, mends, says) in [
         (
             "read-only",
@@ -127,13 +127,13 @@ fn a_volume_that_cannot_be_written_is_said() {
     ] {
         stopped(&galera);
         let newest = galera.volume(0);
-        shell(breaks, &[&newest]);
-        let (code, text) = outcome(walk("start", &galera, &["--yes"]));
+        run_on_host(breaks, &[&newest]);
+        let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
         println!("--- {what}: {code:?}\n{text}");
         assert_ne!(code, Some(0), "{text}");
         assert!(text.contains(says), "{text}");
-        shell(mends, &[&newest]);
-        let (code, text) = outcome(walk("start", &galera, &["--yes"]));
+        run_on_host(mends, &[&newest]);
+        let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
         println!("{text}");
         assert_eq!(code, Some(0), "{text}");
         whole(&galera, &cluster, 3);
@@ -143,22 +143,22 @@ fn a_volume_that_cannot_be_written_is_said() {
 /// A copy that was cut short is not data: no start is made from it, and no member waits for it.
 #[test]
 fn a_copy_that_was_cut_short_is_not_started_from() {
-    let (galera, cluster) = gate::known("half");
-    grown(&galera);
+    let (galera, cluster) = gate::formed_with_identity("half");
+    fill_heavy_table(&galera);
     let joiner = galera.member(2);
     {
         let set = format!("statefulset/{}-galera", galera.name);
         galera.kubectl(&["scale", &set, "--replicas=2"]).succeeded();
         galera.until_gone(&format!("pod/{joiner}"));
-        shell(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(2)]);
+        run_on_host(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(2)]);
         galera.kubectl(&["scale", &set, "--replicas=3"]).succeeded();
         patiently("it receives a copy", || {
             let half = fs::exists(galera.volume(2).join("sst_in_progress")).unwrap();
             if half { Ok(()) } else { Err("nothing yet".to_owned()) }
         });
-        power::killed_if_it_runs(&joiner);
+        power::kill_if_running(&joiner);
         let _cordoned = Cordoned::all(&galera);
-        all_made_to_leave(&galera, 3);
+        delete_all_members(&galera, 3);
     }
     let (code, text) = outcome(recover(&galera, &["--yes"]));
     println!("{text}");

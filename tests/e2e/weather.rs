@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::galera::{Galera, patiently};
 use crate::guard::{guarded, status};
-use crate::install::{formed_with, grown, password};
+use crate::install::{fill_heavy_table, formed_with, password};
 use crate::lab::User;
-use crate::outage::serves_alone_as_reported;
+use crate::outage::follow_way_out_of_cut_off;
 use crate::page;
 use crate::power;
 use crate::transfer;
@@ -21,7 +21,7 @@ fn formed(name: &str, method: &str) -> (Galera<'static>, String) {
     let galera = formed_with(guarded(), name, &[&options, "--set=volumeSize=20Gi"]);
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    grown(&galera);
+    fill_heavy_table(&galera);
     (galera, cluster)
 }
 
@@ -60,14 +60,14 @@ fn copies_break_off(method: &str) {
     for percent in [10, 50, 90] {
         for who in ["joiner", "donor"] {
             writer.until_writes();
-            transfer::a_disk_is_lost(&galera, 2);
+            transfer::lose_volume(&galera, 2);
             let arrived = until_arrived(&galera, percent);
             let dies = match who {
                 "joiner" => galera.member(2),
                 _ => donor(&galera),
             };
             let since = Instant::now();
-            assert!(power::killed_if_it_runs(&dies), "{dies} runs while it copies");
+            assert!(power::kill_if_running(&dies), "{dies} runs while it copies");
             all_come_back(&galera);
             assert_eq!(galera.until_synced(3, 3), cluster, "{method} {percent} % {who}");
             println!(
@@ -95,7 +95,7 @@ fn all_come_back(galera: &Galera<'_>) {
         let waits = began.elapsed() < Duration::from_secs(90);
         if let Some((_, rest)) = text.split_once("CUT-OFF ").filter(|_| !helped && !waits) {
             println!("{text}");
-            serves_alone_as_reported(galera, rest.split(':').next().unwrap(), &text);
+            follow_way_out_of_cut_off(galera, rest.split(':').next().unwrap(), &text);
             helped = true;
         }
         Err(text)
@@ -126,7 +126,7 @@ fn by_rsync() {
 fn the_node_of_a_donor_is_cut_off() {
     let (galera, cluster) = formed("cut", "rsync");
     let writer = Writer::start(&galera, &password(&galera));
-    transfer::a_disk_is_lost(&galera, 2);
+    transfer::lose_volume(&galera, 2);
     let addresses = [0, 1].map(|ordinal| galera.address(&galera.member(ordinal)).expect("it runs"));
     until_arrived(&galera, 10);
     let donor = donor(&galera);
@@ -186,5 +186,5 @@ fn begins_with_an_empty_volume(galera: &Galera<'_>, ordinal: usize) {
         .replace("datadir-galera-1", &galera.claim(ordinal))
         .replace(" galera-1", &format!(" {}", galera.member(ordinal)))
         .replace("-n db", &format!("-n {}", galera.namespace));
-    page::shell(galera, "set -e", &commands).succeeded();
+    page::run_block(galera, "set -e", &commands).succeeded();
 }

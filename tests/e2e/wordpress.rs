@@ -206,7 +206,7 @@ fn a_post_on_a_galera_cluster_outlives_a_member_a_restart_and_an_upgrade() {
         "{grants}"
     );
 
-    assert!(power::killed_if_it_runs(&galera.member(1)));
+    assert!(power::kill_if_running(&galera.member(1)));
     blog.is_served("after-a-member-was-killed");
     galera.until_synced(3, 3);
     assert_eq!(galera.ask(&galera.member(1), published), posts);
