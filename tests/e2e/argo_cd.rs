@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::gitops::{guard_is_installed, shop_lives_through_a_day};
+use crate::gitops::{commits_reach_the_cluster_or_are_refused, guard_is_installed_upgraded_and_removed};
 use crate::guard::{NAMESPACE, guarded};
 use crate::lab::{self, ControlPlane, Repository};
-use crate::shop::{Engine, Shop, Way};
+use crate::shop::{Content, Engine, Shop};
 
 /// Returns the shared nodes, with the guard and then Argo CD.
 fn with_argo_cd() -> &'static ControlPlane {
@@ -18,31 +18,31 @@ fn with_argo_cd() -> &'static ControlPlane {
 
 #[test]
 fn it_drives_manifests() {
-    shop_lives_through_a_day(with_argo_cd(), &ArgoCd, Way::Manifests, "argo-plain");
+    commits_reach_the_cluster_or_are_refused(with_argo_cd(), &ArgoCd, Content::Manifests, "argo-plain");
 }
 
 #[test]
 fn it_drives_a_release() {
-    shop_lives_through_a_day(with_argo_cd(), &ArgoCd, Way::Release, "argo-helm");
+    commits_reach_the_cluster_or_are_refused(with_argo_cd(), &ArgoCd, Content::Release, "argo-helm");
 }
 
 #[test]
 fn it_installs_the_guard() {
-    guard_is_installed(with_argo_cd(), &ArgoCd);
+    guard_is_installed_upgraded_and_removed(with_argo_cd(), &ArgoCd);
 }
 
 struct ArgoCd;
 
 impl Engine for ArgoCd {
-    fn accounts(&self) -> &'static str {
+    fn namespace(&self) -> &'static str {
         "argocd"
     }
 
-    fn follows(&self, shop: &Shop<'_>) -> Vec<Value> {
+    fn objects_to_follow(&self, shop: &Shop<'_>) -> Vec<Value> {
         let (namespace, name) = (&shop.galera.namespace, &shop.galera.name);
         let mut source =
             json!({ "repoURL": shop.repository.url(), "targetRevision": "main", "path": "deploy" });
-        if shop.way == Way::Release {
+        if shop.content == Content::Release {
             source["path"] = json!("charts/galera");
             source["helm"] = json!({ "releaseName": name, "valueFiles": ["/deploy/shop.yaml"] });
         }
@@ -74,20 +74,20 @@ impl Engine for ArgoCd {
         values.clone()
     }
 
-    fn shows_removal(&self, way: Way) -> &'static str {
-        match way {
-            Way::Manifests => "[G03]",
-            Way::Release => "shop.yaml: no such file",
+    fn text_after_removal(&self, content: Content) -> &'static str {
+        match content {
+            Content::Manifests => "[G03]",
+            Content::Release => "shop.yaml: no such file",
         }
     }
 
-    fn keeps(&self, _: &Shop<'_>) {}
+    fn finish_revert(&self, _: &Shop<'_>) {}
 
-    fn shows(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
+    fn state_of(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
         synced(shop.galera.lab, &shop.galera.name, commit)
     }
 
-    fn installs_the_guard(&self, repository: &Repository) -> Vec<Value> {
+    fn objects_to_install_the_guard(&self, repository: &Repository) -> Vec<Value> {
         vec![json!({
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
             "metadata": { "name": "gatera", "namespace": "argocd", "finalizers": ["resources-finalizer.argocd.argoproj.io"] },
@@ -103,7 +103,7 @@ impl Engine for ArgoCd {
         })]
     }
 
-    fn shows_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String) {
+    fn state_of_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String) {
         synced(lab, "gatera", commit)
     }
 }

@@ -68,8 +68,8 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
         println!("{what:?}: back by itself");
     }
 
-    newest_is_found(&galera, &writer, &cluster);
-    stopped_and_started(&galera, &writer, &cluster);
+    newest_member_is_found(&galera, &writer, &cluster);
+    stop_and_start(&galera, &writer, &cluster);
     hidden_switch_is_ignored(&galera, &cluster);
     lost_volume_is_filled_again(&galera, &cluster);
 
@@ -81,7 +81,7 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
 
 /// Deletes all pods, one after the other, and recovers. The controller makes one pod at a time, so the first one is alone, and
 /// no other member's name resolves.
-fn newest_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
+fn newest_member_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     {
         let _cordoned = Cordoned::all(galera);
         for ordinal in [0, 2, 1] {
@@ -108,7 +108,7 @@ fn newest_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     writer.until_writes();
 }
 
-fn stopped_and_started(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
+fn stop_and_start(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     for verb in ["stop", "start"] {
         let (code, text) = outcome(gatera(verb, galera, &["--yes"]));
         println!("{text}");

@@ -112,10 +112,10 @@ impl Browser {
     }
 
     pub fn picture(&self, what: &str) {
-        self.keep(what).unwrap_or_else(|error| panic!("no picture {what}: {error}"));
+        self.save_picture(what).unwrap_or_else(|error| panic!("no picture {what}: {error}"));
     }
 
-    fn keep(&self, what: &str) -> Result<(), String> {
+    fn save_picture(&self, what: &str) -> Result<(), String> {
         let number = self.pictures.get() + 1;
         let file = self.folder.join(format!("{number:02}-{what}.png"));
         fs::write(file, self.session.screenshot()?).map_err(|error| error.to_string())?;
@@ -133,7 +133,7 @@ pub fn contains(session: &Session, css: &str, text: &str) -> Result<(), String> 
 impl Drop for Browser {
     fn drop(&mut self) {
         if thread::panicking() {
-            if let Err(error) = self.keep("as-it-failed") {
+            if let Err(error) = self.save_picture("as-it-failed") {
                 eprintln!("no picture of it: {error}");
             }
             eprintln!("the browser shows {}", self.glance());

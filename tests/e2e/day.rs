@@ -31,7 +31,7 @@ const VALUES: &str = "--set=antiAffinity=false";
 type Tally = Mutex<BTreeMap<String, usize>>;
 
 #[test]
-fn two_people_and_bad_luck_lose_no_acknowledged_row() {
+fn two_people_and_random_faults_lose_no_acknowledged_row() {
     let seed = seed();
     let lasts = Duration::from_secs(60 * env_number("GATERA_MINUTES").unwrap_or(20));
     println!("GATERA_SEED={seed}, {} minutes", lasts.as_secs() / 60);
@@ -44,22 +44,22 @@ fn two_people_and_bad_luck_lose_no_acknowledged_row() {
     let began = Instant::now();
     let day = Day { galera: &galera, tally: &tally, began, ends: began + lasts };
     thread::scope(|scope| {
-        scope.spawn(|| day.person("ann", Chance(seed)));
-        scope.spawn(|| day.person("bob", Chance(seed ^ 0xb0b)));
-        scope.spawn(|| day.bad_luck(Chance(seed ^ 0xbad)));
-        day.on_call();
+        scope.spawn(|| day.run_commands("ann", Chance(seed)));
+        scope.spawn(|| day.run_commands("bob", Chance(seed ^ 0xb0b)));
+        scope.spawn(|| day.inject_faults(Chance(seed ^ 0xbad)));
+        day.recover_outages();
     });
     for (what, times) in tally.lock().unwrap().iter() {
         println!("{times:4} × {what}");
     }
 
-    day.evening();
+    day.recover_until_whole();
     // The last upgrade may have changed the configuration, which the guard then rolls out.
     until_status_reports(&galera, &["HEALTHY", "Steps of the guard: done"]);
     assert_eq!(galera.until_synced(3, 3), cluster, "GATERA_SEED={seed}: its history goes on");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
-    guards_are_well(&galera);
+    no_guard_panicked(&galera);
     let (acknowledged, failed) = writer.finish(3);
     println!("day: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
@@ -72,7 +72,7 @@ struct Day<'a> {
 }
 
 impl Day<'_> {
-    fn lasts(&self) -> bool {
+    fn is_running(&self) -> bool {
         Instant::now() < self.ends
     }
 
@@ -102,9 +102,9 @@ impl Day<'_> {
         upgraded
     }
 
-    fn person(&self, who: &str, mut chance: Chance) {
-        while self.lasts() {
-            let (what, output) = self.errand(who, &mut chance);
+    fn run_commands(&self, who: &str, mut chance: Chance) {
+        while self.is_running() {
+            let (what, output) = self.run_command(who, &mut chance);
             assert!(!output.stderr.contains("panicked"), "{output}");
             self.note(who, &what, &answer(&output));
             thread::sleep(Duration::from_millis(chance.below(15_000)));
@@ -112,7 +112,7 @@ impl Day<'_> {
     }
 
     /// Does one thing that people do.
-    fn errand(&self, who: &str, chance: &mut Chance) -> (String, Output) {
+    fn run_command(&self, who: &str, chance: &mut Chance) -> (String, Output) {
         let (galera, set) = (self.galera, self.set());
         let pod = galera.member(usize::try_from(chance.below(3)).unwrap());
         let kubectl = |words: &[&str]| (words.join(" "), galera.kubectl(words));
@@ -143,11 +143,11 @@ impl Day<'_> {
                 kubectl(&["delete", "pod", &pod, "--timeout=40s"])
             }
             15 => {
-                self.note(who, "gatera stop", &answer(&walked("stop", galera)));
+                self.note(who, "gatera stop", &answer(&run_gatera("stop", galera)));
                 thread::sleep(Duration::from_millis(chance.below(10_000)));
-                ("gatera start".to_owned(), walked("start", galera))
+                ("gatera start".to_owned(), run_gatera("start", galera))
             }
-            _ => ("gatera recover".to_owned(), walked("recover", galera)),
+            _ => ("gatera recover".to_owned(), run_gatera("recover", galera)),
         }
     }
 
@@ -168,19 +168,19 @@ impl Day<'_> {
         ("apply the manifests".to_owned(), applied)
     }
 
-    fn bad_luck(&self, mut chance: Chance) {
-        while self.lasts() {
+    fn inject_faults(&self, mut chance: Chance) {
+        while self.is_running() {
             thread::sleep(Duration::from_millis(chance.below(60_000)));
-            let hit = self.strikes(&mut chance);
+            let hit = self.inject_fault(&mut chance);
             self.note("bad luck", &hit, hit.split(' ').next().unwrap_or_default());
         }
     }
 
     /// Lets one misfortune happen.
-    fn strikes(&self, chance: &mut Chance) -> String {
+    fn inject_fault(&self, chance: &mut Chance) -> String {
         let all: Vec<_> = (0..5).map(|ordinal| self.galera.member(ordinal)).collect();
         let some: Vec<_> = all.iter().filter(|_| chance.below(2) == 0).cloned().collect();
-        let so_long = Duration::from_millis(1000 + chance.below(30_000));
+        let duration = Duration::from_millis(1000 + chance.below(30_000));
         match chance.below(8) {
             0 => {
                 let killed: Vec<_> = some.iter().filter(|pod| power::kill_if_running(pod)).collect();
@@ -192,14 +192,14 @@ impl Day<'_> {
             }
             2 => {
                 let _still = power::pause_servers(&some);
-                thread::sleep(so_long);
-                format!("stalled servers for {so_long:?}: {some:?}")
+                thread::sleep(duration);
+                format!("stalled servers for {duration:?}: {some:?}")
             }
             3 => {
                 let nodes = [format!("node-{}", 1 + chance.below(3))];
                 let _still = power::pause_kubelets(&nodes);
-                thread::sleep(so_long);
-                format!("kubelet stalls for {so_long:?}: {nodes:?}")
+                thread::sleep(duration);
+                format!("kubelet stalls for {duration:?}: {nodes:?}")
             }
             4 => {
                 let guards =
@@ -208,46 +208,46 @@ impl Day<'_> {
                 "guards die".to_owned()
             }
             5 => {
-                power::kill_api_server(so_long);
-                format!("API server away for {so_long:?}")
+                power::kill_api_server(duration);
+                format!("API server away for {duration:?}")
             }
             6 => {
-                power::stall_api_server(so_long);
-                format!("API server stalled for {so_long:?}")
+                power::stall_api_server(duration);
+                format!("API server stalled for {duration:?}")
             }
             _ => {
                 let addresses: Vec<_> = some.iter().filter_map(|pod| self.galera.address(pod)).collect();
                 if !addresses.is_empty() {
                     let _cut = power::cut_off(&addresses);
-                    thread::sleep(so_long);
+                    thread::sleep(duration);
                 }
-                format!("links are cut for {so_long:?}: {addresses:?}")
+                format!("links are cut for {duration:?}: {addresses:?}")
             }
         }
     }
 
     /// Recovers the cluster when no member has served for a minute.
-    fn on_call(&self) {
+    fn recover_outages(&self) {
         // kube-scheduler exits when its cache is inconsistent, and relies on the kubelet to restart it.
         let scheduler = Program::of("kube-scheduler");
         let mut served = Instant::now();
-        while self.lasts() {
+        while self.is_running() {
             scheduler.ensure_runs();
             thread::sleep(Duration::from_secs(3));
             let ready = (0..3).any(|ordinal| self.serves(ordinal));
             if ready {
                 served = Instant::now();
             } else if served.elapsed() > Duration::from_secs(60) {
-                self.looked_after();
+                self.uncordon_and_recover();
                 served = Instant::now();
             }
         }
     }
 
     /// Recovers the cluster, after making all nodes schedulable: a drained node may have been left cordoned.
-    fn looked_after(&self) {
+    fn uncordon_and_recover(&self) {
         self.galera.lab.kubectl(User::Admin, &["uncordon", "--selector=!odd.example/none"]);
-        self.note("on call", "gatera recover", &answer(&walked("recover", self.galera)));
+        self.note("on call", "gatera recover", &answer(&run_gatera("recover", self.galera)));
     }
 
     fn serves(&self, ordinal: usize) -> bool {
@@ -255,7 +255,7 @@ impl Day<'_> {
     }
 
     /// Recovers the cluster until it is whole: the faults are over, and both people want the same.
-    fn evening(&self) {
+    fn recover_until_whole(&self) {
         let began = Instant::now();
         println!("{}", status(self.galera));
         // With --force-conflicts, as a person applied with kubectl what belongs to Helm. Kubelets wait up to five minutes
@@ -263,7 +263,7 @@ impl Day<'_> {
         let mut upgraded = false;
         while !(upgraded && (0..3).all(|ordinal| self.galera.is_ready(&self.galera.member(ordinal)))) {
             assert!(began.elapsed() < Duration::from_secs(900), "{}", status(self.galera));
-            self.looked_after();
+            self.uncordon_and_recover();
             upgraded = self.helm_upgrade("evening", &["--force-conflicts"]).status == 0;
             thread::sleep(Duration::from_secs(3));
         }
@@ -275,7 +275,7 @@ impl Day<'_> {
 }
 
 /// Runs a command of gatera, for four minutes at most.
-fn walked(verb: &str, galera: &Galera<'_>) -> Output {
+fn run_gatera(verb: &str, galera: &Galera<'_>) -> Output {
     let command = gatera(verb, galera, &["--yes"]);
     let output = Command::new("timeout")
         .args(["--signal=INT", "--kill-after=30", "240"])
@@ -306,7 +306,7 @@ fn answer(output: &Output) -> String {
 }
 
 /// Asserts that none of the running guards has panicked.
-fn guards_are_well(galera: &Galera<'_>) {
+fn no_guard_panicked(galera: &Galera<'_>) {
     let list = galera.lab.kubectl(User::Admin, &["--namespace", NAMESPACE, "get", "pods", "--output=json"]);
     let list: Value = serde_json::from_str(&list.succeeded()).unwrap();
     for pod in list["items"].as_array().unwrap() {

@@ -13,7 +13,7 @@ use crate::writer::Writer;
 use crate::{rolling, transfer};
 
 #[test]
-fn whatever_fails_nobody_differs_and_nothing_is_lost() {
+fn power_failures_lose_no_row_and_members_agree() {
     let galera = formed(guarded(), "drill");
     let cluster = galera.until_synced(3, 3);
     galera.fill();
@@ -72,7 +72,7 @@ fn renewed(galera: &Galera<'_>) {
 /// What may happen to a changed configuration on its way: another change, a drain, a deleted member, a leader that dies, a Helm
 /// release whose change the guard rolls out, and an option that is fatal for existing data.
 #[test]
-fn a_configuration_arrives_whatever_happens_on_its_way() {
+fn a_rollout_completes_despite_interruptions() {
     let lab = guarded();
     let namespace = lab.namespace_with_labels("config", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "config");
@@ -102,14 +102,14 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
 
     // A change during a change.
     rolling::set_option(&galera, "max_connections = 66", false);
-    until_next(&galera);
+    until_rollout_begins(&galera);
     rolling::set_option(&galera, "max_connections = 67", false);
     let noted = rolling::until_rolled_out(&galera, &noted);
     all_have("max_connections", "67");
 
     // The leader dies as soon as a member is to restart; another member is deleted by hand, and a node is drained.
     rolling::set_option(&galera, "max_connections = 68", false);
-    until_next(&galera);
+    until_rollout_begins(&galera);
     lab.kubectl(User::Admin, &["--namespace=gatera", "delete", "pods", "--all", "--wait=false"]).succeeded();
     patiently("a member may be deleted", || {
         let deleted = galera.kubectl(&["delete", "pod", &galera.member(0), "--wait=false"]);
@@ -139,7 +139,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
 }
 
 /// Waits until a member is to start with a new revision.
-fn until_next(galera: &Galera<'_>) {
+fn until_rollout_begins(galera: &Galera<'_>) {
     patiently("a rollout begins", || {
         let note = rolling::mark(galera);
         if note["next"].is_null() { Err(note.to_string()) } else { Ok(()) }

@@ -19,15 +19,15 @@ const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
 /// The operator alone, before the guard is installed: after a power failure the cluster forms without an identity, or its members
 /// differ. If this no longer fails, the other drill proves less.
 #[test]
-fn alone_it_lets_members_differ() {
+fn the_operator_alone_lets_members_differ() {
     let lab = with_operator();
     lab.have_volumes(6);
-    let it = Operator::of(lab, "alone", &[]);
+    let it = Operator::create(lab, "alone", &[]);
     it.galera.fill();
     power::kill_all_while_one_is_behind(&it.galera);
     let began = Instant::now();
-    let recovered = it.heals();
-    let looks = it.looks();
+    let recovered = it.until_healed();
+    let looks = it.identities_and_late_rows();
     println!(
         "alone: Ready after {:.0} s, recovered by the operator: {recovered}; {looks:?}",
         began.elapsed().as_secs_f64()
@@ -47,7 +47,7 @@ fn with_operator() -> &'static ControlPlane {
 }
 
 /// What people do by mistake.
-fn refuses_people(galera: &Galera<'_>) {
+fn mistakes_are_refused(galera: &Galera<'_>) {
     refused(
         &galera.kubectl(&["scale", "statefulset", "ours-galera", "--replicas=0"]),
         "G01",
@@ -89,13 +89,13 @@ fn refuses_people(galera: &Galera<'_>) {
 }
 
 #[test]
-fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
+fn with_the_guard_nothing_is_lost_and_the_operator_works() {
     let lab = with_operator();
     import_guard_image(lab);
     install(lab, &["--set", &format!("mariadb.operators={{{ACCOUNT}}}")]).succeeded();
     until_registered(lab);
     lab.have_volumes(6);
-    let it = Operator::of(lab, "belted", &[("gatera.dev/mode", "enforce")]);
+    let it = Operator::create(lab, "belted", &[("gatera.dev/mode", "enforce")]);
     let galera = &it.galera;
     galera.fill();
     let cluster = galera.until_synced(3, 3);
@@ -107,13 +107,13 @@ fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
     let password = json!({ "valueFrom": { "secretKeyRef": { "name": "ours-root", "key": "password" } } });
     let writer = Writer::start(galera, &password);
 
-    refuses_people(galera);
-    it.restarts_members();
+    mistakes_are_refused(galera);
+    it.restart_members();
     writer.until_writes();
 
     let healed = |what: &str| {
         let began = Instant::now();
-        let recovered = it.heals();
+        let recovered = it.until_healed();
         let id = galera.until_synced(3, 3);
         println!(
             "{what}: Ready after {:.0} s, recovered by the operator: {recovered}",
@@ -143,7 +143,7 @@ fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
     galera.kubectl(&all).succeeded();
     healed("all pods deleted");
 
-    it.creates_its_set_again();
+    it.recreate_stateful_set();
     patiently("its identity to be recorded again", || {
         let get = [
             "get",
@@ -155,18 +155,18 @@ fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
         if recorded == *cluster { Ok(()) } else { Err(recorded) }
     });
 
-    if real_operator::is_here() {
-        real_operator::does_more(galera, &writer);
-        real_operator::is_left_alone(galera);
+    if real_operator::is_used() {
+        real_operator::further_drills(galera, &writer);
+        real_operator::guard_writes_nothing(galera);
     }
     power::members_agree(galera, "shop.t, shop.late");
     let (acknowledged, failed) = writer.finish(3);
     power::members_agree(galera, "acknowledged.rows");
     println!("belted: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
-    if real_operator::is_here() {
-        real_operator::takes_another_password(galera);
+    if real_operator::is_used() {
+        real_operator::change_root_password(galera);
         power::members_agree(galera, "shop.t, shop.late, acknowledged.rows");
-        real_operator::print_how_long_writes_took(lab);
+        real_operator::print_write_latencies(lab);
     }
     let log = lab
         .kubectl(User::Admin, &["logs", "--namespace", NAMESPACE, "deployment/gatera", "--tail=-1"])

@@ -22,7 +22,7 @@ fn seconds<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (result, began.elapsed().as_secs())
 }
 
-fn measured(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, password: &Value) {
+fn measure(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, password: &Value) {
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     fill_heavy_table(galera);
@@ -78,14 +78,14 @@ fn measured(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, passwor
 fn of_the_official_image() {
     let lab = guarded();
     let (galera, forming) = seconds(|| formed(lab, "figures"));
-    measured("mariadb", &galera, forming, &galera.claim(2), &password(&galera));
+    measure("mariadb", &galera, forming, &galera.claim(2), &password(&galera));
 }
 
 #[test]
 fn of_bitnamis_image() {
     let lab = bitnami::lab();
     let (galera, forming) = seconds(|| bitnami::formed(lab));
-    measured(
+    measure(
         "mariadb-galera",
         &galera,
         forming,

@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::gitops::{guard_is_installed, shop_lives_through_a_day};
+use crate::gitops::{commits_reach_the_cluster_or_are_refused, guard_is_installed_upgraded_and_removed};
 use crate::guard::{NAMESPACE, guarded};
 use crate::lab::{self, ControlPlane, Repository, User};
-use crate::shop::{Engine, Shop, Way};
+use crate::shop::{Content, Engine, Shop};
 
 /// Returns the shared nodes, with the guard and then Flux.
 fn with_flux() -> &'static ControlPlane {
@@ -18,27 +18,27 @@ fn with_flux() -> &'static ControlPlane {
 
 #[test]
 fn it_drives_manifests() {
-    shop_lives_through_a_day(with_flux(), &Flux, Way::Manifests, "flux-plain");
+    commits_reach_the_cluster_or_are_refused(with_flux(), &Flux, Content::Manifests, "flux-plain");
 }
 
 #[test]
 fn it_drives_a_release() {
-    shop_lives_through_a_day(with_flux(), &Flux, Way::Release, "flux-helm");
+    commits_reach_the_cluster_or_are_refused(with_flux(), &Flux, Content::Release, "flux-helm");
 }
 
 #[test]
 fn it_installs_the_guard() {
-    guard_is_installed(with_flux(), &Flux);
+    guard_is_installed_upgraded_and_removed(with_flux(), &Flux);
 }
 
 struct Flux;
 
 impl Engine for Flux {
-    fn accounts(&self) -> &'static str {
+    fn namespace(&self) -> &'static str {
         "flux-system"
     }
 
-    fn follows(&self, shop: &Shop<'_>) -> Vec<Value> {
+    fn objects_to_follow(&self, shop: &Shop<'_>) -> Vec<Value> {
         let source = json!({
             "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": { "name": "day", "namespace": shop.galera.namespace },
@@ -66,18 +66,18 @@ impl Engine for Flux {
         release
     }
 
-    fn shows_removal(&self, way: Way) -> &'static str {
-        match way {
-            Way::Manifests => "[G03]",
+    fn text_after_removal(&self, content: Content) -> &'static str {
+        match content {
+            Content::Manifests => "[G03]",
             // Helm keeps the reason to itself.
-            Way::Release => "failed to delete release",
+            Content::Release => "failed to delete release",
         }
     }
 
     /// What waits for its deletion cannot be taken back. Without its finalizer it goes and is created again; Helm then has a release
     /// that it did not finish to uninstall.
-    fn keeps(&self, shop: &Shop<'_>) {
-        if shop.way == Way::Release {
+    fn finish_revert(&self, shop: &Shop<'_>) {
+        if shop.content == Content::Release {
             let (galera, release) = (&shop.galera, format!("helmrelease/{}", shop.galera.name));
             let go = r#"--patch={"metadata":{"finalizers":null}}"#;
             galera.kubectl(&["patch", &release, "--type=merge", go]).succeeded();
@@ -86,12 +86,12 @@ impl Engine for Flux {
         }
     }
 
-    fn shows(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
+    fn state_of(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
         let (lab, namespace) = (shop.galera.lab, &shop.galera.namespace);
         let (well, mut said) = condition(lab, namespace, "kustomization/day");
         let applied = shop.read("kustomization/day")["status"]["lastAppliedRevision"].to_string();
         let mut all = well && applied.contains(commit);
-        if shop.way == Way::Release {
+        if shop.content == Content::Release {
             let (well, more) = released(lab, namespace, &shop.galera.name, commit);
             all &= well;
             said = format!("{said}\n{more}");
@@ -99,7 +99,7 @@ impl Engine for Flux {
         (all, said)
     }
 
-    fn installs_the_guard(&self, repository: &Repository) -> Vec<Value> {
+    fn objects_to_install_the_guard(&self, repository: &Repository) -> Vec<Value> {
         let source = json!({
             "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": { "name": "gatera", "namespace": NAMESPACE },
@@ -111,7 +111,7 @@ impl Engine for Flux {
         vec![source, release]
     }
 
-    fn shows_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String) {
+    fn state_of_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String) {
         released(lab, NAMESPACE, "gatera", commit)
     }
 }

@@ -15,7 +15,7 @@ use crate::recover::{Cordoned, recover};
 use crate::writer::Writer;
 
 #[test]
-fn what_others_wrote_is_led_back_by_two_people_at_once() {
+fn two_recoveries_at_once_bring_back_a_cluster_from_plain_manifests() {
     let lab = guarded();
     lab.have_volumes(5);
     // As when the guard is adopted with existing manifests: with passwords in them, and an option group that no program reads.

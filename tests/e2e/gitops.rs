@@ -18,17 +18,22 @@ use crate::guard_life::{both_refused, dry_run_seed};
 use crate::install::events;
 use crate::lab::{ControlPlane, User};
 use crate::power;
-use crate::shop::{Engine, Shop, Wanted, Way, good, pool, with_charts, written_by};
+use crate::shop::{Content, Engine, Shop, Wanted, good, pool, with_charts, written_by};
 use crate::writer::Writer;
 
 /// Runs everything once, and then what chance wants.
-pub fn shop_lives_through_a_day(lab: &ControlPlane, engine: &dyn Engine, way: Way, name: &str) {
-    let shop = Shop::new(lab, engine, way, name);
-    let (cluster, writer) = shop.opens();
+pub fn commits_reach_the_cluster_or_are_refused(
+    lab: &ControlPlane,
+    engine: &dyn Engine,
+    content: Content,
+    name: &str,
+) {
+    let shop = Shop::new(lab, engine, content, name);
+    let (cluster, writer) = shop.form_cluster();
     shop.config_changes();
     shop.too_few_members();
     shop.five_members_and_three();
-    if way == Way::Manifests {
+    if content == Content::Manifests {
         shop.without_bootstrap();
     }
     shop.removed_from_the_repository();
@@ -38,7 +43,7 @@ pub fn shop_lives_through_a_day(lab: &ControlPlane, engine: &dyn Engine, way: Wa
     shop.option_that_no_server_knows();
     shop.random_commits(seed());
     let commit = shop.commit("ann", "the last good commit", &good());
-    shop.until_well(&commit);
+    shop.until_healthy(&commit);
     shop.galera.until_ready(3);
     shop.galera.until_synced(3, 3);
     shop.is_quiet();
@@ -50,31 +55,31 @@ pub fn shop_lives_through_a_day(lab: &ControlPlane, engine: &dyn Engine, way: Wa
 }
 
 /// The guard itself, installed, upgraded and removed by the engine. It is there again afterwards.
-pub fn guard_is_installed(lab: &ControlPlane, engine: &dyn Engine) {
+pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn Engine) {
     let (configurations, of_the_guard) =
         ("validatingwebhookconfigurations,mutatingwebhookconfigurations", "--namespace=gatera");
     let there =
         || lab.kubectl(User::Admin, &["get", configurations, "gatera", "--ignore-not-found"]).succeeded();
-    let until_well = |commit: &str| {
+    let until_healthy = |commit: &str| {
         patiently("the engine to report that all is well", || {
-            let (well, said) = engine.shows_the_guard(lab, commit);
+            let (well, said) = engine.state_of_the_guard(lab, commit);
             if well { Ok(()) } else { Err(said) }
         });
     };
     lab.helm(User::Admin, &["uninstall", "gatera", of_the_guard, "--wait"]).succeeded();
     assert_eq!(there(), "");
 
-    let repository = with_charts(lab, &format!("guard-by-{}", engine.accounts()));
+    let repository = with_charts(lab, &format!("guard-by-{}", engine.namespace()));
     let values = repository.folder().join("values.yaml");
-    let objects = engine.installs_the_guard(&repository);
+    let objects = engine.objects_to_install_the_guard(&repository);
     fs::write(&values, "{}").unwrap();
     let commit = repository.commit("ann", "the guard");
     lab.create(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }));
     patiently("it to be installed", || {
-        if there().is_empty() { Err(engine.shows_the_guard(lab, &commit).1) } else { Ok(()) }
+        if there().is_empty() { Err(engine.state_of_the_guard(lab, &commit).1) } else { Ok(()) }
     });
     until_registered(lab);
-    until_well(&commit);
+    until_healthy(&commit);
     patiently("the guard to refuse", || {
         let output = dry_run_seed(lab);
         if output.status == 1 { Ok(()) } else { Err(output.to_string()) }
@@ -86,7 +91,7 @@ pub fn guard_is_installed(lab: &ControlPlane, engine: &dyn Engine) {
 
     fs::write(&values, "podAnnotations: {example.org/changed: again}").unwrap();
     let commit = repository.commit("bob", "pods with an annotation");
-    until_well(&commit);
+    until_healthy(&commit);
     until_registered(lab);
     let pods = [
         "get",
@@ -113,28 +118,30 @@ pub fn guard_is_installed(lab: &ControlPlane, engine: &dyn Engine) {
 
 impl Shop<'_> {
     /// Founds the cluster. Returns its identity and a client.
-    fn opens(&self) -> (String, Writer<'_>) {
+    fn form_cluster(&self) -> (String, Writer<'_>) {
         let galera = &self.galera;
         galera.lab.create(&json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "passwords", "namespace": galera.namespace },
             "stringData": { "root-password": "for-a-test-9", "sst.cnf": "[mariadbd]\nwsrep_sst_auth = \"sst:for-a-test-9\"\n" },
         }));
         let commit = self.commit("ann", "a cluster", &good());
-        galera.lab.create(&json!({ "apiVersion": "v1", "kind": "List", "items": self.engine.follows(self) }));
+        galera.lab.create(
+            &json!({ "apiVersion": "v1", "kind": "List", "items": self.engine.objects_to_follow(self) }),
+        );
         patiently("the cluster to form", || {
-            let (_, said) = self.engine.shows(self, &commit);
+            let (_, said) = self.engine.state_of(self, &commit);
             if (0..3).all(|it| galera.is_ready(&galera.member(it))) { Ok(()) } else { Err(said) }
         });
         let cluster = galera.until_synced(3, 3);
         patiently("the bootstrap node is removed", || {
             if events(galera, "BootstrapRemoved").is_empty() { Err("no Event".to_owned()) } else { Ok(()) }
         });
-        if self.way == Way::Manifests {
+        if self.content == Content::Manifests {
             self.until_bootstrap_is_back();
         }
         galera.fill();
         gate::until_identity_is_recorded(galera, &cluster);
-        self.until_well(&commit);
+        self.until_healthy(&commit);
         self.is_quiet();
         let password =
             json!({ "valueFrom": { "secretKeyRef": { "name": "passwords", "key": "root-password" } } });
@@ -158,33 +165,33 @@ impl Shop<'_> {
 
     fn config_changes(&self) {
         let commit = self.commit("bob", "a larger buffer pool", &Wanted { config: pool(40), ..good() });
-        self.until_well(&commit);
+        self.until_healthy(&commit);
         self.until_pool_is(40);
         self.repository.revert();
         self.until_pool_is(32);
-        self.until_well(&self.repository.head());
+        self.until_healthy(&self.repository.head());
     }
 
     fn too_few_members(&self) {
         let commit = self.commit("bob", "one member", &Wanted { members: 1, ..good() });
         self.until_shown(&commit, "would leave 1 of 3 members");
-        self.reverts();
+        self.revert_and_wait();
     }
 
     fn five_members_and_three(&self) {
         let commit = self.commit("ann", "five members", &Wanted { members: 5, ..good() });
         self.galera.until_ready(5);
-        self.until_well(&commit);
-        self.reverts();
+        self.until_healthy(&commit);
+        self.revert_and_wait();
         self.galera.until_gone(&format!("pod/{}", self.galera.member(3)));
         self.galera.until_synced(3, 3);
     }
 
     fn without_bootstrap(&self) {
         let commit = self.commit("ann", "no bootstrap node", &Wanted { bootstrap: false, ..good() });
-        self.until_well(&commit);
+        self.until_healthy(&commit);
         self.galera.until_gone(&format!("deployment/{}-bootstrap", self.galera.name));
-        self.reverts();
+        self.revert_and_wait();
         self.until_bootstrap_is_back();
         self.is_quiet();
     }
@@ -200,11 +207,11 @@ impl Shop<'_> {
     fn removed_from_the_repository(&self) {
         let before = self.read(&self.set())["metadata"]["uid"].clone();
         let commit = self.commit("bob", "no cluster", &Wanted { there: false, ..good() });
-        self.until_shown(&commit, self.engine.shows_removal(self.way));
+        self.until_shown(&commit, self.engine.text_after_removal(self.content));
         let commit = self.repository.revert();
         self.note("reverted");
-        self.engine.keeps(self);
-        self.until_well(&commit);
+        self.engine.finish_revert(self);
+        self.until_healthy(&commit);
         assert_eq!(self.read(&self.set())["metadata"]["uid"], before);
     }
 
@@ -216,7 +223,7 @@ impl Shop<'_> {
             if now == 3 { Ok(()) } else { Err(now.to_string()) }
         });
         self.galera.until_gone(&format!("pod/{}", self.galera.member(3)));
-        self.until_well(&self.repository.head());
+        self.until_healthy(&self.repository.head());
     }
 
     fn guard_away(&self) {
@@ -235,9 +242,9 @@ impl Shop<'_> {
         self.until_shown(&commit, "failed calling webhook");
         scale("--replicas=2");
         until_registered(lab);
-        self.until_well(&commit);
+        self.until_healthy(&commit);
         self.until_pool_is(48);
-        self.reverts();
+        self.revert_and_wait();
         self.until_pool_is(32);
     }
 
@@ -245,9 +252,9 @@ impl Shop<'_> {
     fn override_ends(&self) {
         let until = Timestamp::now() + Duration::from_secs(40);
         let text = format!("G01 until={until:.0} reason=a drill");
-        if self.way == Way::Manifests {
+        if self.content == Content::Manifests {
             let commit = self.commit("ann", "an override", &Wanted { overridden: Some(text), ..good() });
-            self.until_well(&commit);
+            self.until_healthy(&commit);
         } else {
             self.galera
                 .kubectl(&["annotate", &self.set(), &format!("gatera.dev/override={text}")])
@@ -257,9 +264,9 @@ impl Shop<'_> {
             if Timestamp::now() > until { Ok(()) } else { Err(until.to_string()) }
         });
         self.is_quiet();
-        self.until_well(&self.repository.head());
-        if self.way == Way::Manifests {
-            self.reverts();
+        self.until_healthy(&self.repository.head());
+        if self.content == Content::Manifests {
+            self.revert_and_wait();
         }
     }
 
@@ -268,9 +275,9 @@ impl Shop<'_> {
         let commit = self.commit("ann", "a bad option", &wanted);
         patiently("the first member to be down", || {
             let pod = self.galera.member(2);
-            if self.galera.is_ready(&pod) { Err(self.engine.shows(self, &commit).1) } else { Ok(()) }
+            if self.galera.is_ready(&pod) { Err(self.engine.state_of(self, &commit).1) } else { Ok(()) }
         });
-        self.reverts();
+        self.revert_and_wait();
         self.galera.until_ready(3);
         self.galera.until_synced(3, 3);
     }
@@ -298,7 +305,7 @@ impl Shop<'_> {
                     "a bad option".to_owned()
                 }
                 // A release that was removed needs more than a commit to come back.
-                3 if self.way == Way::Manifests => {
+                3 if self.content == Content::Manifests => {
                     wanted.there = !wanted.there;
                     format!("there: {}", wanted.there)
                 }
@@ -317,7 +324,7 @@ impl Shop<'_> {
             };
             let commit = self.commit(who, &what, &wanted);
             thread::sleep(Duration::from_millis(chance.below(45_000)));
-            self.note(&self.engine.shows(self, &commit).1);
+            self.note(&self.engine.state_of(self, &commit).1);
         }
         let minutes = usize::try_from(lasts.as_secs() / 60).unwrap().max(1);
         let writes = self.writes().map(|all| all.len());

@@ -24,15 +24,15 @@ pub fn both_refused(output: &Output) {
 }
 
 #[test]
-fn the_guard_comes_and_goes_and_holds_up_nobody() {
+fn the_guard_is_installed_upgraded_and_removed_without_blocking_requests() {
     let lab = lab();
     import_guard_image(lab);
-    a_broken_guard_blocks_nobody(lab);
-    rolled_back_and_forth_it_misses_nothing(lab);
-    removed_while_it_is_down_it_leaves_nothing(lab);
+    a_broken_guard_blocks_no_request(lab);
+    upgrades_and_a_new_leader_miss_no_request(lab);
+    uninstalling_it_while_it_is_down_leaves_nothing(lab);
 }
 
-fn a_broken_guard_blocks_nobody(lab: &ControlPlane) {
+fn a_broken_guard_blocks_no_request(lab: &ControlPlane) {
     install(lab, &["--set=image.tag=none", "--set=image.pullPolicy=Never"]).succeeded();
     patiently("the image to be missing", || {
         let pods =
@@ -52,20 +52,20 @@ fn a_broken_guard_blocks_nobody(lab: &ControlPlane) {
     both_refused(&dry_run_seed(lab));
 }
 
-struct Stop<'a>(&'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Stop<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// Checks that every request gets its answer while both replicas are replaced twice.
-fn rolled_back_and_forth_it_misses_nothing(lab: &ControlPlane) {
+fn upgrades_and_a_new_leader_miss_no_request(lab: &ControlPlane) {
     let done = AtomicBool::new(false);
     let asked = thread::scope(|scope| {
         // The clients stop however this scope ends, so a failure can be reported.
-        let _stop = Stop(&done);
+        let _stop = SetOnDrop(&done);
         let clients: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
@@ -106,7 +106,7 @@ fn rolled_back_and_forth_it_misses_nothing(lab: &ControlPlane) {
     assert!(asked > 5);
 }
 
-fn removed_while_it_is_down_it_leaves_nothing(lab: &ControlPlane) {
+fn uninstalling_it_while_it_is_down_leaves_nothing(lab: &ControlPlane) {
     let scale = ["scale", "deployment/gatera", "--namespace", NAMESPACE, "--replicas=0"];
     lab.kubectl(User::Admin, &scale).succeeded();
     patiently("no guard runs", || {

@@ -9,34 +9,37 @@ use crate::install::{helm, until_bootstrap_is_removed};
 use crate::power;
 
 /// Values with which the copy of an empty database takes about a minute.
-const SLOWLY: &str = "--set-string=config=innodb_buffer_pool_size = 32M\n[sst]\nrlimit=1024k";
+const SLOW_COPY: &str = "--set-string=config=innodb_buffer_pool_size = 32M\n[sst]\nrlimit=1024k";
 
 #[test]
-fn a_first_install_whose_bootstrap_server_was_killed_comes_to_its_end() {
+fn a_first_install_completes_after_its_bootstrap_server_was_killed() {
     let lab = guarded();
     let namespace = lab.namespace_with_labels("hangs", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "hangs");
-    helm(&galera, "install", &[SLOWLY]);
-    let founder = patiently("the first member to copy", || {
+    helm(&galera, "install", &[SLOW_COPY]);
+    let bootstrap_pod = patiently("the first member to copy", || {
         let pods = galera.kubectl(&["get", "pods", "--output=name"]).stdout;
         let pods: Vec<_> = pods.lines().filter_map(|it| it.strip_prefix("pod/")).collect();
-        let founder = pods.iter().find(|it| it.contains("-bootstrap-")).ok_or("no bootstrap pod")?;
-        let gives = galera.wsrep(founder).is_ok_and(|it| it.state.starts_with("Donor"));
-        if gives { Ok((*founder).to_owned()) } else { Err(format!("{pods:?}")) }
+        let bootstrap_pod = pods.iter().find(|it| it.contains("-bootstrap-")).ok_or("no bootstrap pod")?;
+        let gives = galera.wsrep(bootstrap_pod).is_ok_and(|it| it.state.starts_with("Donor"));
+        if gives { Ok((*bootstrap_pod).to_owned()) } else { Err(format!("{pods:?}")) }
     });
     let killed = Instant::now();
-    power::kill_servers(&[&founder]);
+    power::kill_servers(&[&bootstrap_pod]);
     // The bootstrap server comes back empty. Either the two servers meet and neither has a majority, which `status` reports
     // with a way out. Or the bootstrap server founds its own cluster, and the step ends the copy that receives nothing.
     let (deadline, mut named) = (killed + Duration::from_secs(1200), false);
     while !(0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
         let reported = status(&galera);
         assert!(Instant::now() < deadline, "{reported}");
-        if let Some(line) = reported.lines().find(|it| !named && it.contains(&format!("CUT-OFF {founder}"))) {
+        if let Some(line) =
+            reported.lines().find(|it| !named && it.contains(&format!("CUT-OFF {bootstrap_pod}")))
+        {
             println!("{line}\nafter {} s", killed.elapsed().as_secs());
-            let way_out = format!("kubectl -n {namespace} delete pod {founder}: no member has data yet");
+            let way_out =
+                format!("kubectl -n {namespace} delete pod {bootstrap_pod}: no member has data yet");
             assert!(line.contains(&way_out), "{line}");
-            galera.kubectl(&["delete", "pod", &founder]).succeeded();
+            galera.kubectl(&["delete", "pod", &bootstrap_pod]).succeeded();
             named = true;
         }
         std::thread::sleep(Duration::from_secs(1));

@@ -60,7 +60,7 @@ fn template() -> serde_json::Value {
 }
 
 /// Checks that only the data directory of the member that initialised the database has the file with the check's login.
-fn members_lack_its_login(galera: &Galera<'_>) {
+fn members_lack_the_file_with_its_login(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
         assert_eq!(check(galera, &pod, &ONLINE[..1]).status, 0, "it listens");
@@ -80,7 +80,7 @@ fn members_lack_its_login(galera: &Galera<'_>) {
 
 /// With MARIADB_AUTO_UPGRADE, the entrypoint changes each member's system tables separately, before its server joins. A member
 /// without data then never joins: it has tables to upgrade only once it has copied them. It stays in this state.
-fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
+fn auto_upgrade_starts_only_members_with_data(galera: &Galera<'_>) {
     galera.kubectl(&["set", "env", SET, "--containers=mariadb", "MARIADB_AUTO_UPGRADE=1"]).succeeded();
     until_rolled_out(galera);
     let hash = "SELECT JSON_VALUE(Priv, '$.authentication_string') FROM mysql.global_priv WHERE User = 'healthcheck' AND Host = '::1'";
@@ -98,7 +98,7 @@ fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
 }
 
 /// Checks that the user, the root and the probe are those of the template, and that the guard added the rest to the pod.
-fn members_are_as_written(galera: &Galera<'_>) {
+fn pods_follow_the_template(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
         assert_eq!(galera.in_pod(&pod, "id -u; touch /x 2>/dev/null || echo read-only"), "999\nread-only\n");
@@ -111,11 +111,11 @@ fn members_are_as_written(galera: &Galera<'_>) {
 }
 
 #[test]
-fn the_check_of_the_image_is_a_probe_for_servers_that_are_not_root() {
+fn healthcheck_sh_works_as_a_readiness_probe_without_root() {
     let galera = formed(guarded(), "healthcheck");
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    members_lack_its_login(&galera);
+    members_lack_the_file_with_its_login(&galera);
     let writer = Writer::start(&galera, &password(&galera));
 
     let began = Instant::now();
@@ -124,15 +124,15 @@ fn the_check_of_the_image_is_a_probe_for_servers_that_are_not_root() {
     println!("{}", patched.stderr.trim());
     until_rolled_out(&galera);
     println!("three members restarted in {:.0} s", began.elapsed().as_secs_f64());
-    members_are_as_written(&galera);
+    pods_follow_the_template(&galera);
     writer.until_writes();
 
     transfer::lose_volume(&galera, 2);
     galera.until_ready(3);
-    members_are_as_written(&galera);
+    pods_follow_the_template(&galera);
     assert_eq!(galera.until_synced(3, 3), cluster);
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("healthcheck: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
-    with_auto_upgrade_only_members_with_data_start(&galera);
+    auto_upgrade_starts_only_members_with_data(&galera);
 }

@@ -9,7 +9,7 @@ use crate::power;
 use crate::recover::{Cordoned, outcome, recover};
 
 /// Makes new pods request this much of a processor; the first two members stay as they are.
-fn wants(galera: &Galera<'_>, processors: &str) {
+fn request_cpu(galera: &Galera<'_>, processors: &str) {
     let container = json!({ "name": "mariadb", "resources": { "requests": { "cpu": processors } } });
     let change = json!({ "spec": {
         "updateStrategy": { "rollingUpdate": { "partition": 2 } },
@@ -19,7 +19,7 @@ fn wants(galera: &Galera<'_>, processors: &str) {
     galera.kubectl(&["patch", &set, "--type=strategic", "--patch", &change.to_string()]).succeeded();
 }
 
-fn until_no_node_takes(galera: &Galera<'_>, pod: &str) {
+fn until_unschedulable(galera: &Galera<'_>, pod: &str) {
     patiently("no node takes it", || {
         let Some(it) = galera.pod(pod) else { return Err("it is not there".to_owned()) };
         let waits =
@@ -29,11 +29,11 @@ fn until_no_node_takes(galera: &Galera<'_>, pod: &str) {
 }
 
 #[test]
-fn a_member_that_no_node_takes_is_read() {
+fn the_data_of_an_unschedulable_member_is_read() {
     let (galera, cluster) = gate::formed_with_identity("held");
     let [first, second, third] = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-    wants(&galera, "640");
-    until_no_node_takes(&galera, &third);
+    request_cpu(&galera, "640");
+    until_unschedulable(&galera, &third);
     galera.ask(&first, "INSERT INTO shop.t VALUES (4,'four')");
     {
         let _cordoned = Cordoned::all(&galera);
@@ -55,7 +55,7 @@ fn a_member_that_no_node_takes_is_read() {
     }
 
     // Once a node can take the member, its pod is created again.
-    wants(&galera, "10m");
+    request_cpu(&galera, "10m");
     galera.kubectl(&["delete", "pod", &third]).succeeded();
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");

@@ -65,14 +65,14 @@ pub fn fill_heavy_table(galera: &Galera<'_>) {
 }
 
 /// Returns the time at which a server logged that it is Synced.
-fn synced(galera: &Galera<'_>, pod: &str) -> String {
+fn synced_at(galera: &Galera<'_>, pod: &str) -> String {
     let log = galera.kubectl(&["logs", pod, "--container=mariadb", "--timestamps"]).stdout;
     let line = log.lines().find(|line| line.contains("Synchronized with group"));
     line.and_then(|line| line.split(' ').next()).unwrap_or_default().to_owned()
 }
 
 /// Returns the time at which the last of the members became Ready, according to the kubelets.
-fn last_ready(galera: &Galera<'_>, members: usize) -> String {
+fn last_ready_at(galera: &Galera<'_>, members: usize) -> String {
     let time = |ordinal| {
         let pod = galera.pod(&galera.member(ordinal)).expect("the member is there");
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -134,7 +134,7 @@ pub fn endpoints(galera: &Galera<'_>) -> Vec<String> {
 }
 
 /// Checks that `gatera doctor`, which queries real replicas, finds that all is well.
-fn finds_all_well(lab: &ControlPlane, namespace: &str) {
+fn doctor_finds_no_problem(lab: &ControlPlane, namespace: &str) {
     let doctor = Command::new(env!("CARGO_BIN_EXE_gatera"))
         .args(["doctor", "--namespace", namespace, "--kubeconfig"])
         .arg(lab.kubeconfig(User::Admin))
@@ -170,15 +170,15 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
         formed.as_secs_f64(),
         removed.saturating_sub(formed).as_secs_f64()
     );
-    let last = synced(&galera, &galera.member(2));
+    let last = synced_at(&galera, &galera.member(2));
     println!(
         "last member Synced at {last}, Ready at {}, Event at {}",
-        last_ready(&galera, 3),
+        last_ready_at(&galera, 3),
         event["eventTime"]
     );
     galera.until_synced(3, 3);
     helm_test(lab, "gatera", "gatera");
-    finds_all_well(lab, &namespace);
+    doctor_finds_no_problem(lab, &namespace);
     helm_test(lab, "shop", &namespace);
     let word = "MYSQL_PWD=for-a-test mariadb --user=app --batch --skip-column-names site --execute='SELECT * FROM words'";
     assert_eq!(galera.in_pod(&galera.member(2), word).trim(), "hello");

@@ -33,7 +33,7 @@ fn with_kudo() -> &'static ControlPlane {
     guarded()
 }
 
-fn namespace(name: &str) -> Galera<'static> {
+fn new_cluster(name: &str) -> Galera<'static> {
     let lab = with_kudo();
     let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
     Galera::new(lab, &namespace, INSTANCE)
@@ -68,8 +68,8 @@ fn until_complete(galera: &Galera<'_>, plan: &str) {
 }
 
 #[test]
-fn the_plan_of_the_operator_of_the_seed_documents_shows_what_is_wrong() {
-    let galera = namespace("kudo-seed");
+fn the_plan_of_the_seed_operator_shows_the_refusal() {
+    let galera = new_cluster("kudo-seed");
     let installed = install(&galera, "seed", &[]);
     assert_eq!(installed.status, 0, "{installed}");
     // A warning about the Instance, before KUDO has done anything.
@@ -102,8 +102,8 @@ fn the_plan_of_the_operator_of_the_seed_documents_shows_what_is_wrong() {
 }
 
 #[test]
-fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
-    let galera = namespace("kudo");
+fn a_corrected_operator_runs_every_plan_and_loses_no_row() {
+    let galera = new_cluster("kudo");
     let secret = json!({
         "apiVersion": "v1",
         "kind": "Secret",
@@ -129,7 +129,7 @@ fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
     let writer = Writer::start(&galera, &password);
     println!("{}\n{}", plans(&galera), status(&galera));
 
-    what_would_destroy_it_is_refused_at_the_instance(&galera);
+    destructive_operations_on_the_instance_are_refused(&galera);
     refused(
         &update(&galera, "NODE_COUNT=1"),
         "K02",
@@ -162,16 +162,16 @@ fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
     assert_eq!(galera.until_synced(3, 3), cluster);
     writer.until_writes();
     deploy_again_founds_nothing(&galera);
-    it_leaves_kudo_and_comes_back(&galera, parameters);
+    orphan_and_install_again(&galera, parameters);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("kudo: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
-    it_is_away_for_a_while(&galera, &cluster, parameters);
-    it_goes_when_that_is_confirmed(&galera);
+    stop_uninstall_and_start(&galera, &cluster, parameters);
+    uninstall_with_an_override(&galera);
 }
 
-fn what_would_destroy_it_is_refused_at_the_instance(galera: &Galera<'_>) {
+fn destructive_operations_on_the_instance_are_refused(galera: &Galera<'_>) {
     let words = format!(
         "Instance {}/{INSTANCE}: deleting it deletes cluster {INSTANCE}-galera (3 of 3 members Synced",
         galera.namespace
@@ -204,7 +204,7 @@ fn deploy_again_founds_nothing(galera: &Galera<'_>) {
 }
 
 /// Follows the advice of K05. Afterwards an existing Instance may own the cluster again, because its deletion is judged.
-fn it_leaves_kudo_and_comes_back(galera: &Galera<'_>, parameters: &[&str]) {
+fn orphan_and_install_again(galera: &Galera<'_>, parameters: &[&str]) {
     let members = galera.kubectl(&["get", "pods", "--selector=app=galera", "--output=name"]).succeeded();
     galera.kubectl(&["delete", "instance", INSTANCE, "--cascade=orphan"]).succeeded();
     let set = format!("statefulset/{INSTANCE}-galera");
@@ -223,7 +223,7 @@ fn it_leaves_kudo_and_comes_back(galera: &Galera<'_>, parameters: &[&str]) {
 
 /// Uninstalls the cluster after an orderly stop, which is allowed. A later install under its name founds nothing and is started
 /// from its claims.
-fn it_is_away_for_a_while(galera: &Galera<'_>, cluster: &str, parameters: &[&str]) {
+fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str, parameters: &[&str]) {
     let (code, text) = outcome(gatera("stop", galera, &["--yes"]));
     assert_eq!(code, Some(0), "{text}");
     let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);
@@ -248,7 +248,7 @@ fn it_is_away_for_a_while(galera: &Galera<'_>, cluster: &str, parameters: &[&str
 }
 
 /// Uninstalls the cluster with an override: the garbage collector is not held up, and the data is kept.
-fn it_goes_when_that_is_confirmed(galera: &Galera<'_>) {
+fn uninstall_with_an_override(galera: &Galera<'_>) {
     galera.set_override(&format!("instance/{INSTANCE}"), "K05").succeeded();
     let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);
     assert_eq!(gone.status, 0, "{gone}");

@@ -31,17 +31,17 @@ struct Position {
 }
 
 impl Position {
-    fn counts(&self) -> bool {
+    fn is_known(&self) -> bool {
         self.safe || self.seqno >= 0
     }
 }
 
 impl<'a> Operator<'a> {
     /// Creates a MariaDB and its cluster, with the label of the guard or without. Returns when all members are Ready.
-    pub fn of(lab: &'a ControlPlane, name: &str, labels: &[(&str, &str)]) -> Self {
+    pub fn create(lab: &'a ControlPlane, name: &str, labels: &[(&str, &str)]) -> Self {
         let namespace = lab.namespace_with_labels(name, labels);
         let galera = Galera::new(lab, &namespace, "ours");
-        if real_operator::is_here() {
+        if real_operator::is_used() {
             real_operator::create(&galera, !labels.is_empty());
             return Self { galera };
         }
@@ -63,7 +63,7 @@ impl<'a> Operator<'a> {
         it.galera.until_synced(3, 3);
         let configured = ["create", "configmap", "ours-configured", "--from-literal=yes=yes"];
         it.galera.kubectl(&configured).succeeded();
-        it.agent(0, &format!("rm -f {FOUNDING_FILE}"));
+        it.exec_in_agent(0, &format!("rm -f {FOUNDING_FILE}"));
         it
     }
 
@@ -73,7 +73,7 @@ impl<'a> Operator<'a> {
     }
 
     /// Does what the agent of a member does, as soon as it runs.
-    pub fn agent(&self, ordinal: usize, line: &str) -> String {
+    pub fn exec_in_agent(&self, ordinal: usize, line: &str) -> String {
         let pod = self.galera.member(ordinal);
         patiently("its agent runs", || {
             let done = self.galera.kubectl(&["exec", &pod, "--container=agent", "--", "sh", "-c", line]);
@@ -87,10 +87,10 @@ impl<'a> Operator<'a> {
     }
 
     /// Returns when the operator has restarted one member after the other.
-    pub fn restarts_members(&self) {
+    pub fn restart_members(&self) {
         let galera = &self.galera;
-        if real_operator::is_here() {
-            return real_operator::restarts_members(galera, "once");
+        if real_operator::is_used() {
+            return real_operator::restart_members(galera, "once");
         }
         for ordinal in [2, 1, 0] {
             let pod = galera.member(ordinal);
@@ -104,11 +104,11 @@ impl<'a> Operator<'a> {
     }
 
     /// Does what a resize does: the StatefulSet is created again around its pods, without the guard's annotations.
-    pub fn creates_its_set_again(&self) {
+    pub fn recreate_stateful_set(&self) {
         let galera = &self.galera;
         let mut set = galera.lab.get(&galera.namespace, "statefulset/ours-galera");
         self.kubectl(&["delete", "statefulset", "ours-galera", "--cascade=orphan"]).succeeded();
-        if real_operator::is_here() {
+        if real_operator::is_used() {
             return;
         }
         set.as_object_mut().unwrap().remove("status");
@@ -123,9 +123,9 @@ impl<'a> Operator<'a> {
     }
 
     /// Recovers the cluster if no member was Ready for half a minute. Returns when all are, and whether it recovered anything.
-    pub fn heals(&self) -> bool {
-        if real_operator::is_here() {
-            return real_operator::heals(&self.galera);
+    pub fn until_healed(&self) -> bool {
+        if real_operator::is_used() {
+            return real_operator::until_healed(&self.galera);
         }
         let (began, mut since, mut recovered) = (Instant::now(), None, false);
         while self.ready() < 3 {
@@ -144,28 +144,29 @@ impl<'a> Operator<'a> {
 
     /// Does what pkg/controller/galera/recovery.go does.
     fn recover(&self) {
-        (0..3).for_each(|it| drop(self.agent(it, &format!(": >{NOT_READY}"))));
+        (0..3).for_each(|it| drop(self.exec_in_agent(it, &format!(": >{NOT_READY}"))));
         let of_agents: Vec<_> = (0..3).map(|it| self.position(it)).collect();
-        let source = choose(&of_agents, true)
-            .unwrap_or_else(|| choose(&self.by_jobs(), false).expect("one of them has data"));
+        let source = member_to_start_from(&of_agents, true).unwrap_or_else(|| {
+            member_to_start_from(&self.positions_by_jobs(), false).expect("one of them has data")
+        });
         println!("the operator starts from member {}: {:?}", source.0, source.1);
         for other in (0..3).filter(|it| *it != source.0) {
-            self.agent(other, &format!("rm -f {FOUNDING_FILE}"));
+            self.exec_in_agent(other, &format!("rm -f {FOUNDING_FILE}"));
         }
         let Position { uuid, seqno, .. } = &source.1;
         let state = format!("version: 2.1\\nuuid: {uuid}\\nseqno: {seqno}\\nsafe_to_bootstrap: 1");
         let found = format!(
             r#"printf '{state}' >{STATE} && printf '[galera]\nwsrep_new_cluster="ON"\n' >{FOUNDING_FILE}"#
         );
-        self.agent(source.0, &found);
+        self.exec_in_agent(source.0, &found);
         for ordinal in std::iter::once(source.0).chain((0..3).filter(|it| *it != source.0)) {
-            self.restart(ordinal);
+            self.restart_unless_synced(ordinal);
         }
-        (0..3).for_each(|it| drop(self.agent(it, &format!("rm -f {FOUNDING_FILE} {NOT_READY}"))));
+        (0..3).for_each(|it| drop(self.exec_in_agent(it, &format!("rm -f {FOUNDING_FILE} {NOT_READY}"))));
     }
 
     fn position(&self, ordinal: usize) -> Position {
-        let text = self.agent(ordinal, &format!("cat {STATE} || true"));
+        let text = self.exec_in_agent(ordinal, &format!("cat {STATE} || true"));
         let value = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key));
             line.unwrap_or_default().trim().to_owned()
@@ -178,18 +179,19 @@ impl<'a> Operator<'a> {
     }
 
     /// Stops all members and asks their data for its position.
-    fn by_jobs(&self) -> Vec<Position> {
+    fn positions_by_jobs(&self) -> Vec<Position> {
         let galera = &self.galera;
         let node = |it: usize| galera.pod(&galera.member(it)).unwrap()["spec"]["nodeName"].clone();
         let nodes: Vec<_> = (0..3).map(node).collect();
         self.scale(0).succeeded();
         (0..3).for_each(|it| galera.until_gone(&format!("pod/{}", galera.member(it))));
-        let found = nodes.iter().enumerate().map(|(ordinal, node)| self.by_job(ordinal, node)).collect();
+        let found =
+            nodes.iter().enumerate().map(|(ordinal, node)| self.position_by_job(ordinal, node)).collect();
         self.scale(3).succeeded();
         found
     }
 
-    fn by_job(&self, ordinal: usize, node: &Value) -> Position {
+    fn position_by_job(&self, ordinal: usize, node: &Value) -> Position {
         let (galera, member) = (&self.galera, self.galera.member(ordinal));
         let name = format!("{member}-recovery");
         let set = galera.lab.get(&galera.namespace, "statefulset/ours-galera");
@@ -239,7 +241,7 @@ impl<'a> Operator<'a> {
     }
 
     /// Leaves a member alone that is Synced within ten seconds, and deletes the pod of another.
-    fn restart(&self, ordinal: usize) {
+    fn restart_unless_synced(&self, ordinal: usize) {
         let (galera, pod) = (&self.galera, self.galera.member(ordinal));
         let synced = || galera.wsrep(&pod).is_ok_and(|it| it.state == "Synced" && it.component == "Primary");
         let began = Instant::now();
@@ -259,7 +261,7 @@ impl<'a> Operator<'a> {
     }
 
     /// Returns each member's cluster, and how many of the ten rows it has that only two members got.
-    pub fn looks(&self) -> Vec<(String, Option<u64>)> {
+    pub fn identities_and_late_rows(&self) -> Vec<(String, Option<u64>)> {
         let look = |it: usize| {
             let uuid = self.galera.wsrep(&self.galera.member(it)).map_or_else(|error| error, |it| it.uuid);
             (uuid, power::late_rows(&self.galera, it))
@@ -270,9 +272,9 @@ impl<'a> Operator<'a> {
 
 /// Returns the member from which the cluster starts: the first that says it may, or else the newest if all are known. Identities are
 /// not compared.
-fn choose(found: &[Position], all: bool) -> Option<(usize, Position)> {
+fn member_to_start_from(found: &[Position], all: bool) -> Option<(usize, Position)> {
     let safe = found.iter().position(|it| it.safe);
-    let known = !all || found.iter().all(Position::counts);
+    let known = !all || found.iter().all(Position::is_known);
     let newest =
         || (0..found.len()).filter(|it| found[*it].seqno >= 0).max_by_key(|it| (found[*it].seqno, *it));
     let source = safe.or_else(|| known.then(newest).flatten())?;
@@ -281,7 +283,7 @@ fn choose(found: &[Position], all: bool) -> Option<(usize, Position)> {
 
 /// Creates what an installation of the operator brings: its definition and its account.
 pub fn install_operator(lab: &ControlPlane) {
-    if real_operator::is_here() {
+    if real_operator::is_used() {
         return real_operator::install(lab);
     }
     lab.kubectl_stdin(User::Admin, &["apply", "--filename=-"], include_str!("../fixtures/mariadb-crd.yaml"))

@@ -15,7 +15,7 @@ use crate::page::{galera_readme_blocks, run_block};
 const DASHBOARD: &str = include_str!("../../charts/galera/files/dashboard.json");
 
 /// Returns what the exporter says of one member, as a pod of the cluster reads it.
-fn probed(galera: &Galera<'_>, ordinal: usize) -> String {
+fn exporter_page(galera: &Galera<'_>, ordinal: usize) -> String {
     let target = format!("{}.{}-hs:3306", galera.member(ordinal), galera.name);
     let ask = format!(
         "exec 3<>/dev/tcp/{}-exporter/9104 && printf 'GET /probe?target={target} HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3",
@@ -31,7 +31,7 @@ fn value(page: &str, metric: &str) -> Option<f64> {
 }
 
 /// Lists the metrics that the dashboard asks for.
-fn asked() -> BTreeSet<String> {
+fn dashboard_metrics() -> BTreeSet<String> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().flat_map(|it| it["targets"].as_array().into_iter().flatten());
@@ -60,7 +60,7 @@ fn a_running_cluster_gets_an_exporter() {
     assert!(said.status == 0 && !said.stderr.contains("[G"), "{said}");
 
     let pages = patiently("the exporter to reach each member", || {
-        let pages = [0, 1, 2].map(|it| probed(&galera, it));
+        let pages = [0, 1, 2].map(|it| exporter_page(&galera, it));
         if pages.iter().all(|it| value(it, "mysql_up") == Some(1.0)) {
             Ok(pages)
         } else {
@@ -70,7 +70,8 @@ fn a_running_cluster_gets_an_exporter() {
     for page in &pages {
         assert_eq!(value(page, "mysql_global_status_wsrep_local_state"), Some(4.0));
         assert_eq!(value(page, "mysql_global_status_wsrep_cluster_size"), Some(3.0));
-        let missing: Vec<_> = asked().into_iter().filter(|it| value(page, it).is_none()).collect();
+        let missing: Vec<_> =
+            dashboard_metrics().into_iter().filter(|it| value(page, it).is_none()).collect();
         assert!(missing.is_empty(), "the dashboard asks for {missing:?}, and the exporter says:\n{page}");
     }
     assert_eq!(uids(), before, "no member was restarted");
@@ -78,12 +79,12 @@ fn a_running_cluster_gets_an_exporter() {
     // A member that is gone is a value, not an error.
     galera.kubectl(&["delete", "pod", &galera.member(1), "--wait=false"]).succeeded();
     patiently("a member that leaves to be seen", || {
-        let page = probed(&galera, 1);
+        let page = exporter_page(&galera, 1);
         if value(&page, "mysql_up") == Some(0.0) { Ok(()) } else { Err(page) }
     });
     galera.until_ready(3);
     patiently("its return to be seen", || {
-        let page = probed(&galera, 1);
+        let page = exporter_page(&galera, 1);
         if value(&page, "mysql_global_status_wsrep_local_state") == Some(4.0) { Ok(()) } else { Err(page) }
     });
 }

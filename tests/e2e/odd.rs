@@ -39,15 +39,15 @@ fn two_instances_share_a_namespace_and_nothing_else() {
     the_node_with_two_members_is_drained(&odd);
     another_cluster_cannot_be_joined(&plain, &odd);
     plain.fill();
-    password::is_changed_as_the_page_says(&plain, &odd.member(0));
-    a_claim_is_given_up_as_the_text_says(&plain);
+    password::change_as_the_page_says(&plain, &odd.member(0));
+    a_claim_is_deleted_as_the_refusal_says(&plain);
     for ordinal in 0..3 {
         assert_eq!(plain.rows(&plain.member(ordinal)).succeeded().trim(), "3");
     }
 }
 
 /// Returns every printable character, with a space first.
-fn printable() -> String {
+fn every_printable_character() -> String {
     (' '..='~').collect()
 }
 
@@ -55,7 +55,7 @@ fn install_on_two_nodes(galera: &Galera<'_>) {
     let label = ["label", "node", "node-1", "node-2", "odd.example/pair=yes", "--overwrite"];
     galera.lab.kubectl(User::Admin, &label).succeeded();
     let values = json!({
-        "auth": { "rootPassword": printable(), "sstPassword": printable() },
+        "auth": { "rootPassword": every_printable_character(), "sstPassword": every_printable_character() },
         "antiAffinity": false,
         "nodeSelector": { "odd.example/pair": "yes" },
     });
@@ -76,9 +76,9 @@ fn neither_sees_the_other(one: &Galera<'_>, other: &Galera<'_>) {
 }
 
 /// A node that is cordoned by a drain and takes pods again when this value is dropped, even after a panic.
-struct Cordoned<'a>(&'a ControlPlane, String);
+struct UncordonOnDrop<'a>(&'a ControlPlane, String);
 
-impl Drop for Cordoned<'_> {
+impl Drop for UncordonOnDrop<'_> {
     fn drop(&mut self) {
         self.0.kubectl(User::Admin, &["uncordon", &self.1]);
     }
@@ -96,8 +96,8 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
 
     let writer = Writer::start(galera, &password(galera));
     let said = {
-        let _cordoned = Cordoned(galera.lab, full.clone());
-        let said = watched(galera, &survivor, || drain(galera, full));
+        let _cordoned = UncordonOnDrop(galera.lab, full.clone());
+        let said = keeping_a_majority(galera, &survivor, || drain(galera, full));
         // Until then the newest pod may still be looking for a node.
         galera.until_ready(3);
         said
@@ -124,7 +124,7 @@ fn drain(galera: &Galera<'_>, node: &str) -> String {
 }
 
 /// Runs `act` while a member that stays is queried repeatedly: it must have a majority at every moment.
-fn watched<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce() -> T) -> T {
+fn keeping_a_majority<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let looks = scope.spawn(|| {
@@ -154,7 +154,7 @@ fn another_cluster_cannot_be_joined(galera: &Galera<'_>, other: &Galera<'_>) {
     assert!(patched.stderr.contains(own), "{patched}");
 }
 
-fn a_claim_is_given_up_as_the_text_says(galera: &Galera<'_>) {
+fn a_claim_is_deleted_as_the_refusal_says(galera: &Galera<'_>) {
     let claim = format!("persistentvolumeclaim/{}", galera.claim(1));
     let deleted = galera.kubectl(&["delete", &claim, "--wait=false"]);
     refused(&deleted, "G07", "it holds the data of member plain-galera-1 (3 of 3 members Synced");

@@ -57,7 +57,7 @@ fn until_only_held(galera: &Galera<'_>, what: &str) {
 }
 
 /// Returns the bootstrap node's objects, in the order in which they are deleted.
-fn parts(galera: &Galera<'_>) -> [String; 3] {
+fn bootstrap_objects(galera: &Galera<'_>) -> [String; 3] {
     let name = &galera.name;
     [
         format!("deployment/{name}-bootstrap"),
@@ -74,7 +74,7 @@ fn progress(galera: &Galera<'_>) -> String {
 }
 
 /// Returns what must not change: the pods, and how often their servers were restarted.
-fn lives(galera: &Galera<'_>) -> Vec<Value> {
+fn uids_and_restarts(galera: &Galera<'_>) -> Vec<Value> {
     let life = |ordinal| {
         let pod = galera.pod(&galera.member(ordinal)).unwrap();
         json!([pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]])
@@ -83,13 +83,13 @@ fn lives(galera: &Galera<'_>) -> Vec<Value> {
 }
 
 #[test]
-fn a_clean_up_outlives_its_leaders() {
+fn a_clean_up_continues_after_its_leader_is_killed() {
     let lab = guarded();
     let namespace = lab.namespace_with_labels("heirs", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "heirs");
     a_secret_without_a_key_is_named(&galera);
     helm(&galera, "install", &["--set=auth.existingSecret=own"]);
-    let parts = parts(&galera);
+    let parts = bootstrap_objects(&galera);
     for what in &parts {
         hold(&galera, what, true);
     }
@@ -100,7 +100,7 @@ fn a_clean_up_outlives_its_leaders() {
         let waited = galera.kubectl(&until_last_is_ready);
         if waited.status == 0 { Ok(()) } else { Err(waited.stderr) }
     });
-    let before = lives(&galera);
+    let before = uids_and_restarts(&galera);
 
     let mut killed = Vec::new();
     kill_the_leader(lab, &mut killed, "when the last member is Ready");
@@ -122,7 +122,7 @@ fn a_clean_up_outlives_its_leaders() {
     let reported = events(&galera, "BootstrapRemoved");
     assert_eq!(reported.len(), 1, "it is reported once: {reported:?}");
     galera.until_synced(3, 3);
-    assert_eq!(lives(&galera), before, "nobody restarts for it");
+    assert_eq!(uids_and_restarts(&galera), before, "nobody restarts for it");
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
@@ -148,19 +148,19 @@ fn a_secret_without_a_key_is_named(galera: &Galera<'_>) {
 }
 
 /// Returns what the guards logged about a namespace.
-fn said(lab: &ControlPlane, namespace: &str) -> Vec<String> {
+fn log_lines(lab: &ControlPlane, namespace: &str) -> Vec<String> {
     let logs = ["logs", "--namespace", NAMESPACE, "--selector=app.kubernetes.io/name=gatera", "--tail=-1"];
     let logs = lab.kubectl(User::Admin, &logs).stdout;
     logs.lines().filter(|line| line.contains(namespace)).map(str::to_owned).collect()
 }
 
 #[test]
-fn a_namespace_goes_in_the_middle_of_a_clean_up() {
+fn a_namespace_is_deleted_during_a_clean_up() {
     let lab = guarded();
     let namespace = lab.namespace_with_labels("going", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "going");
     helm(&galera, "install", &["--set=nodeCount=1", "--set=allowEvenOrSmall=true"]);
-    let [_, service, _] = parts(&galera);
+    let [_, service, _] = bootstrap_objects(&galera);
     hold(&galera, &service, true);
     galera.until_ready(1);
     let delete = ["delete", "namespace", &namespace, "--wait=false"];
@@ -198,12 +198,12 @@ fn a_namespace_goes_in_the_middle_of_a_clean_up() {
         if there.stdout.is_empty() { Ok(()) } else { Err(there.stdout) }
     });
 
-    let (gone, before) = (Timestamp::now(), said(lab, &namespace));
+    let (gone, before) = (Timestamp::now(), log_lines(lab, &namespace));
     patiently("the leader works on for longer than it waits before it tries again", || {
         let since = lease(lab).1;
         if since > gone + Duration::from_secs(20) { Ok(()) } else { Err(since.to_string()) }
     });
-    let after = said(lab, &namespace);
+    let after = log_lines(lab, &namespace);
     assert!(after.len() <= before.len(), "it is over: {after:#?}");
     let troubles: Vec<_> = before.iter().filter(|it| it.contains("WARN") || it.contains("ERROR")).collect();
     println!("troubles of the guard: {troubles:#?}");

@@ -16,7 +16,7 @@ fn upgrade(galera: &Galera<'_>, more: &[&str]) -> Output {
 }
 
 #[test]
-fn a_cluster_without_its_stateful_set_comes_back_as_it_was_and_not_otherwise() {
+fn an_orphaned_cluster_accepts_only_its_own_stateful_set_again() {
     let galera = formed(guarded(), "orphaned");
     let cluster = galera.until_synced(3, 3);
     galera.fill();
@@ -42,19 +42,19 @@ fn a_cluster_without_its_stateful_set_comes_back_as_it_was_and_not_otherwise() {
     println!("{seen}");
     assert!(seen.contains("DEGRADED") && seen.contains("without a StatefulSet"), "{seen}");
 
-    for (offence, rule) in [
+    for (values, rule) in [
         (&["--set=image.tag=10.6"][..], "[G17] "),
         (&["--set=nodeCount=1", "--set=allowEvenOrSmall=true"], "[G01] "),
         (&["--set=antiAffinity=false"], "[G13] "),
     ] {
-        let refused = upgrade(&galera, offence);
-        println!("helm upgrade {offence:?}\n{refused}");
-        assert!(refused.status != 0 && refused.stderr.contains(rule), "{offence:?}: {refused}");
+        let refused = upgrade(&galera, values);
+        println!("helm upgrade {values:?}\n{refused}");
+        assert!(refused.status != 0 && refused.stderr.contains(rule), "{values:?}: {refused}");
     }
     writer.until_writes();
-    let taken_back = upgrade(&galera, &[]);
-    println!("helm upgrade\n{taken_back}");
-    assert!(taken_back.status == 0 && !taken_back.stderr.contains("[G"), "{taken_back}");
+    let restored = upgrade(&galera, &[]);
+    println!("helm upgrade\n{restored}");
+    assert!(restored.status == 0 && !restored.stderr.contains("[G"), "{restored}");
     galera.until_ready(3);
     assert_eq!(uids(&galera), pods, "the same template restarts nobody");
     assert_eq!(galera.until_synced(3, 3), cluster);

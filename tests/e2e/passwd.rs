@@ -16,7 +16,7 @@ const NEW: &str = "a-New_one.1";
 const BOTH: &str = "accepts the old and the new password";
 
 /// Logs in over and over. Prints a line each time: "in", "denied", or "away" if no server answered.
-const KNOCKS: &str = r#"
+const LOGIN_LOOP: &str = r#"
 while :; do
     said=$(MYSQL_PWD=$PASSWORD mariadb --user=root --host="$HOST" --connect-timeout=2 --execute='SELECT 1' 2>&1) && echo in || {
         case $said in *"Access denied"*) echo denied ;; *) echo away ;; esac
@@ -26,23 +26,23 @@ done
 "#;
 
 /// A client that has its own password, not the one from the Secret.
-struct Knocker<'a>(&'a Galera<'a>, String);
+struct LoginClient<'a>(&'a Galera<'a>, String);
 
-impl<'a> Knocker<'a> {
+impl<'a> LoginClient<'a> {
     fn start(galera: &'a Galera<'a>, name: &str, password: &str) -> Self {
         galera.lab.create(&json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": galera.namespace },
             "spec": { "terminationGracePeriodSeconds": 1, "containers": [{
                 "name": "knocks", "image": format!("mariadb:{}", series()), "imagePullPolicy": "IfNotPresent",
-                "command": ["bash", "-c", KNOCKS],
+                "command": ["bash", "-c", LOGIN_LOOP],
                 "env": [{ "name": "PASSWORD", "value": password }, { "name": "HOST", "value": format!("{}-cs", galera.name) }],
             }] },
         }));
-        let knocker = Self(galera, name.to_owned());
+        let client = Self(galera, name.to_owned());
         patiently("it logs in", || {
-            knocker.count("in").checked_sub(1).map(drop).ok_or_else(|| knocker.printed())
+            client.count("in").checked_sub(1).map(drop).ok_or_else(|| client.printed())
         });
-        knocker
+        client
     }
 
     fn printed(&self) -> String {
@@ -63,7 +63,7 @@ impl<'a> Knocker<'a> {
     }
 }
 
-fn value(galera: &Galera<'_>, key: &str) -> String {
+fn secret_value(galera: &Galera<'_>, key: &str) -> String {
     let template = format!("--template={{{{index .data \"{key}\" | base64decode}}}}");
     galera.kubectl(&["get", "secret", &format!("{}-secret", galera.name), &template]).succeeded()
 }
@@ -77,7 +77,7 @@ fn passwd(galera: &Galera<'_>, more: &[&str], input: &str) -> Child {
 }
 
 /// Runs the command until it prints these words, and kills it there. It prints each step before it takes it.
-fn killed_at(words: &str, mut child: Child) {
+fn kill_at(words: &str, mut child: Child) {
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         println!("{line}");
@@ -91,7 +91,7 @@ fn killed_at(words: &str, mut child: Child) {
 }
 
 /// Waits until the command ends. Returns what it printed.
-fn to_the_end(child: Child) -> String {
+fn wait_for(child: Child) -> String {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     println!("{said}");
@@ -99,7 +99,7 @@ fn to_the_end(child: Child) -> String {
     said
 }
 
-fn leaves_nothing(galera: &Galera<'_>) {
+fn no_change_is_under_way(galera: &Galera<'_>) {
     let own = galera.kubectl(&["get", "secrets", "--output=name"]).succeeded();
     assert!(!own.contains("gatera-passwd"), "{own}");
     let marks = "--template={{.metadata.annotations}}";
@@ -111,49 +111,49 @@ fn leaves_nothing(galera: &Galera<'_>) {
 #[test]
 fn a_password_changes_and_no_login_fails() {
     let galera = &formed(guarded(), "passwd");
-    let (old, file) = (value(galera, "root-password"), value(galera, "sst.cnf"));
+    let (old, file) = (secret_value(galera, "root-password"), secret_value(galera, "sst.cnf"));
     let writer = Writer::start(galera, &json!({ "value": old }));
-    let knocks_old = Knocker::start(galera, "knocks-old", &old);
+    let old_logins = LoginClient::start(galera, "knocks-old", &old);
 
     // The user of the state transfer is changed and changed back.
-    killed_at("restarting", passwd(galera, &["--user=sst", "--stdin", "--yes"], NEW));
-    assert!(value(galera, "sst.cnf").contains(NEW));
+    kill_at("restarting", passwd(galera, &["--user=sst", "--stdin", "--yes"], NEW));
+    assert!(secret_value(galera, "sst.cnf").contains(NEW));
     galera.until_ready(3);
-    let said = to_the_end(passwd(galera, &["--user=sst", "--abort", "--yes"], ""));
+    let said = wait_for(passwd(galera, &["--user=sst", "--abort", "--yes"], ""));
     assert!(said.contains("accepts only the old password of sst"), "{said}");
     let old_sst = file.split_once("sst:").and_then(|(_, rest)| rest.split('"').next()).unwrap();
-    assert!(value(galera, "sst.cnf").contains(old_sst));
-    leaves_nothing(galera);
+    assert!(secret_value(galera, "sst.cnf").contains(old_sst));
+    no_change_is_under_way(galera);
     galera.replace_volume(2);
     galera.until_ready(3);
     galera.until_synced(3, 3);
 
     // Then it is changed completely, with a full copy in the middle and one at the end.
-    to_the_end(passwd(galera, &["--user=sst", "--stdin", "--yes", "--keep-old"], NEW));
+    wait_for(passwd(galera, &["--user=sst", "--stdin", "--yes", "--keep-old"], NEW));
     galera.replace_volume(1);
     galera.until_ready(3);
     galera.until_synced(3, 3);
-    let said = to_the_end(passwd(galera, &["--user=sst", "--yes"], ""));
+    let said = wait_for(passwd(galera, &["--user=sst", "--yes"], ""));
     assert!(said.contains("accepts only the new password of sst"), "{said}");
-    leaves_nothing(galera);
+    no_change_is_under_way(galera);
     galera.replace_volume(2);
     galera.until_ready(3);
     galera.until_synced(3, 3);
 
     // Root's password; the command is killed at every step up to the one where both passwords work.
     let asked = ["--stdin", "--yes", "--keep-old"];
-    killed_at("MariaDB: root accepts the old and the new", passwd(galera, &asked, NEW));
-    killed_at("writing the Secret", passwd(galera, &["--yes", "--keep-old"], ""));
-    let knocks_new = Knocker::start(galera, "knocks-new", NEW);
-    killed_at("restarting", passwd(galera, &["--yes", "--keep-old"], ""));
-    let said = to_the_end(passwd(galera, &asked, NEW));
+    kill_at("MariaDB: root accepts the old and the new", passwd(galera, &asked, NEW));
+    kill_at("writing the Secret", passwd(galera, &["--yes", "--keep-old"], ""));
+    let new_logins = LoginClient::start(galera, "knocks-new", NEW);
+    kill_at("restarting", passwd(galera, &["--yes", "--keep-old"], ""));
+    let said = wait_for(passwd(galera, &asked, NEW));
     assert!(said.contains(BOTH) && !said.contains(NEW), "{said}");
     println!("{:?} rows, and tries again", writer.finish(3));
-    knocks_old.never_denied();
-    let said = to_the_end(passwd(galera, &["--yes"], ""));
+    old_logins.never_denied();
+    let said = wait_for(passwd(galera, &["--yes"], ""));
     assert!(said.contains("accepts only the new password of root"), "{said}");
-    assert!(knocks_new.never_denied() > 0);
-    leaves_nothing(galera);
-    assert_eq!(value(galera, "root-password"), NEW);
+    assert!(new_logins.never_denied() > 0);
+    no_change_is_under_way(galera);
+    assert_eq!(secret_value(galera, "root-password"), NEW);
     galera.ask(&galera.member(0), "SELECT 1");
 }

@@ -36,7 +36,7 @@ fn logs_in(galera: &Galera<'_>, client: &str, password: &str) -> bool {
     output.status == 0
 }
 
-pub fn is_changed_as_the_page_says(galera: &Galera<'_>, client: &str) {
+pub fn change_as_the_page_says(galera: &Galera<'_>, client: &str) {
     let secret = format!("{}-secret", galera.name);
     let hasty = json!({ "stringData": { "root-password": "hasty" } }).to_string();
     let hasty = galera.kubectl(&["patch", "secret", &secret, "--patch", &hasty]);

@@ -181,16 +181,16 @@ impl Program {
 const API_SERVER: &str = "kube-apiserver";
 
 /// Stops the API server for a while: it accepts connections but answers no request.
-pub fn stall_api_server(so_long: Duration) {
+pub fn stall_api_server(duration: Duration) {
     let _still = Paused::stop(vec![pid(&Program::runs(API_SERVER).expect("it runs"))]);
-    thread::sleep(so_long);
+    thread::sleep(duration);
 }
 
 /// Kills the API server in the middle of its work, and starts it as before after this time.
-pub fn kill_api_server(so_long: Duration) {
+pub fn kill_api_server(duration: Duration) {
     let program = Program::of(API_SERVER);
     kill_process(pid(&Program::runs(API_SERVER).expect("it runs")), Signal::KILL).unwrap();
-    thread::sleep(so_long);
+    thread::sleep(duration);
     program.ensure_runs();
 }
 

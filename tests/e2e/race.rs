@@ -9,14 +9,14 @@ use crate::guard::guarded;
 use crate::install::formed;
 
 #[test]
-fn of_two_members_that_are_asked_to_leave_at_once_one_leaves() {
+fn at_most_one_of_two_simultaneous_removals_is_allowed() {
     let galera = formed(guarded(), "race");
     galera.fill();
     let rounds = std::env::var("GATERA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let mut left = 0;
     for round in 0..rounds {
         galera.until_synced(3, 3);
-        left += usize::from(one_of_two_leaves(&galera, round));
+        left += usize::from(one_removal_is_allowed(&galera, round));
         galera.kubectl(&["scale", "statefulset", "race-galera", "--replicas=3"]);
         galera.until_ready(3);
     }
@@ -29,7 +29,7 @@ fn of_two_members_that_are_asked_to_leave_at_once_one_leaves() {
 
 /// Deletes a member, and at the same moment deletes another or lowers the replicas. Returns whether one request was allowed;
 /// panics if both were.
-fn one_of_two_leaves(galera: &Galera<'_>, round: usize) -> bool {
+fn one_removal_is_allowed(galera: &Galera<'_>, round: usize) -> bool {
     let [first, second] = [[0, 1], [1, 2], [0, 2]][round % 3].map(|ordinal| galera.member(ordinal));
     let delete = |pod| vec!["delete", "pod", pod, "--wait=false"];
     let other = match round % 2 {

@@ -20,7 +20,7 @@ fn checkout() -> Option<PathBuf> {
     env::var_os("GATERA_MARIADB_OPERATOR").filter(|it| !it.is_empty()).map(PathBuf::from)
 }
 
-pub fn is_here() -> bool {
+pub fn is_used() -> bool {
     checkout().is_some()
 }
 
@@ -34,9 +34,9 @@ pub fn install(lab: &ControlPlane) {
     lab.until_defined();
     // Helm wants the chart of the definitions in the other's folder, even if it is not used.
     let (charts, own) = (checkout.join("deploy/charts"), lab.folder().join("operator-chart"));
-    copy(&charts.join("mariadb-operator"), &own);
+    copy_folder(&charts.join("mariadb-operator"), &own);
     std::fs::create_dir(own.join("charts")).unwrap();
-    copy(&charts.join("mariadb-operator-crds"), &own.join("charts"));
+    copy_folder(&charts.join("mariadb-operator-crds"), &own.join("charts"));
     let own = own.display().to_string();
     let install = ["install", "mariadb-operator", &own, "--namespace=mariadb-system", "--create-namespace"];
     lab.helm(User::Admin, &install).succeeded();
@@ -49,7 +49,7 @@ pub fn install(lab: &ControlPlane) {
     });
 }
 
-fn copy(folder: &Path, to: &Path) {
+fn copy_folder(folder: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-r").args([folder, to]).status().unwrap().success());
 }
 
@@ -93,7 +93,7 @@ fn until_ready(galera: &Galera<'_>, members: usize) {
 }
 
 /// Returns when all members are Ready, and whether the operator recovered the cluster meanwhile.
-pub fn heals(galera: &Galera<'_>) -> bool {
+pub fn until_healed(galera: &Galera<'_>) -> bool {
     let recoveries = || {
         let get = ["get", "events", "--field-selector=reason=GaleraClusterBootstrap", "--output=json"];
         let list: Value = serde_json::from_str(&galera.kubectl(&get).succeeded()).unwrap();
@@ -109,8 +109,8 @@ pub fn heals(galera: &Galera<'_>) -> bool {
 }
 
 /// Changes the template of its pods. Returns when the operator has restarted all members.
-pub fn restarts_members(galera: &Galera<'_>, word: &str) {
-    change(galera, &json!({ "podMetadata": { "annotations": { "restarted": word } } }));
+pub fn restart_members(galera: &Galera<'_>, word: &str) {
+    patch_spec(galera, &json!({ "podMetadata": { "annotations": { "restarted": word } } }));
     patiently("every member to be restarted", || {
         let pods = (0..3).filter_map(|it| galera.pod(&galera.member(it)));
         let new = pods.filter(|pod| pod["metadata"]["annotations"]["restarted"] == word).count();
@@ -119,14 +119,14 @@ pub fn restarts_members(galera: &Galera<'_>, word: &str) {
     until_ready(galera, 3);
 }
 
-fn change(galera: &Galera<'_>, spec: &Value) {
+fn patch_spec(galera: &Galera<'_>, spec: &Value) {
     let patch = json!({ "spec": spec }).to_string();
     galera.kubectl(&["patch", "mariadb", "ours-galera", "--type=merge", "--patch", &patch]).succeeded();
 }
 
 /// Does what the stand-in cannot: all members die while the operator is away; two nodes are drained at once; other sizes; an option
 /// that no server knows, and its end; more time before a recovery.
-pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
+pub fn further_drills(galera: &Galera<'_>, writer: &Writer<'_>) {
     let lab = galera.lab;
     let replicas = |count: &str| {
         let scale = ["scale", "deployment/mariadb-operator", "--namespace=mariadb-system", count];
@@ -153,7 +153,7 @@ pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
     println!("all servers killed, without an operator: Ready after {:.0} s", began.elapsed().as_secs_f64());
     replicas("--replicas=1");
 
-    drained_at_once(galera, &pods[..2]);
+    drain_at_once(galera, &pods[..2]);
     timed("two nodes drained at once, and uncordoned", 3);
 
     for size in [5, 3] {
@@ -165,7 +165,7 @@ pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
         timed(&format!("size {size}"), size);
     }
 
-    change(galera, &json!({ "myCnf": "[mariadb]\nno_such_option=1\n" }));
+    patch_spec(galera, &json!({ "myCnf": "[mariadb]\nno_such_option=1\n" }));
     patiently("a server not to start", || {
         let restarts = power::restarts(galera);
         let dead = (0..3).filter(|it| restarts[*it] > 0 && !galera.is_ready(&pods[*it])).count();
@@ -173,17 +173,20 @@ pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
     });
     writer.until_writes();
     // Without any text, the operator keeps the ConfigMap with the last one.
-    change(galera, &json!({ "myCnf": "[mariadb]\n" }));
+    patch_spec(galera, &json!({ "myCnf": "[mariadb]\n" }));
     timed("an option that no server knows, taken back", 3);
 
-    change(galera, &json!({ "galera": { "recovery": { "enabled": true, "clusterHealthyTimeout": "2m" } } }));
+    patch_spec(
+        galera,
+        &json!({ "galera": { "recovery": { "enabled": true, "clusterHealthyTimeout": "2m" } } }),
+    );
     until_ready(galera, 3);
     power::kill_all_while_one_is_behind(galera);
     timed("all servers killed while one was behind, with clusterHealthyTimeout 2m", 3);
 }
 
 /// Drains the nodes of two members at the same time: one of them goes, and the other waits until it is Ready on another node.
-fn drained_at_once(galera: &Galera<'_>, pods: &[String]) {
+fn drain_at_once(galera: &Galera<'_>, pods: &[String]) {
     let node = |pod: &String| galera.pod(pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
     let nodes: Vec<_> = pods.iter().map(node).collect();
     let drain = |node: &String| {
@@ -204,7 +207,7 @@ fn drained_at_once(galera: &Galera<'_>, pods: &[String]) {
 }
 
 /// Prints how long the API server took for the operator's writes of each kind, alone and with the guard.
-pub fn print_how_long_writes_took(lab: &ControlPlane) {
+pub fn print_write_latencies(lab: &ControlPlane) {
     let mut all = BTreeMap::<_, Vec<_>>::new();
     for it in lab.asked_by_accounts_of("mariadb-system").into_iter().filter(Asked::writes) {
         all.entry((format!("{} {}", it.verb, it.resource), it.namespace)).or_default().push(it.took);
@@ -217,7 +220,7 @@ pub fn print_how_long_writes_took(lab: &ControlPlane) {
 }
 
 /// Changes the root password in its Secret. Returns when each server takes the new one, and pods have it.
-pub fn takes_another_password(galera: &Galera<'_>) {
+pub fn change_root_password(galera: &Galera<'_>) {
     let patch = r#"{"stringData":{"password":"another-drill"}}"#;
     galera.kubectl(&["patch", "secret", "ours-root", "--patch", patch]).succeeded();
     patiently("each server to take the new password", || {
@@ -234,11 +237,11 @@ pub fn takes_another_password(galera: &Galera<'_>) {
     (0..3).for_each(|it| {
         assert!(galera.is_ready(&galera.member(it)), "{it} is not Ready with the new password");
     });
-    restarts_members(galera, "again");
+    restart_members(galera, "again");
 }
 
 /// Checks that the guard writes nothing in a minute in which the operator looks at its cluster every ten seconds.
-pub fn is_left_alone(galera: &Galera<'_>) {
+pub fn guard_writes_nothing(galera: &Galera<'_>) {
     let counts = || {
         [galera.lab.asked_by_accounts_of("mariadb-system"), galera.lab.asked_by_the_guard()]
             .map(|all| all.iter().filter(|it| it.writes() && it.namespace == galera.namespace).count())

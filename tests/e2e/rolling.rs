@@ -92,7 +92,7 @@ pub fn restart(galera: &Galera<'_>) -> f64 {
 }
 
 #[test]
-fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
+fn a_good_option_reaches_all_members_and_a_fatal_one_stops_at_the_canary() {
     let galera = formed(guarded(), "rolling");
     let cluster = galera.until_synced(3, 3);
     galera.fill();

@@ -54,17 +54,17 @@ fn a_disk_that_fills() {
 fn memory_that_runs_out() {
     let limit = &["--set=resources.limits.memory=400Mi"];
     let (before, after) = outage_with(limit, "memory", "shop.t", |galera, writer, pods| {
-        runs_out_of_memory(galera, &pods[1..2]);
+        exhaust_memory(galera, &pods[1..2]);
         galera.until_ready(3);
         galera.until_synced(3, 3);
         writer.until_writes();
-        runs_out_of_memory(galera, pods);
+        exhaust_memory(galera, pods);
     });
     assert_eq!(before, after);
 }
 
 /// Fills the memory of these servers with a temporary table until they are killed.
-fn runs_out_of_memory(galera: &Galera<'_>, pods: &[String]) {
+fn exhaust_memory(galera: &Galera<'_>, pods: &[String]) {
     const TABLE: &str = "SET SESSION max_heap_table_size=4294967295, tmp_table_size=4294967295; \
         CREATE TEMPORARY TABLE shop.huge (body CHAR(250)) ENGINE=MEMORY \
         AS SELECT REPEAT('x', 250) AS body FROM shop.seq_1_to_9000000";

@@ -15,7 +15,7 @@ use serde_json::json;
 const VERBATIM: &str = include_str!("../fixtures/seed-verbatim.yaml");
 
 #[test]
-fn what_erased_the_database_is_refused_or_harmless() {
+fn commands_that_erased_the_database_are_refused_or_harmless() {
     let lab = lab();
     lab.have_volumes(5);
     import_guard_image(lab);
@@ -31,7 +31,7 @@ fn what_erased_the_database_is_refused_or_harmless() {
     galera.until_ready(3);
     until_bootstrap_is_removed(&galera);
     let cluster = galera.until_synced(3, 3);
-    members_got_what_they_need(&galera);
+    members_have_what_the_guard_injects(&galera);
     galera.fill();
     let writer = Writer::start(&galera, &json!({ "value": "admin" }));
 
@@ -43,7 +43,7 @@ fn what_erased_the_database_is_refused_or_harmless() {
     apply_the_documents_word_for_word(&galera);
     the_mount_of_the_data_stays_where_it_is(&galera);
     assert_eq!(galera.until_synced(3, 3), cluster);
-    the_other_commands(&galera);
+    other_destructive_commands_are_refused(&galera);
     transfer::a_killed_server_is_not_ready_until_synced(&galera, 1);
     assert_eq!(galera.until_synced(3, 3), cluster);
     power::publish_not_ready_addresses(&galera);
@@ -73,7 +73,7 @@ fn the_bootstrap_node_cannot_be_removed_too_early(galera: &Galera<'_>) {
 }
 
 /// Checks what the guard injected: the manifests have no probes that see Galera, no preStop hook, and 30 seconds of grace.
-fn members_got_what_they_need(galera: &Galera<'_>) {
+fn members_have_what_the_guard_injects(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.pod(&galera.member(ordinal)).unwrap();
         let server = &pod["spec"]["containers"][0];
@@ -136,7 +136,7 @@ fn the_mount_of_the_data_stays_where_it_is(galera: &Galera<'_>) {
     assert_eq!(galera.kubectl(&revision).stdout, before, "no pod is made anew");
 }
 
-fn the_other_commands(galera: &Galera<'_>) {
+fn other_destructive_commands_are_refused(galera: &Galera<'_>) {
     let (ns, set) = (&galera.namespace, "statefulset/galera-instance-galera");
     let scaled = galera.kubectl(&["scale", "deployment/galera-instance-bootstrap", "--replicas=1"]);
     refused(&scaled, "G04", "already has data");

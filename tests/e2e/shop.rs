@@ -13,7 +13,7 @@ use crate::lab::{Asked, ControlPlane, Repository, User};
 
 /// What the repository has.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum Content {
     /// Manifests, with those of the bootstrap node.
     Manifests,
     /// A release of charts/galera.
@@ -23,27 +23,27 @@ pub enum Way {
 /// An engine as people see it.
 pub trait Engine {
     /// Returns the namespace of its accounts.
-    fn accounts(&self) -> &'static str;
+    fn namespace(&self) -> &'static str;
     /// Returns the objects that make it follow a repository.
-    fn follows(&self, shop: &Shop<'_>) -> Vec<Value>;
+    fn objects_to_follow(&self, shop: &Shop<'_>) -> Vec<Value>;
     /// Returns what the repository says about a release with these values.
     fn release(&self, shop: &Shop<'_>, values: &Value) -> Value;
     /// Returns whether this commit is applied and all is well, and what it shows to people.
-    fn shows(&self, shop: &Shop<'_>, commit: &str) -> (bool, String);
+    fn state_of(&self, shop: &Shop<'_>, commit: &str) -> (bool, String);
     /// Returns what it shows when the cluster was removed from the repository.
-    fn shows_removal(&self, way: Way) -> &'static str;
+    fn text_after_removal(&self, content: Content) -> &'static str;
     /// Does what people do, besides the revert, when the cluster was removed from the repository by mistake.
-    fn keeps(&self, shop: &Shop<'_>);
+    fn finish_revert(&self, shop: &Shop<'_>);
     /// Returns the objects that make it install charts/gatera from a repository, with the values in `values.yaml`. The last one
     /// stands for the installation.
-    fn installs_the_guard(&self, repository: &Repository) -> Vec<Value>;
+    fn objects_to_install_the_guard(&self, repository: &Repository) -> Vec<Value>;
     /// Returns whether this commit of charts/gatera is applied and all is well, and what it shows to people.
-    fn shows_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String);
+    fn state_of_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String);
 }
 
 /// Returns what the engine has written so far, without what it writes to report.
 pub fn written_by(lab: &ControlPlane, engine: &dyn Engine) -> Vec<Asked> {
-    without_reports(lab.asked_by_accounts_of(engine.accounts()))
+    without_reports(lab.asked_by_accounts_of(engine.namespace()))
 }
 
 fn without_reports(all: Vec<Asked>) -> Vec<Asked> {
@@ -56,7 +56,7 @@ fn without_reports(all: Vec<Asked>) -> Vec<Asked> {
 pub struct Shop<'a> {
     pub galera: Galera<'a>,
     pub repository: Repository,
-    pub way: Way,
+    pub content: Content,
     pub engine: &'a dyn Engine,
     began: Instant,
 }
@@ -98,10 +98,16 @@ fn values(wanted: &Wanted) -> Value {
 
 impl<'a> Shop<'a> {
     /// Creates a repository with the charts, and a namespace. Nothing is committed and nothing is applied yet.
-    pub fn new(lab: &'a ControlPlane, engine: &'a dyn Engine, way: Way, name: &str) -> Self {
+    pub fn new(lab: &'a ControlPlane, engine: &'a dyn Engine, content: Content, name: &str) -> Self {
         let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
         let repository = with_charts(lab, name);
-        Self { galera: Galera::new(lab, &namespace, name), repository, way, engine, began: Instant::now() }
+        Self {
+            galera: Galera::new(lab, &namespace, name),
+            repository,
+            content,
+            engine,
+            began: Instant::now(),
+        }
     }
 }
 
@@ -132,9 +138,9 @@ impl Shop<'_> {
         let team = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "of-the-team" } });
         fs::write(folder.join("team.yaml"), team.to_string()).unwrap();
         if wanted.there {
-            let text = match self.way {
-                Way::Manifests => self.manifests(wanted),
-                Way::Release => self.engine.release(self, &values(wanted)).to_string(),
+            let text = match self.content {
+                Content::Manifests => self.manifests(wanted),
+                Content::Release => self.engine.release(self, &values(wanted)).to_string(),
             };
             fs::write(folder.join("shop.yaml"), text).unwrap();
         }
@@ -170,9 +176,9 @@ impl Shop<'_> {
         }
     }
 
-    pub fn until_well(&self, commit: &str) {
+    pub fn until_healthy(&self, commit: &str) {
         patiently("the engine to report that all is well", || {
-            let (well, said) = self.engine.shows(self, commit);
+            let (well, said) = self.engine.state_of(self, commit);
             if well { Ok(()) } else { Err(said) }
         });
         self.note("all is well");
@@ -181,7 +187,7 @@ impl Shop<'_> {
     /// Waits until the engine shows these words.
     pub fn until_shown(&self, commit: &str, words: &str) {
         let said = patiently(&format!("the engine shows {words}"), || {
-            let (_, said) = self.engine.shows(self, commit);
+            let (_, said) = self.engine.state_of(self, commit);
             if said.contains(words) { Ok(said) } else { Err(said) }
         });
         self.note(&format!("it shows: {said}"));
@@ -210,9 +216,9 @@ impl Shop<'_> {
     }
 
     /// Undoes the last commit, and waits until all is well again.
-    pub fn reverts(&self) {
+    pub fn revert_and_wait(&self) {
         let commit = self.repository.revert();
         self.note("reverted");
-        self.until_well(&commit);
+        self.until_healthy(&commit);
     }
 }

@@ -12,7 +12,7 @@ use crate::power;
 use crate::writer::Writer;
 
 /// Returns whether a server sends data before its client does, as the group does without TLS.
-fn greets(galera: &Galera<'_>, ordinal: usize) -> bool {
+fn speaks_without_tls(galera: &Galera<'_>, ordinal: usize) -> bool {
     let host = format!("{}.{}-hs", galera.member(ordinal), galera.name);
     let read = format!("exec 3<>/dev/tcp/{host}/4567 && timeout 2 head -c 1 <&3 | wc -c");
     let inside = ["exec", &galera.member(2 - ordinal), "--container=mariadb", "--", "bash", "-c", &read];
@@ -20,7 +20,7 @@ fn greets(galera: &Galera<'_>, ordinal: usize) -> bool {
 }
 
 /// Counts the group connections with TLS and without that a member's log shows since the member started.
-fn schemes(galera: &Galera<'_>, ordinal: usize) -> [usize; 2] {
+fn connections(galera: &Galera<'_>, ordinal: usize) -> [usize; 2] {
     let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).succeeded();
     let made = || log.lines().filter(|line| line.contains("connection established to"));
     ["ssl://", "tcp://"].map(|scheme| {
@@ -28,21 +28,21 @@ fn schemes(galera: &Galera<'_>, ordinal: usize) -> [usize; 2] {
     })
 }
 
-fn provider(galera: &Galera<'_>, ordinal: usize, option: &str) -> String {
+fn provider_option(galera: &Galera<'_>, ordinal: usize, option: &str) -> String {
     let all = galera.ask(&galera.member(ordinal), "SELECT @@wsrep_provider_options");
     let value = all.split("; ").find_map(|it| it.strip_prefix(&format!("{option} = ")));
     value.unwrap_or("unset").to_owned()
 }
 
 /// Returns the end of validity of the certificate that a client sees.
-fn ends(galera: &Galera<'_>, ordinal: usize) -> String {
+fn certificate_end(galera: &Galera<'_>, ordinal: usize) -> String {
     const ASK: &str = "MYSQL_PWD=$MARIADB_ROOT_PASSWORD exec mariadb --no-defaults --user=root --host=127.0.0.1 --ssl \
         --batch --skip-column-names --execute=\"SHOW STATUS LIKE 'Ssl_server_not_after'\"";
     galera.in_pod(&galera.member(ordinal), ASK)
 }
 
 #[test]
-fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
+fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
     let galera = formed(guarded(), "tls");
     let cluster = galera.until_synced(3, 3);
     galera.fill();
@@ -64,25 +64,25 @@ fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
         writer.until_writes();
     };
     run(certificate);
-    assert!(greets(&galera, 0), "the group speaks plainly");
-    at_once_is_refused(&galera);
+    assert!(speaks_without_tls(&galera, 0), "the group speaks plainly");
+    tls_in_one_step_is_refused(&galera);
 
     run(first);
     for ordinal in 0..3 {
-        assert_eq!(provider(&galera, ordinal, "socket.dynamic"), "yes");
+        assert_eq!(provider_option(&galera, ordinal, "socket.dynamic"), "yes");
     }
     println!("longest pause of the writer so far: {:.1} s", writer.longest_pause());
     run(second);
     println!("longest pause of the writer so far: {:.1} s", writer.longest_pause());
     for ordinal in 0..3 {
-        assert_eq!(provider(&galera, ordinal, "socket.ssl"), "YES");
-        assert_ne!(provider(&galera, ordinal, "socket.dynamic"), "yes");
-        assert!(!greets(&galera, ordinal), "without TLS the group says nothing");
+        assert_eq!(provider_option(&galera, ordinal, "socket.ssl"), "YES");
+        assert_ne!(provider_option(&galera, ordinal, "socket.dynamic"), "yes");
+        assert!(!speaks_without_tls(&galera, ordinal), "without TLS the group says nothing");
     }
-    let [tls, plain] = schemes(&galera, 0);
+    let [tls, plain] = connections(&galera, 0);
     assert!(tls >= 2 && plain == 0, "the last one that restarted: {tls} with TLS, {plain} without");
 
-    let before = ends(&galera, 0);
+    let before = certificate_end(&galera, 0);
     run(renew);
     let wanted = fs::read_to_string(folder.join("tls.crt")).unwrap();
     patiently("the pods to have the new certificate", || {
@@ -90,16 +90,19 @@ fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
         let new = seen.filter(|text| text.trim() == wanted.trim()).count();
         if new == 3 { Ok(()) } else { Err(format!("{new} of 3 have it")) }
     });
-    assert_eq!(ends(&galera, 0), before, "a server that runs reads it when it is asked to");
+    assert_eq!(certificate_end(&galera, 0), before, "a server that runs reads it when it is asked to");
     run(reload);
     for ordinal in 0..3 {
-        assert_ne!(ends(&galera, ordinal), before);
+        assert_ne!(certificate_end(&galera, ordinal), before);
     }
     galera.kubectl(&["delete", "pod", &galera.member(1)]).succeeded();
     galera.until_ready(3);
 
     run(back);
-    assert!(greets(&galera, 0) && provider(&galera, 0, "socket.ssl") != "YES", "plain again");
+    assert!(
+        speaks_without_tls(&galera, 0) && provider_option(&galera, 0, "socket.ssl") != "YES",
+        "plain again"
+    );
     power::members_agree(&galera, "shop.t");
     let pause = writer.longest_pause();
     let (acknowledged, failed) = writer.finish(3);
@@ -109,7 +112,7 @@ fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
 }
 
 /// Checks that the chart refuses TLS in one step, and that the guard does, whatever tool the change comes from.
-fn at_once_is_refused(galera: &Galera<'_>) {
+fn tls_in_one_step_is_refused(galera: &Galera<'_>) {
     let chart = chart("galera");
     let upgrade = ["upgrade", &galera.name, &chart, "--namespace", &galera.namespace, "--reuse-values"];
     let own = format!("--set=tls.existingSecret={}-tls", galera.name);

@@ -86,7 +86,7 @@ impl Upgrade<'_> {
         log.lines().filter(|line| line.contains("[ERROR]")).collect::<Vec<_>>().join("\n")
     }
 
-    fn tell(&self, ordinals: &[usize], began: Instant) {
+    fn print_progress(&self, ordinals: &[usize], began: Instant) {
         for ordinal in ordinals {
             println!(
                 "{} runs {}, caught up from {}",
@@ -99,7 +99,7 @@ impl Upgrade<'_> {
     }
 
     /// Checks that skipping a series is refused, and that the next series is only a warning.
-    fn is_judged(&self, next: &str, skipped: Option<&str>) {
+    fn only_the_next_series_is_allowed(&self, next: &str, skipped: Option<&str>) {
         let image = |series: &str| {
             let image = format!("mariadb=mariadb:{series}");
             self.galera.kubectl(&["set", "image", &self.set(), &image, "--dry-run=server"])
@@ -125,7 +125,7 @@ impl Upgrade<'_> {
     }
 
     /// Upgrades the system tables of every member, one after the other, while the others serve.
-    fn upgrades_system_tables(&self) {
+    fn upgrade_system_tables(&self) {
         const UPGRADE: &str =
             "MYSQL_PWD=$MARIADB_ROOT_PASSWORD mariadb-upgrade --user=root --skip-write-binlog";
         for ordinal in 0..3 {
@@ -140,7 +140,7 @@ impl Upgrade<'_> {
 }
 
 #[test]
-fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_member() {
+fn an_upgrade_series_by_series_loses_no_row_and_can_be_rolled_back() {
     let lab = with_all_series();
     let namespace = lab.namespace_with_labels("upgrade", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "upgrade");
@@ -151,23 +151,23 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     let writer = Writer::start(&galera, &password(&galera));
-    upgrade.is_judged("11.4", Some("11.8"));
+    upgrade.only_the_next_series_is_allowed("11.4", Some("11.8"));
 
     // The last member first, then also without its data; then two of three, and back.
     let began = Instant::now();
     upgrade.hold_below(2);
     upgrade.release("upgrade", "11.4", "");
     upgrade.until_runs("11.4", &[2]);
-    upgrade.tell(&[2], began);
+    upgrade.print_progress(&[2], began);
     galera.replace_volume(2);
     upgrade.until_runs("11.4", &[2]);
-    upgrade.tell(&[2], began);
+    upgrade.print_progress(&[2], began);
     upgrade.hold_below(1);
     upgrade.until_runs("11.4", &[2, 1]);
-    upgrade.tell(&[1], began);
+    upgrade.print_progress(&[1], began);
     upgrade.series_replicate("mixed");
     writer.until_writes();
-    there_is_a_way_back(&upgrade, &writer);
+    roll_back(&upgrade, &writer);
 
     // All three members.
     let began = Instant::now();
@@ -175,16 +175,16 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     upgrade.until_runs("11.4", &[2, 1]);
     upgrade.hold_below(0);
     upgrade.until_runs("11.4", &[2, 1, 0]);
-    upgrade.tell(&[2, 1, 0], began);
+    upgrade.print_progress(&[2, 1, 0], began);
     upgrade.series_replicate("second");
     writer.until_writes();
 
     let began = Instant::now();
-    upgrade.is_judged("11.8", None);
+    upgrade.only_the_next_series_is_allowed("11.8", None);
     upgrade.release("upgrade", "11.8", "");
     upgrade.until_runs("11.8", &[2, 1, 0]);
-    upgrade.tell(&[2, 1, 0], began);
-    upgrade.upgrades_system_tables();
+    upgrade.print_progress(&[2, 1, 0], began);
+    upgrade.upgrade_system_tables();
     upgrade.series_replicate("third");
     writer.until_writes();
     transfer::lose_volume(&galera, 2);
@@ -197,7 +197,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
 }
 
 /// Sets the old image again; a member that the new one has changed copies everything from one that it has not.
-fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
+fn roll_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
     let galera = upgrade.galera;
     let began = Instant::now();
     let back = galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
@@ -229,7 +229,7 @@ fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
         );
         galera.replace_volume(ordinal);
         upgrade.until_runs("10.11", &[ordinal]);
-        upgrade.tell(&[ordinal], began);
+        upgrade.print_progress(&[ordinal], began);
         writer.until_writes();
     }
     upgrade.until_runs("10.11", &[0, 1, 2]);

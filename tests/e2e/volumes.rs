@@ -20,14 +20,14 @@ pub fn run_on_host(line: &str, paths: &[&Path]) {
     assert!(status.success(), "{line} {paths:?}");
 }
 
-fn stopped(galera: &Galera<'_>) {
+fn stop(galera: &Galera<'_>) {
     let (code, text) = outcome(gatera("stop", galera, &["--yes"]));
     assert_eq!(code, Some(0), "{text}");
 }
 
 /// Checks that `gatera start` refuses and names this problem, then runs the command that it prints, unchanged. Where it leaves
 /// open whose data is right, `right` names the member.
-fn started_as_reported(galera: &Galera<'_>, what: &str, says: &[&str], right: Option<usize>) {
+fn recover_as_start_reports(galera: &Galera<'_>, what: &str, says: &[&str], right: Option<usize>) {
     let (code, text) = outcome(gatera("start", galera, &["--yes"]));
     println!("--- {what}\n{text}");
     assert_eq!(code, Some(1), "{text}");
@@ -48,7 +48,7 @@ fn started_as_reported(galera: &Galera<'_>, what: &str, says: &[&str], right: Op
 }
 
 /// Checks that all members are back in the same cluster with this number of rows.
-fn whole(galera: &Galera<'_>, cluster: &str, rows: usize) {
+fn all_members_have(galera: &Galera<'_>, cluster: &str, rows: usize) {
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     for ordinal in 0..3 {
@@ -58,56 +58,56 @@ fn whole(galera: &Galera<'_>, cluster: &str, rows: usize) {
 }
 
 #[test]
-fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
+fn missing_data_is_reported_before_a_cluster_starts() {
     let (galera, cluster) = gate::formed_with_identity("volumes");
     let aside = |name: &str| galera.lab.folder().join(name);
 
     // An older copy of the newest volume: the member had more data when it was stopped.
-    stopped(&galera);
+    stop(&galera);
     let older = aside("older");
     run_on_host(r#"cp -a "$1" "$2""#, &[&galera.volume(0), &older]);
     let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
     assert_eq!(code, Some(0), "{text}");
     galera.ask(&galera.member(1), "INSERT INTO shop.t VALUES (4,'four'),(5,'five')");
-    stopped(&galera);
+    stop(&galera);
     run_on_host(r#"rm -rf "$2" && mv "$1" "$2""#, &[&older, &galera.volume(0)]);
     let newer = format!(
         "claim {} had newer data when it was stopped, and no member has that data now",
         galera.claim(0)
     );
-    started_as_reported(&galera, "an older copy", &[&newer], None);
-    whole(&galera, &cluster, 5);
+    recover_as_start_reports(&galera, "an older copy", &[&newer], None);
+    all_members_have(&galera, &cluster, 5);
 
     // The newest volume is empty, then another one.
     for ordinal in [0, 2] {
-        stopped(&galera);
+        stop(&galera);
         run_on_host(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(ordinal)]);
         let empty = format!("{} is empty, and may have had newer data", galera.member(ordinal));
-        started_as_reported(&galera, "an empty volume", &[&empty], None);
-        whole(&galera, &cluster, 5);
+        recover_as_start_reports(&galera, "an empty volume", &[&empty], None);
+        all_members_have(&galera, &cluster, 5);
     }
 
     // The claim itself is lost, against the guard's advice: its member gets a new one.
-    stopped(&galera);
+    stop(&galera);
     galera.delete_claim(&galera.claim(1));
     galera.until_gone(&format!("pvc/{}", galera.claim(1)));
     let empty = format!("{} has no claim with a volume, and may have had newer data", galera.member(1));
-    started_as_reported(&galera, "a lost claim", &[&empty], None);
-    whole(&galera, &cluster, 5);
+    recover_as_start_reports(&galera, "a lost claim", &[&empty], None);
+    all_members_have(&galera, &cluster, 5);
 
     // The data of another cluster.
     let (other, strangers) = gate::formed_with_identity("strangers");
-    stopped(&other);
-    stopped(&galera);
+    stop(&other);
+    stop(&galera);
     run_on_host(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&other.volume(0), &galera.volume(2)]);
     let differs = format!("have different histories ({cluster} and {strangers}): two clusters were created");
-    started_as_reported(&galera, "another cluster's data", &[&differs], None);
-    whole(&galera, &cluster, 5);
+    recover_as_start_reports(&galera, "another cluster's data", &[&differs], None);
+    all_members_have(&galera, &cluster, 5);
 }
 
 /// The newest member cannot start and reports why; once its disk is repaired, all of its data is there.
 #[test]
-fn a_volume_that_cannot_be_written_is_said() {
+fn a_volume_that_cannot_be_written_is_reported() {
     let (galera, cluster) = gate::formed_with_identity("disks");
     for (what, breaks, mends, says) in [
         (
@@ -125,7 +125,7 @@ fn a_volume_that_cannot_be_written_is_said() {
             "cannot be written (its disk is full), so the server did not look at the data in it",
         ),
     ] {
-        stopped(&galera);
+        stop(&galera);
         let newest = galera.volume(0);
         run_on_host(breaks, &[&newest]);
         let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
@@ -136,13 +136,13 @@ fn a_volume_that_cannot_be_written_is_said() {
         let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
         println!("{text}");
         assert_eq!(code, Some(0), "{text}");
-        whole(&galera, &cluster, 3);
+        all_members_have(&galera, &cluster, 3);
     }
 }
 
 /// A copy that was cut short is not data: no start is made from it, and no member waits for it.
 #[test]
-fn a_copy_that_was_cut_short_is_not_started_from() {
+fn no_cluster_starts_from_an_interrupted_copy() {
     let (galera, cluster) = gate::formed_with_identity("half");
     fill_heavy_table(&galera);
     let joiner = galera.member(2);
@@ -165,5 +165,5 @@ fn a_copy_that_was_cut_short_is_not_started_from() {
     assert_eq!(code, Some(0), "{text}");
     let log = galera.kubectl(&["logs", &joiner, "--container=mariadb"]).succeeded();
     assert!(log.contains("a state transfer was not finished, "), "{log}");
-    whole(&galera, &cluster, 3);
+    all_members_have(&galera, &cluster, 3);
 }

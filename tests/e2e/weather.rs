@@ -26,10 +26,10 @@ fn formed(name: &str, method: &str) -> (Galera<'static>, String) {
 }
 
 /// Returns the size of all files in a folder in bytes. Files may come and go meanwhile.
-fn size(folder: &Path) -> u64 {
+fn folder_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let each = entries.map(|entry| match entry.metadata() {
-        Ok(it) if it.is_dir() => size(&entry.path()),
+        Ok(it) if it.is_dir() => folder_bytes(&entry.path()),
         Ok(it) => it.len(),
         Err(_) => 0,
     });
@@ -37,41 +37,45 @@ fn size(folder: &Path) -> u64 {
 }
 
 /// Returns the size of the tables without the files that every server has, so that it measures how many rows have arrived.
-fn rows(folder: &Path) -> u64 {
+fn table_bytes(folder: &Path) -> u64 {
     // mariadb-backup receives into a folder beside the data.
-    ["shop", ".sst/shop", "data/shop", "data/.sst/shop"].iter().map(|it| size(&folder.join(it))).sum()
+    ["shop", ".sst/shop", "data/shop", "data/.sst/shop"].iter().map(|it| folder_bytes(&folder.join(it))).sum()
 }
 
 fn until_arrived(galera: &Galera<'_>, percent: u64) -> Duration {
     let began = Instant::now();
-    let (whole, joiner) = (rows(&galera.volume(0)), galera.volume(2));
+    let (whole, joiner) = (table_bytes(&galera.volume(0)), galera.volume(2));
     assert!(whole > 1 << 20, "there is something to copy: {whole}");
     // The copy takes only seconds, so this loop does not pause.
-    while rows(&joiner) < whole * percent / 100 {
-        assert!(began.elapsed() < Duration::from_secs(300), "{} of {whole} bytes arrived", rows(&joiner));
+    while table_bytes(&joiner) < whole * percent / 100 {
+        assert!(
+            began.elapsed() < Duration::from_secs(300),
+            "{} of {whole} bytes arrived",
+            table_bytes(&joiner)
+        );
     }
     began.elapsed()
 }
 
-fn copies_break_off(method: &str) {
+fn interrupted_copies_complete(method: &str) {
     let (galera, cluster) = formed(&method.replace("mariabackup", "backup"), method);
     let writer = Writer::start(&galera, &password(&galera));
-    let megabytes = rows(&galera.volume(0)) >> 20;
+    let megabytes = table_bytes(&galera.volume(0)) >> 20;
     for percent in [10, 50, 90] {
         for who in ["joiner", "donor"] {
             writer.until_writes();
             transfer::lose_volume(&galera, 2);
             let arrived = until_arrived(&galera, percent);
-            let dies = match who {
+            let victim = match who {
                 "joiner" => galera.member(2),
                 _ => donor(&galera),
             };
             let since = Instant::now();
-            assert!(power::kill_if_running(&dies), "{dies} runs while it copies");
-            all_come_back(&galera);
+            assert!(power::kill_if_running(&victim), "{victim} runs while it copies");
+            until_all_are_back(&galera);
             assert_eq!(galera.until_synced(3, 3), cluster, "{method} {percent} % {who}");
             println!(
-                "{method}, {megabytes} MiB: the {who} ({dies}) died at {percent} % after {:.1} s; all Ready {:.1} s later",
+                "{method}, {megabytes} MiB: the {who} ({victim}) died at {percent} % after {:.1} s; all Ready {:.1} s later",
                 arrived.as_secs_f64(),
                 since.elapsed().as_secs_f64()
             );
@@ -84,7 +88,7 @@ fn copies_break_off(method: &str) {
 
 /// Waits until all members are back. A joiner may give up shortly after its donor's death, which leaves one of three members
 /// without a majority: `gatera status` reports that, and its way out is followed.
-fn all_come_back(galera: &Galera<'_>) {
+fn until_all_are_back(galera: &Galera<'_>) {
     let (mut helped, began) = (false, Instant::now());
     patiently("all members to be Ready", || {
         if (0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
@@ -111,19 +115,19 @@ fn donor(galera: &Galera<'_>) -> String {
 }
 
 #[test]
-fn by_mariabackup() {
-    copies_break_off("mariabackup");
+fn interrupted_mariabackup_copies_complete() {
+    interrupted_copies_complete("mariabackup");
 }
 
 #[test]
-fn by_rsync() {
-    copies_break_off("rsync");
+fn interrupted_rsync_copies_complete() {
+    interrupted_copies_complete("rsync");
 }
 
 /// The node of the donor loses its network in the middle of the copy. The other two members are a majority: the joiner begins
 /// again with the one that serves.
 #[test]
-fn the_node_of_a_donor_is_cut_off() {
+fn a_copy_starts_again_when_its_donor_is_cut_off() {
     let (galera, cluster) = formed("cut", "rsync");
     let writer = Writer::start(&galera, &password(&galera));
     transfer::lose_volume(&galera, 2);
@@ -133,7 +137,10 @@ fn the_node_of_a_donor_is_cut_off() {
     let began = Instant::now();
     let cut = power::cut_off(&addresses[usize::from(donor == galera.member(1))..][..1]);
     let half = fs::exists(galera.volume(2).join("sst_in_progress")).unwrap();
-    assert!(half && rows(&galera.volume(2)) < rows(&galera.volume(0)), "the copy was over before the cut");
+    assert!(
+        half && table_bytes(&galera.volume(2)) < table_bytes(&galera.volume(0)),
+        "the copy was over before the cut"
+    );
     let joiner = galera.member(2);
     patiently("the joiner is Synced in a component of two", || match galera.wsrep(&joiner) {
         Ok(seen) if (seen.size, &*seen.state) == (2, "Synced") => Ok(()),
@@ -166,7 +173,7 @@ fn three_nodes_are_replaced_one_after_the_other() {
             if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
         });
         fs::remove_dir_all(galera.volume(ordinal)).unwrap();
-        begins_with_an_empty_volume(&galera, ordinal);
+        give_empty_volume(&galera, ordinal);
         galera.lab.kubectl(User::Admin, &["uncordon", &node]).succeeded();
         galera.until_ready(3);
         assert_eq!(galera.until_synced(3, 3), cluster);
@@ -179,7 +186,7 @@ fn three_nodes_are_replaced_one_after_the_other() {
 }
 
 /// Runs the commands of docs/drains.md for a member whose volume is lost.
-fn begins_with_an_empty_volume(galera: &Galera<'_>, ordinal: usize) {
+fn give_empty_volume(galera: &Galera<'_>, ordinal: usize) {
     let (_, block) = include_str!("../../docs/drains.md").split_once("```sh\n").unwrap();
     let (block, _) = block.split_once("```").unwrap();
     let commands = block

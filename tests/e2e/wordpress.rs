@@ -77,7 +77,7 @@ impl<'a> Blog<'a> {
     }
 
     /// Deletes the pods of a tier. Returns when the old pod is gone and its successor is Ready.
-    fn restarted(&self, tier: &str, deployment: &str) {
+    fn restart(&self, tier: &str, deployment: &str) {
         self.kubectl(&["delete", "pod", &format!("--selector=tier={tier}")]).succeeded();
         self.until_rolled_out(deployment);
     }
@@ -181,9 +181,9 @@ fn a_post_outlives_a_restart_of_its_own_database_of_its_pod_and_an_upgrade() {
     blog.write_post();
     blog.is_served("at-first");
 
-    blog.restarted("mysql", "wordpress-mysql");
+    blog.restart("mysql", "wordpress-mysql");
     blog.is_served("after-its-database-restarted");
-    blog.restarted("frontend", "wordpress");
+    blog.restart("frontend", "wordpress");
     blog.is_served("after-its-pod-restarted");
     blog.release("upgrade", "service.type=ClusterIP,resources.requests.cpu=60m");
     blog.is_served("after-an-upgrade");
@@ -210,7 +210,7 @@ fn a_post_on_a_galera_cluster_outlives_a_member_a_restart_and_an_upgrade() {
     blog.is_served("after-a-member-was-killed");
     galera.until_synced(3, 3);
     assert_eq!(galera.ask(&galera.member(1), published), posts);
-    blog.restarted("frontend", "wordpress");
+    blog.restart("frontend", "wordpress");
     blog.is_served("after-its-pod-restarted");
     blog.release("upgrade", "service.type=ClusterIP,resources.requests.cpu=60m");
     blog.is_served("after-an-upgrade");
