@@ -58,7 +58,7 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
         writer.until_writes();
         let names: Vec<_> = pods.iter().map(String::as_str).collect();
         power::kill_until_restarted(&galera, what, &names, Duration::ZERO);
-        assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+        assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
         for pod in &pods {
             assert!(log(&galera, pod).contains("recovered after a crash"), "{}", log(&galera, pod));
         }
@@ -92,14 +92,14 @@ fn newest_member_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &st
         }
     }
     let first = galera.member(0);
-    patiently("the first member to wait for the others", || {
+    patiently("the first member waits for the others", || {
         let log = log(galera, &first);
         if log.contains("gatera: start of ") { Ok(()) } else { Err(log) }
     });
     // By then the image's setup has ended.
     let words = log(galera, &first);
     assert!(!words.contains("FORCE_SAFETOBOOTSTRAP"), "{words}");
-    let reported = patiently("status to name the way back", || {
+    let reported = patiently("status names the command to recover", || {
         let reported = status(galera);
         if reported.contains("gatera recover") { Ok(reported) } else { Err(reported) }
     });
@@ -117,7 +117,7 @@ fn stop_and_start(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
         let asks = format!("may start the cluster from {cluster}:");
         assert!(verb == "stop" || text.contains(&asks), "{text}");
     }
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     writer.until_writes();
 }
 

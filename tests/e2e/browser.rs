@@ -169,6 +169,6 @@ static DRIVER: LazyLock<String> = LazyLock::new(|| {
     lab.kubectl(User::Admin, &wait).succeeded();
     let pod = lab.get(&namespace, "pod/browser");
     let driver = format!("{}:9515", pod["status"]["podIP"].as_str().expect("it runs"));
-    patiently("the driver of the browser", || webdriver::is_up(&driver));
+    patiently("the browser's driver accepts sessions", || webdriver::is_up(&driver));
     driver
 });

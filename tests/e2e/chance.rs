@@ -65,7 +65,7 @@ fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, ro
         let began = Instant::now();
         recover_with_interruptions(galera, &mut chance);
         galera.until_ready(3);
-        assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+        assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
         let back = began.elapsed().as_secs_f64();
         power::members_agree(galera, "shop.t");
         let (acknowledged, _) = writer.counted(3);
@@ -112,7 +112,7 @@ fn recover_with_interruptions(galera: &Galera<'_>, chance: &mut Chance) {
         println!("  killed, or done: {}", child.wait().unwrap());
     }
     // Kubelets may notice the failures only after a moment, and the command leaves a cluster alone that seems to serve.
-    patiently("all members to be Ready", || {
+    patiently("all members are Ready", || {
         let output = recover(galera, &["--yes"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         println!("{text}");

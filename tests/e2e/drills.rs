@@ -81,7 +81,7 @@ fn a_rollout_completes_despite_interruptions() {
     until_bootstrap_is_removed(&galera);
     let cluster = galera.until_synced(3, 3);
     let writer = Writer::start(&galera, &password(&galera));
-    let noted = patiently("the note", || {
+    let noted = patiently("the guard has marked the configuration", || {
         Some(rolling::mark(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
     });
     let all_have = |option: &str, value: &str| {

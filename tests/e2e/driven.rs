@@ -99,7 +99,7 @@ fn with_the_guard_nothing_is_lost_and_the_operator_works() {
     let galera = &it.galera;
     galera.fill();
     let cluster = galera.until_synced(3, 3);
-    patiently("its identity to be recorded", || {
+    patiently("the cluster's identity is recorded", || {
         let set = lab.get(&galera.namespace, "statefulset/ours-galera");
         let recorded = set["metadata"]["annotations"]["gatera.dev/identity"].clone();
         if recorded == *cluster { Ok(()) } else { Err(recorded.to_string()) }
@@ -144,7 +144,7 @@ fn with_the_guard_nothing_is_lost_and_the_operator_works() {
     healed("all pods deleted");
 
     it.recreate_stateful_set();
-    patiently("its identity to be recorded again", || {
+    patiently("the cluster's identity is recorded again", || {
         let get = [
             "get",
             "statefulset",

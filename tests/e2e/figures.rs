@@ -63,7 +63,7 @@ fn measure(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, password
     });
     writer.until_writes();
 
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(galera, "shop.t, shop.heavy");
     let (acknowledged, failed) = writer.finish(3);
     println!(

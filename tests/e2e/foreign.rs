@@ -25,7 +25,7 @@ fn two_recoveries_at_once_bring_back_a_cluster_from_plain_manifests() {
     until_registered(lab);
     let namespace = lab.namespace_with_labels("foreign", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "galera-instance");
-    patiently("the guard to read its settings", || {
+    patiently("the guard has read its settings", || {
         let applied = galera.apply(SEED);
         if applied.status == 0 { Ok(()) } else { Err(applied.stderr) }
     });
@@ -52,7 +52,7 @@ fn two_recoveries_at_once_bring_back_a_cluster_from_plain_manifests() {
         assert!(output.status.success(), "{}", output.status);
     }
     galera.until_ready(3);
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);

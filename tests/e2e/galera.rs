@@ -115,7 +115,7 @@ impl<'a> Galera<'a> {
 
     /// Waits until each of these members is Synced in one Primary component of `size`. Returns the cluster's id.
     pub fn until_synced(&self, members: usize, size: usize) -> String {
-        patiently(&format!("{members} members of {} Synced in a component of {size}", self.name), || {
+        patiently(&format!("{members} members of {} are Synced in a component of {size}", self.name), || {
             let mut uuid = String::new();
             for ordinal in 0..members {
                 let pod = self.member(ordinal);
@@ -158,7 +158,7 @@ impl<'a> Galera<'a> {
     }
 
     pub fn until_ready(&self, members: usize) {
-        patiently(&format!("{members} members of {} Ready", self.name), || {
+        patiently(&format!("{members} members of {} are Ready", self.name), || {
             let not_yet = (0..members).map(|it| self.member(it)).find(|pod| !self.is_ready(pod));
             not_yet.map_or(Ok(()), |pod| Err(format!("{pod} is not Ready")))
         });

@@ -32,7 +32,7 @@ pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: 
     let lonely = galera.member(1);
     set_address(galera, "gcomm://");
     galera.kubectl(&["delete", "pod", &lonely]).succeeded();
-    let words = patiently("the step to refuse it", || {
+    let words = patiently("the step refuses to start the server", || {
         let words = termination_message(galera, &lonely);
         if words.starts_with("gatera did not start the server") { Ok(words) } else { Err(words) }
     });
@@ -72,7 +72,7 @@ pub fn formed_with_identity(name: &str) -> (Galera<'static>, String) {
 pub fn until_identity_is_recorded(galera: &Galera<'_>, cluster: &str) {
     let of =
         |object: &Value| object["metadata"]["annotations"][IDENTITY].as_str().unwrap_or_default().to_owned();
-    patiently("the cluster's id to be recorded", || {
+    patiently("the StatefulSet has the cluster's id", || {
         let set = galera
             .kubectl(&["get", &format!("statefulset/{}-galera", galera.name), "--output=json"])
             .succeeded();
@@ -81,7 +81,7 @@ pub fn until_identity_is_recorded(galera: &Galera<'_>, cluster: &str) {
     });
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
-        patiently("the pod to know it", || {
+        patiently("the pod has the cluster's id", || {
             let marked = of(&galera.pod(&pod).unwrap());
             let shown =
                 galera.kubectl(&["exec", &pod, "--container=mariadb", "--", "cat", "/etc/gatera/identity"]);

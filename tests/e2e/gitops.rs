@@ -48,7 +48,7 @@ pub fn commits_reach_the_cluster_or_are_refused(
     shop.galera.until_synced(3, 3);
     shop.is_quiet();
     // On a busy machine members may have lost each other for some seconds since.
-    assert_eq!(shop.galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(shop.galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&shop.galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("{name}: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
@@ -61,7 +61,7 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
     let there =
         || lab.kubectl(User::Admin, &["get", configurations, "gatera", "--ignore-not-found"]).succeeded();
     let until_healthy = |commit: &str| {
-        patiently("the engine to report that all is well", || {
+        patiently("the engine reports that all is well", || {
             let (well, said) = engine.state_of_the_guard(lab, commit);
             if well { Ok(()) } else { Err(said) }
         });
@@ -75,12 +75,12 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
     fs::write(&values, "{}").unwrap();
     let commit = repository.commit("ann", "the guard");
     lab.create(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }));
-    patiently("it to be installed", || {
+    patiently("the guard is installed", || {
         if there().is_empty() { Err(engine.state_of_the_guard(lab, &commit).1) } else { Ok(()) }
     });
     until_registered(lab);
     until_healthy(&commit);
-    patiently("the guard to refuse", || {
+    patiently("the guard refuses the manifests", || {
         let output = dry_run_seed(lab);
         if output.status == 1 { Ok(()) } else { Err(output.to_string()) }
     });
@@ -108,7 +108,7 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
     lab.kubectl(User::Admin, &["delete", kind, name, "--namespace", namespace, "--timeout=120s"]).succeeded();
     assert_eq!(there(), "", "an engine that removes the guard leaves none of its webhooks");
     assert_eq!(dry_run_seed(lab).status, 0);
-    patiently("its pods to be gone", || {
+    patiently("the guard's pods are gone", || {
         let pods = lab.kubectl(User::Admin, &["get", "pods", of_the_guard, "--output=name"]).succeeded();
         if pods.is_empty() { Ok(()) } else { Err(pods) }
     });
@@ -128,7 +128,7 @@ impl Shop<'_> {
         galera.lab.create(
             &json!({ "apiVersion": "v1", "kind": "List", "items": self.engine.objects_to_follow(self) }),
         );
-        patiently("the cluster to form", || {
+        patiently("the cluster has formed", || {
             let (_, said) = self.engine.state_of(self, &commit);
             if (0..3).all(|it| galera.is_ready(&galera.member(it))) { Ok(()) } else { Err(said) }
         });
@@ -150,7 +150,7 @@ impl Shop<'_> {
 
     fn until_pool_is(&self, megabytes: u64) {
         let bytes = (megabytes << 20).to_string();
-        patiently("each member to have the new configuration", || {
+        patiently("each member has the new configuration", || {
             for ordinal in 0..3 {
                 let now =
                     self.galera.sql(&self.galera.member(ordinal), "SELECT @@innodb_buffer_pool_size").stdout;
@@ -198,7 +198,7 @@ impl Shop<'_> {
 
     /// Waits until the engine has created the bootstrap node again, which founds nothing.
     fn until_bootstrap_is_back(&self) {
-        patiently("the bootstrap node to be there, at 0 replicas", || {
+        patiently("the bootstrap node exists, at 0 replicas", || {
             let it = self.read(&format!("deployment/{}-bootstrap", self.galera.name));
             if it["spec"]["replicas"] == 0 { Ok(()) } else { Err(it["spec"]["replicas"].to_string()) }
         });
@@ -218,7 +218,7 @@ impl Shop<'_> {
     fn changed_by_hand(&self) {
         let scaled = self.galera.kubectl(&["scale", &self.set(), "--replicas=5"]);
         assert_eq!(scaled.status, 0, "{scaled}");
-        patiently("the engine to take that back", || {
+        patiently("the engine restores the replicas", || {
             let now = self.read(&self.set())["spec"]["replicas"].clone();
             if now == 3 { Ok(()) } else { Err(now.to_string()) }
         });
@@ -233,7 +233,7 @@ impl Shop<'_> {
                 .succeeded()
         };
         scale("--replicas=0");
-        patiently("the guard to be gone", || {
+        patiently("the guard is gone", || {
             let pods = ["get", "pods", "--namespace", NAMESPACE, "--output=name"];
             let pods = lab.kubectl(User::Admin, &pods).succeeded();
             if pods.is_empty() { Ok(()) } else { Err(pods) }
@@ -260,7 +260,7 @@ impl Shop<'_> {
                 .kubectl(&["annotate", &self.set(), &format!("gatera.dev/override={text}")])
                 .succeeded();
         }
-        patiently("the override to be over", || {
+        patiently("the override has expired", || {
             if Timestamp::now() > until { Ok(()) } else { Err(until.to_string()) }
         });
         self.is_quiet();
@@ -273,7 +273,7 @@ impl Shop<'_> {
     fn option_that_no_server_knows(&self) {
         let wanted = Wanted { config: "no_such_option = 1".to_owned(), ..good() };
         let commit = self.commit("ann", "a bad option", &wanted);
-        patiently("the first member to be down", || {
+        patiently("the first member is down", || {
             let pod = self.galera.member(2);
             if self.galera.is_ready(&pod) { Err(self.engine.state_of(self, &commit).1) } else { Ok(()) }
         });

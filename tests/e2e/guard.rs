@@ -45,7 +45,7 @@ pub fn install(lab: &ControlPlane, more: &[&str]) -> Output {
 
 /// Waits until every replica of the guard is ready and API servers call it.
 pub fn until_registered(lab: &ControlPlane) {
-    patiently("the guard to be registered", || {
+    patiently("the guard is registered", || {
         let configuration =
             ["get", "validatingwebhookconfiguration", "gatera", "--output=jsonpath={.webhooks[*].name}"];
         let entries = lab.kubectl(User::Admin, &configuration).stdout;
@@ -95,7 +95,7 @@ impl Galera<'_> {
     pub fn delete_claim(&self, claim: &str) {
         let claim = format!("pvc/{claim}");
         self.set_override(&claim, "G07").succeeded();
-        patiently("the claim to be deleted", || {
+        patiently("the claim may be deleted", || {
             let deleted = self.kubectl(&["delete", &claim, "--wait=false"]);
             if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
         });
@@ -107,11 +107,11 @@ impl Galera<'_> {
         let uid = || self.lab.get(&self.namespace, &format!("pvc/{claim}"))["metadata"]["uid"].clone();
         let before = uid();
         self.delete_claim(&claim);
-        patiently("the pod to be deleted", || {
+        patiently("the pod is deleted", || {
             let deleted = self.kubectl(&["delete", "pod", &pod, "--timeout=120s"]);
             if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
         });
-        patiently("its next claim", || {
+        patiently("the member has a new claim", || {
             let now = self.kubectl(&["get", "pvc", &claim, "--output=jsonpath={.metadata.uid}"]).stdout;
             if now.is_empty() || before == *now { Err(now) } else { Ok(()) }
         });

@@ -34,7 +34,7 @@ fn the_guard_is_installed_upgraded_and_removed_without_blocking_requests() {
 
 fn a_broken_guard_blocks_no_request(lab: &ControlPlane) {
     install(lab, &["--set=image.tag=none", "--set=image.pullPolicy=Never"]).succeeded();
-    patiently("the image to be missing", || {
+    patiently("the image of both replicas is missing", || {
         let pods =
             lab.kubectl(User::Admin, &["get", "pods", "--namespace", NAMESPACE, "--no-headers"]).stdout;
         if pods.matches("ErrImageNeverPull").count() == 2 { Ok(()) } else { Err(pods) }
@@ -45,7 +45,7 @@ fn a_broken_guard_blocks_no_request(lab: &ControlPlane) {
     let upgrade = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--reset-values"];
     lab.helm(User::Admin, &upgrade).succeeded();
     until_registered(lab);
-    patiently("API servers to know the entries", || {
+    patiently("API servers call the guard", || {
         let output = dry_run_seed(lab);
         if output.status == 1 { Ok(()) } else { Err(output.to_string()) }
     });
@@ -87,7 +87,7 @@ fn upgrades_and_a_new_leader_miss_no_request(lab: &ControlPlane) {
         let leader =
             ["get", "lease", "gatera", "--namespace", NAMESPACE, "--output=jsonpath={.spec.holderIdentity}"];
         // The replaced leader has released the lease; another replica takes it a moment later.
-        let pod = patiently("somebody to lead", || {
+        let pod = patiently("a replica leads", || {
             let leader = lab.kubectl(User::Admin, &leader).succeeded();
             let pod = leader.split('_').next().filter(|it| !it.is_empty());
             pod.map(str::to_owned).ok_or_else(|| "nobody does".to_owned())
@@ -118,7 +118,7 @@ fn uninstalling_it_while_it_is_down_leaves_nothing(lab: &ControlPlane) {
     assert_eq!(closed.status, 1, "a guard that is down lets no change of a Galera object through: {closed}");
     assert!(closed.stderr.contains("failed calling webhook"), "{closed}");
     lab.helm(User::Admin, &["uninstall", "gatera", "--namespace", NAMESPACE]).succeeded();
-    patiently("API servers to forget the entries", || {
+    patiently("API servers no longer call the guard", || {
         let output = dry_run_seed(lab);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });

@@ -17,7 +17,7 @@ fn a_first_install_completes_after_its_bootstrap_server_was_killed() {
     let namespace = lab.namespace_with_labels("hangs", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "hangs");
     helm(&galera, "install", &[SLOW_COPY]);
-    let bootstrap_pod = patiently("the first member to copy", || {
+    let bootstrap_pod = patiently("the first member copies from the bootstrap node", || {
         let pods = galera.kubectl(&["get", "pods", "--output=name"]).stdout;
         let pods: Vec<_> = pods.lines().filter_map(|it| it.strip_prefix("pod/")).collect();
         let bootstrap_pod = pods.iter().find(|it| it.contains("-bootstrap-")).ok_or("no bootstrap pod")?;

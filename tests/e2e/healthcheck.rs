@@ -71,7 +71,7 @@ fn members_lack_the_file_with_its_login(galera: &Galera<'_>) {
     galera.ask(&galera.member(0), "CREATE USER mysql@localhost IDENTIFIED VIA unix_socket");
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
-        patiently("the user reaches it", || {
+        patiently("the user exists on the member", || {
             let passed = check(galera, &pod, &[&["--su-mysql"], &ONLINE[..]].concat());
             if passed.status == 0 { Ok(()) } else { Err(passed.stderr) }
         });

@@ -20,7 +20,7 @@ fn request_cpu(galera: &Galera<'_>, processors: &str) {
 }
 
 fn until_unschedulable(galera: &Galera<'_>, pod: &str) {
-    patiently("no node takes it", || {
+    patiently("the pod has no node", || {
         let Some(it) = galera.pod(pod) else { return Err("it is not there".to_owned()) };
         let waits =
             it["spec"]["nodeName"] == Value::Null && it["metadata"]["deletionTimestamp"] == Value::Null;
@@ -58,6 +58,6 @@ fn the_data_of_an_unschedulable_member_is_read() {
     request_cpu(&galera, "10m");
     galera.kubectl(&["delete", "pod", &third]).succeeded();
     galera.until_ready(3);
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&galera, "shop.t");
 }

@@ -22,7 +22,7 @@ fn with_kudo() -> &'static ControlPlane {
     static INSTALLED: LazyLock<()> = LazyLock::new(|| {
         let image = env::var_os("GATERA_KUDO_IMAGE").map(PathBuf::from);
         guarded().install_kudo(&image.expect("GATERA_KUDO_IMAGE names its image: use `make drills`"));
-        patiently("the guard to be asked about Instances", || {
+        patiently("the guard is registered for Instances", || {
             let names =
                 ["get", "validatingwebhookconfigurations", "--output=jsonpath={.items[*].webhooks[*].name}"];
             let names = guarded().kubectl(User::Admin, &names).succeeded();
@@ -76,7 +76,7 @@ fn the_plan_of_the_seed_operator_shows_the_refusal() {
     let reported = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is not set, so the operator's default applies";
     assert!(installed.stderr.contains(&reported.replace("NS", &galera.namespace)), "{installed}");
 
-    let said = patiently("KUDO's plan tells what was refused", || {
+    let said = patiently("KUDO's plan shows the refusal", || {
         let said = plans(&galera);
         if said.contains("[G11]") { Ok(said) } else { Err(said) }
     });
@@ -163,7 +163,7 @@ fn a_corrected_operator_runs_every_plan_and_loses_no_row() {
     writer.until_writes();
     deploy_again_founds_nothing(&galera);
     orphan_and_install_again(&galera, parameters);
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("kudo: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
@@ -232,7 +232,7 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str, parameters: &[&s
 
     let installed = install(galera, "mended", parameters);
     assert_eq!(installed.status, 0, "{installed}");
-    patiently("KUDO's plan to wait for the members", || {
+    patiently("KUDO's plan waits for the members", || {
         let said = plans(galera);
         if said.contains("Step statefulset [IN_PROGRESS]") { Ok(()) } else { Err(said) }
     });
@@ -243,7 +243,7 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str, parameters: &[&s
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
     until_complete(galera, "deploy");
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
 }
 

@@ -75,7 +75,7 @@ impl<'a> Operator<'a> {
     /// Does what the agent of a member does, as soon as it runs.
     pub fn exec_in_agent(&self, ordinal: usize, line: &str) -> String {
         let pod = self.galera.member(ordinal);
-        patiently("its agent runs", || {
+        patiently("the command succeeds in the member's agent", || {
             let done = self.galera.kubectl(&["exec", &pod, "--container=agent", "--", "sh", "-c", line]);
             if done.status == 0 { Ok(done.stdout) } else { Err(done.stderr) }
         })
@@ -94,7 +94,7 @@ impl<'a> Operator<'a> {
         }
         for ordinal in [2, 1, 0] {
             let pod = galera.member(ordinal);
-            patiently("the pod to be deleted", || {
+            patiently("the pod is deleted", || {
                 let deleted = self.kubectl(&["delete", "pod", &pod, "--timeout=120s"]);
                 if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
             });
@@ -251,11 +251,11 @@ impl<'a> Operator<'a> {
             }
             thread::sleep(Duration::from_secs(1));
         }
-        patiently("the pod to be deleted", || {
+        patiently("the pod is deleted", || {
             let deleted = self.kubectl(&["delete", "pod", &pod, "--wait=false"]);
             if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
         });
-        patiently("the member to be Synced", || {
+        patiently("the member is Synced", || {
             if synced() { Ok(()) } else { Err(format!("{:?}", galera.wsrep(&pod))) }
         });
     }

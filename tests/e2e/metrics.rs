@@ -59,7 +59,7 @@ fn a_running_cluster_gets_an_exporter() {
     let said = run_block(&galera, &head, &commands);
     assert!(said.status == 0 && !said.stderr.contains("[G"), "{said}");
 
-    let pages = patiently("the exporter to reach each member", || {
+    let pages = patiently("the exporter reaches each member", || {
         let pages = [0, 1, 2].map(|it| exporter_page(&galera, it));
         if pages.iter().all(|it| value(it, "mysql_up") == Some(1.0)) {
             Ok(pages)
@@ -78,12 +78,12 @@ fn a_running_cluster_gets_an_exporter() {
 
     // A member that is gone is a value, not an error.
     galera.kubectl(&["delete", "pod", &galera.member(1), "--wait=false"]).succeeded();
-    patiently("a member that leaves to be seen", || {
+    patiently("the exporter reports that the member is gone", || {
         let page = exporter_page(&galera, 1);
         if value(&page, "mysql_up") == Some(0.0) { Ok(()) } else { Err(page) }
     });
     galera.until_ready(3);
-    patiently("its return to be seen", || {
+    patiently("the exporter reports that the member is back", || {
         let page = exporter_page(&galera, 1);
         if value(&page, "mysql_global_status_wsrep_local_state") == Some(4.0) { Ok(()) } else { Err(page) }
     });

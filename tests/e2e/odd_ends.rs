@@ -24,7 +24,7 @@ fn lease(lab: &ControlPlane) -> (String, Timestamp) {
 /// find a guard.
 fn kill_the_leader(lab: &ControlPlane, killed: &mut Vec<String>, during: &str) {
     until_registered(lab);
-    let leader = patiently("somebody leads", || {
+    let leader = patiently("a replica that was not killed leads", || {
         let leader = lease(lab).0;
         if leader.is_empty() || killed.contains(&leader) { Err(leader) } else { Ok(leader) }
     });
@@ -41,7 +41,7 @@ fn hold(galera: &Galera<'_>, what: &str, hold: bool) {
     let finalizers: &[&str] = if hold { &[HOLD] } else { &[] };
     let patch = json!({ "metadata": { "finalizers": finalizers } }).to_string();
     // Requests may still go to the address of a leader that was killed a moment ago.
-    patiently("the hold to be written", || {
+    patiently("the finalizers are set", || {
         let output = galera.kubectl(&["patch", what, "--type=merge", "--patch", &patch]);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });
@@ -115,7 +115,7 @@ fn a_clean_up_continues_after_its_leader_is_killed() {
         hold(&galera, what, false);
     }
     until_bootstrap_is_removed(&galera);
-    patiently("the last leader has written that it is over", || {
+    patiently("the leader has recorded the end of the removal", || {
         let now = progress(&galera);
         if now.starts_with("removed") { Ok(()) } else { Err(now) }
     });
@@ -173,12 +173,12 @@ fn a_namespace_is_deleted_during_a_clean_up() {
         let now = progress(&galera);
         if now.starts_with("removing") { Ok(()) } else { Err(now) }
     });
-    patiently("the override to be seen", || {
+    patiently("the override takes effect", || {
         let deleted = lab.kubectl(User::Admin, &delete);
         if deleted.status == 0 { Ok(()) } else { Err(deleted.to_string()) }
     });
     hold(&galera, &service, false);
-    patiently("it is reported wherever it can be", || {
+    patiently("the use of the override is reported", || {
         let reported = [
             "get",
             "events",
@@ -199,7 +199,7 @@ fn a_namespace_is_deleted_during_a_clean_up() {
     });
 
     let (gone, before) = (Timestamp::now(), log_lines(lab, &namespace));
-    patiently("the leader works on for longer than it waits before it tries again", || {
+    patiently("the leader has worked for longer than its longest retry delay", || {
         let since = lease(lab).1;
         if since > gone + Duration::from_secs(20) { Ok(()) } else { Err(since.to_string()) }
     });

@@ -26,7 +26,7 @@ fn an_orphaned_cluster_accepts_only_its_own_stateful_set_again() {
 
     galera.kubectl(&["delete", &set, "--cascade=orphan"]).succeeded();
     galera.until_gone(&set);
-    patiently("the guard to see that the StatefulSet is gone", || {
+    patiently("the guard refuses to delete a member without a StatefulSet", || {
         let output = galera.kubectl(&["delete", "pod", &galera.member(1), "--dry-run=server"]);
         if output.stderr.contains("[G02] ") { Ok(()) } else { Err(output.to_string()) }
     });

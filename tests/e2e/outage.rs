@@ -17,7 +17,7 @@ use crate::{chance, gate};
 
 /// Waits until `gatera status` prints all of these texts.
 pub fn until_status_reports(galera: &Galera<'_>, all: &[&str]) -> String {
-    let text = patiently("status tells it", || {
+    let text = patiently("status reports it", || {
         let text = status(galera);
         if all.iter().all(|words| text.contains(words)) { Ok(text) } else { Err(format!("{all:?}: {text}")) }
     });
@@ -85,7 +85,7 @@ fn status_names_a_node_that_is_away() {
             &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])],
         );
         // The guard has these reports, too, by the time a person thinks of deleting a member.
-        let words = patiently("the refusal to say what it does", || {
+        let words = patiently("the refusal has what status reports", || {
             let deleted = galera.kubectl(&["delete", "pod", &pods[0], "--wait=false"]);
             refused(&deleted, "G02", "no member of its cluster is Ready");
             if deleted.stderr.contains(&waits) { Ok(deleted.stderr) } else { Err(deleted.stderr) }
@@ -137,7 +137,7 @@ fn the_last_of_three_members_serves_after_its_way_out() {
             &[&format!("CUT-OFF {}: ", pods[0]), "on that one only: SET GLOBAL "],
         );
         follow_way_out_of_cut_off(galera, &pods[0], &text);
-        patiently("the one that is left to serve", || {
+        patiently("the remaining member serves", || {
             let seen = galera.wsrep(&pods[0])?;
             if (seen.size, &*seen.state) == (1, "Synced") { Ok(()) } else { Err(format!("{seen:?}")) }
         });
@@ -164,7 +164,7 @@ fn a_truncated_last_view_is_recovered_by_hand() {
         let text = until_status_reports(galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
         recover_by_hand_from(galera, newest_member(&text));
     });
-    assert_eq!(before, after, "its history goes on");
+    assert_eq!(before, after, "the cluster keeps its identity");
 }
 
 /// All servers die in the middle of a long ALTER, so no member's position counts for Galera.
@@ -173,7 +173,7 @@ fn a_crash_of_all_members_during_an_alter() {
     outage("alter", "shop.t, shop.wide", |galera, _, pods| {
         thread::scope(|scope| {
             scope.spawn(|| galera.sql(&pods[0], ALTER));
-            patiently("all of them alter", || power::all_run_a_ddl(pods));
+            patiently("all members run the ALTER", || power::all_run_a_ddl(pods));
             kill_all_servers(galera, pods);
         });
         let text = until_status_reports(galera, &["in a DDL", "is on "]);
@@ -187,13 +187,15 @@ fn a_crash_while_one_member_still_alters() {
     outage("alone-alter", "shop.t, shop.wide", |galera, _, pods| {
         thread::scope(|scope| {
             scope.spawn(|| galera.sql(&pods[0], ALTER));
-            patiently("all of them alter", || power::all_run_a_ddl(pods));
+            patiently("all members run the ALTER", || power::all_run_a_ddl(pods));
             power::pause_server(&pods[2]);
             // Well within the five seconds after which the others remove it from their group.
-            patiently("the others have altered", || match power::all_run_a_ddl(&pods[..2]) {
-                Err(none) if none == "0" => Ok(()),
-                Err(some) => Err(some),
-                Ok(()) => Err("all".to_owned()),
+            patiently("the other members have finished the ALTER", || {
+                match power::all_run_a_ddl(&pods[..2]) {
+                    Err(none) if none == "0" => Ok(()),
+                    Err(some) => Err(some),
+                    Ok(()) => Err("all".to_owned()),
+                }
             });
             kill_all_servers(galera, pods);
         });
@@ -317,7 +319,7 @@ fn recover_by_hand_from(galera: &Galera<'_>, pod: &str) {
     for pod in others.chain([pod.to_owned()]) {
         galera.kubectl(&["delete", "pod", &pod, "--ignore-not-found"]).succeeded();
     }
-    patiently("it founds the cluster with its data", || {
+    patiently("the member founds the cluster with its data", || {
         if galera.is_ready(pod) {
             Ok(())
         } else {

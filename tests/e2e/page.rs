@@ -54,7 +54,7 @@ pub fn recover_by_the_page(galera: &Galera<'_>) {
     let head = format!("ns={} set={}-galera\n{functions}", galera.namespace, galera.name);
     // The block fails for pods that exist already, so its status does not count.
     run_block(galera, &head, pods);
-    let (newest, end) = patiently("each to tell where its data ends", || {
+    let (newest, end) = patiently("each pod reports its position", || {
         let reported = run_block(galera, &head, ends).stdout;
         // "NAME: gatera: start of TIME: position ID:SEQNO, ..."
         let position = |n: usize| {
@@ -69,7 +69,7 @@ pub fn recover_by_the_page(galera: &Galera<'_>) {
     let (example, commands) = ask.split_once('\n').unwrap();
     assert!(example.starts_with("N=1 end="), "{example}");
     let head = format!("{head}N={newest} end={end}\n");
-    patiently("the guard to have heard it", || {
+    patiently("the guard has each position", || {
         let asked = run_block(galera, &head, commands);
         if asked.status == 0 {
             return Ok(());

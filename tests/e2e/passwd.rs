@@ -39,7 +39,7 @@ impl<'a> LoginClient<'a> {
             }] },
         }));
         let client = Self(galera, name.to_owned());
-        patiently("it logs in", || {
+        patiently("the client logs in", || {
             client.count("in").checked_sub(1).map(drop).ok_or_else(|| client.printed())
         });
         client

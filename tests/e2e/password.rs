@@ -89,7 +89,7 @@ pub fn change_as_the_page_says(galera: &Galera<'_>, client: &str) {
     kubectl(&restart[0], &[]);
     let through = commands(&filled(&restart[1], &common)).remove(0);
     let through: Vec<_> = through.iter().map(|word| &**word).chain(["--timeout=60s"]).collect();
-    patiently("the rollout is through", || {
+    patiently("the rollout is complete", || {
         let output = galera.lab.kubectl(User::Admin, &through);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });

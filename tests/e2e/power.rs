@@ -50,7 +50,7 @@ pub fn kill_until_restarted(galera: &Galera<'_>, what: Kill, pods: &[&str], betw
     // A server may be between two starts.
     let found = pods.iter().map(|pod| {
         let runs = || find_process(|path| is_server(path, pod)).ok_or_else(String::new);
-        let server = patiently("its server to run", runs);
+        let server = patiently("the server runs", runs);
         let sandbox = find_process(|path| is_sandbox_of(path, &server));
         (server, sandbox)
     });
@@ -285,7 +285,7 @@ pub fn kill_all_while_one_is_behind(galera: &Galera<'_>) {
         for id in 0..10 {
             galera.ask(&pods[0], &format!("INSERT INTO shop.late VALUES ({id})"));
         }
-        patiently("the second member has them all", || match late_rows(galera, 1) {
+        patiently("the second member has all ten rows", || match late_rows(galera, 1) {
             Some(10) => Ok(()),
             other => Err(format!("{other:?}")),
         });

@@ -40,7 +40,7 @@ pub fn install(lab: &ControlPlane) {
     let own = own.display().to_string();
     let install = ["install", "mariadb-operator", &own, "--namespace=mariadb-system", "--create-namespace"];
     lab.helm(User::Admin, &install).succeeded();
-    patiently("the operator to run", || {
+    patiently("the operator runs", || {
         let get = ["get", "deployments", "--namespace=mariadb-system", "--output=json"];
         let list: Value = serde_json::from_str(&lab.kubectl(User::Admin, &get).succeeded()).unwrap();
         let list = list["items"].as_array().unwrap();
@@ -79,7 +79,7 @@ pub fn create(galera: &Galera<'_>, adopted: bool) {
 
 /// Waits until the operator says that the cluster is Ready, and all members are, with the newest template.
 fn until_ready(galera: &Galera<'_>, members: usize) {
-    patiently(&format!("a MariaDB of {members} to be Ready"), || {
+    patiently(&format!("a MariaDB of {members} is Ready"), || {
         let it = galera.lab.get(&galera.namespace, "mariadb/ours-galera");
         let conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let ready = conditions.iter().find(|it| it["type"] == "Ready").cloned().unwrap_or_default();
@@ -111,7 +111,7 @@ pub fn until_healed(galera: &Galera<'_>) -> bool {
 /// Changes the template of its pods. Returns when the operator has restarted all members.
 pub fn restart_members(galera: &Galera<'_>, word: &str) {
     patch_spec(galera, &json!({ "podMetadata": { "annotations": { "restarted": word } } }));
-    patiently("every member to be restarted", || {
+    patiently("every member has restarted", || {
         let pods = (0..3).filter_map(|it| galera.pod(&galera.member(it)));
         let new = pods.filter(|pod| pod["metadata"]["annotations"]["restarted"] == word).count();
         if new == 3 { Ok(()) } else { Err(format!("{new} of 3 are")) }
@@ -158,7 +158,7 @@ pub fn further_drills(galera: &Galera<'_>, writer: &Writer<'_>) {
 
     for size in [5, 3] {
         galera.kubectl(&["scale", "mariadb", "ours-galera", &format!("--replicas={size}")]).succeeded();
-        patiently("the StatefulSet to be of that size", || {
+        patiently("the StatefulSet has this size", || {
             let set = lab.get(&galera.namespace, "statefulset/ours-galera");
             if set["status"]["replicas"] == size { Ok(()) } else { Err(set["status"].to_string()) }
         });
@@ -166,7 +166,7 @@ pub fn further_drills(galera: &Galera<'_>, writer: &Writer<'_>) {
     }
 
     patch_spec(galera, &json!({ "myCnf": "[mariadb]\nno_such_option=1\n" }));
-    patiently("a server not to start", || {
+    patiently("one server does not start", || {
         let restarts = power::restarts(galera);
         let dead = (0..3).filter(|it| restarts[*it] > 0 && !galera.is_ready(&pods[*it])).count();
         if dead == 1 { Ok(()) } else { Err(format!("{dead} of 3")) }
@@ -223,7 +223,7 @@ pub fn print_write_latencies(lab: &ControlPlane) {
 pub fn change_root_password(galera: &Galera<'_>) {
     let patch = r#"{"stringData":{"password":"another-drill"}}"#;
     galera.kubectl(&["patch", "secret", "ours-root", "--patch", patch]).succeeded();
-    patiently("each server to take the new password", || {
+    patiently("each server accepts the new password", || {
         let line = "MYSQL_PWD=another-drill exec mariadb --user=root --execute='SELECT 1'";
         for it in 0..3 {
             let exec = ["exec", &galera.member(it), "--container=mariadb", "--", "sh", "-c", line];

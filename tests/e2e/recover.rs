@@ -119,7 +119,7 @@ pub fn recover_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
     let (code, text) = outcome(recover(galera, &["--yes"]));
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     let member = galera.member(newest);
     let asks = format!("{member}: asking the guard whether it may start the cluster from {cluster}:");
     assert!(text.contains(&asks), "{text}");
@@ -135,7 +135,7 @@ pub fn a_recovery_continues_without_a_node_that_is_away() {
     power::kill_until_restarted(&galera, Kill::Servers, &[&pods[0], &pods[1]], Duration::ZERO);
 
     // The command does not go on by itself, and names the member that may have newer data.
-    let text = patiently("the command to see that the node does not answer", || {
+    let text = patiently("the command reports that the node does not answer", || {
         let (code, text) = outcome(recover(&galera, &["--yes"]));
         if code == Some(1) && text.contains("which does not answer") { Ok(text) } else { Err(text) }
     });
@@ -154,7 +154,7 @@ pub fn a_recovery_continues_without_a_node_that_is_away() {
     // The member had nothing newer, and joins when its node is back.
     drop(still);
     galera.until_ready(3);
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&galera, "shop.t");
 }
 
@@ -180,7 +180,7 @@ pub fn a_recovery_survives_outages_of_the_api_server_and_the_guard() {
     }
     assert!(child.wait().unwrap().success());
     galera.until_ready(3);
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&galera, "shop.t");
 }
 
@@ -231,7 +231,7 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
         ends[0]
     );
     assert!(text.contains(&first), "{text}");
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     assert_eq!(stop_records(galera), [""; 3]);
 }
 
@@ -252,7 +252,7 @@ pub fn clusters_of_other_sizes_recover() {
         galera.until_ready(members);
         until_bootstrap_is_removed(&galera);
         let cluster = galera.until_synced(members, members);
-        patiently("its identity to be recorded", || {
+        patiently("the cluster's identity is recorded", || {
             let set = galera.lab.get(&galera.namespace, &format!("statefulset/{name}-galera"));
             let recorded = &set["metadata"]["annotations"]["gatera.dev/identity"];
             // A single member cannot part from others, and is not asked for its identity.
@@ -268,13 +268,13 @@ pub fn clusters_of_other_sizes_recover() {
         println!("{name}:\n{text}");
         assert_eq!(code, Some(0), "{text}");
         galera.until_ready(members);
-        assert_eq!(galera.until_synced(members, members), cluster, "its history goes on");
+        assert_eq!(galera.until_synced(members, members), cluster, "the cluster keeps its identity");
         let (code, text) = outcome(gatera("stop", &galera, &["--yes"]));
         assert_eq!(code, Some(0), "{text}");
         let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
         println!("{text}");
         assert_eq!(code, Some(0), "{text}");
-        assert_eq!(galera.until_synced(members, members), cluster, "its history goes on");
+        assert_eq!(galera.until_synced(members, members), cluster, "the cluster keeps its identity");
         for ordinal in 0..members {
             assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
         }
@@ -305,12 +305,12 @@ pub fn a_recovery_that_is_killed_repeatedly_is_finished() {
     delete_all_members(&galera, 3);
     println!("{}", kill_after_every_line(&galera).join("\n"));
     galera.until_ready(3);
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     writer.until_writes();
 
     delete_all_members(&galera, 3);
     page::recover_by_the_page(&galera);
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
@@ -353,7 +353,7 @@ fn one_command_recovers_a_cluster_that_is_down() {
     let (code, text) = while_replicas_are_restored(&galera, || outcome(recover(&galera, &["--yes"])));
     println!("{text}after {:.1} s", began.elapsed().as_secs_f64());
     assert_eq!(code, Some(0), "{text}");
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     writer.until_writes();
     stop_uninstall_and_start(&galera, &cluster);
     writer.until_writes();

@@ -51,7 +51,7 @@ pub fn uids(galera: &Galera<'_>) -> [String; 3] {
 
 /// Waits until the rollout of the last change has succeeded. Returns the new mark.
 pub fn until_rolled_out(galera: &Galera<'_>, before: &Value) -> Value {
-    patiently("every member runs the new file", || {
+    patiently("every member runs the new configuration", || {
         let now = mark(galera);
         let over = now["good"] != before["good"] && now["next"].is_null();
         if over { Ok(now) } else { Err(format!("{now}\n{}", status(galera))) }
@@ -60,12 +60,12 @@ pub fn until_rolled_out(galera: &Galera<'_>, before: &Value) -> Value {
 
 /// Waits until the rollout is given up and every member runs the file that was good. Returns the reason.
 pub fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
-    let why = patiently("the rollout is given up", || {
+    let why = patiently("the rollout stops", || {
         let now = mark(galera);
         let why = now["stopped"]["why"].as_str().map(str::to_owned);
         why.ok_or_else(|| format!("{now}\n{}", status(galera)))
     });
-    patiently("the canary runs the file that was good", || {
+    patiently("every member runs the last good configuration", || {
         let revision = |ordinal| {
             galera.pod(&galera.member(ordinal))?["metadata"]["annotations"]["gatera.dev/revision"]
                 .as_str()
@@ -97,7 +97,7 @@ fn a_good_option_reaches_all_members_and_a_fatal_one_stops_at_the_canary() {
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     let writer = Writer::start(&galera, &password(&galera));
-    let first = patiently("the note", || {
+    let first = patiently("the guard has marked the configuration", || {
         Some(mark(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
     });
 
@@ -150,7 +150,7 @@ fn a_good_option_reaches_all_members_and_a_fatal_one_stops_at_the_canary() {
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster);
     remove_option(&galera, "no_such_option_at_all = 1");
-    patiently("what failed is forgotten", || {
+    patiently("the mark no longer names the failed configuration", || {
         let now = mark(&galera);
         if now["stopped"].is_null() { Ok(()) } else { Err(now.to_string()) }
     });

@@ -30,7 +30,7 @@ fn a_disk_that_fills() {
         galera.until_synced(3, 3);
 
         let began = Instant::now();
-        let reported = patiently("its disk is full", || {
+        let reported = patiently("status reports the full disk", || {
             let rows = "USE shop; INSERT INTO shop.heavy (body) SELECT REPEAT('x', 1048576) FROM seq_1_to_4";
             galera.sql(&pods[0], rows);
             let text = status(galera);
@@ -74,7 +74,7 @@ fn exhaust_memory(galera: &Galera<'_>, pods: &[String]) {
             scope.spawn(move || println!("{pod}: {}", galera.sql(pod, TABLE)));
         }
     });
-    patiently("the kubelets say that they ran out of memory", || {
+    patiently("the kubelets report OOMKilled", || {
         let now = power::restarts(galera);
         let killed = |ordinal: usize| {
             let last = galera.pod(&galera.member(ordinal)).unwrap_or_default();

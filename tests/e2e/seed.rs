@@ -64,7 +64,7 @@ fn commands_that_erased_the_database_are_refused_or_harmless() {
 
 /// Checks that the bootstrap node cannot be deleted while a member joins from it.
 fn the_bootstrap_node_cannot_be_removed_too_early(galera: &Galera<'_>) {
-    patiently("the first member to start", || {
+    patiently("the first member runs", || {
         let running = galera.pod(&galera.member(0)).is_some_and(|pod| pod["status"]["phase"] == "Running");
         if running { Ok(()) } else { Err("not yet".to_owned()) }
     });

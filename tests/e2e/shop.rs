@@ -177,7 +177,7 @@ impl Shop<'_> {
     }
 
     pub fn until_healthy(&self, commit: &str) {
-        patiently("the engine to report that all is well", || {
+        patiently("the engine reports that all is well", || {
             let (well, said) = self.engine.state_of(self, commit);
             if well { Ok(()) } else { Err(said) }
         });

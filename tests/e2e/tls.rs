@@ -85,7 +85,7 @@ fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
     let before = certificate_end(&galera, 0);
     run(renew);
     let wanted = fs::read_to_string(folder.join("tls.crt")).unwrap();
-    patiently("the pods to have the new certificate", || {
+    patiently("the pods have the new certificate", || {
         let seen = (0..3).map(|it| galera.in_pod(&galera.member(it), "cat /etc/mysql/tls/tls.crt"));
         let new = seen.filter(|text| text.trim() == wanted.trim()).count();
         if new == 3 { Ok(()) } else { Err(format!("{new} of 3 have it")) }

@@ -43,7 +43,7 @@ pub fn slow_down_transfers(galera: &Galera<'_>, options: &str) {
 /// still counts as a member for some seconds, and its donor as a donor: until the other members have removed it, another
 /// leaving member would cost them the majority.
 fn donor(galera: &Galera<'_>, joiner: &str) -> String {
-    patiently("one member gives a state transfer, and the joiner receives it", || {
+    patiently("exactly one donor sends to the joiner", || {
         let probe = ["exec", joiner, "--container=mariadb", "--", "/etc/gatera/wait-for-sync.sh", "started"];
         let receives = galera.kubectl(&probe).stdout;
         let gives = |pod: &String| galera.wsrep(pod).is_ok_and(|it| it.state.starts_with("Donor"));
@@ -79,7 +79,7 @@ pub fn a_donor_stays_until_its_joiner_is_synced(galera: &Galera<'_>) {
     assert!(refused.stderr.contains("[G02]"), "{refused}");
     galera.set_override(&format!("pod/{donor}"), "G02").succeeded();
     let uid = galera.pod(&donor).unwrap()["metadata"]["uid"].clone();
-    patiently("the override to be seen", || {
+    patiently("the override takes effect", || {
         let deleted = galera.kubectl(&["delete", "pod", &donor, "--wait=false"]);
         if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
     });

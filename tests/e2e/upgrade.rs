@@ -203,7 +203,7 @@ fn roll_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
     let back = galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
     refused(&back, "G17", "is older than the data");
     galera.set_override(&upgrade.set(), "G17").succeeded();
-    patiently("the override to be seen", || {
+    patiently("the override takes effect", || {
         let set =
             galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
         if set.status == 0 { Ok(()) } else { Err(set.stderr) }
@@ -212,7 +212,7 @@ fn roll_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
     upgrade.release("upgrade", "10.11", &format!("wsrep_sst_donor = {}", galera.member(0)));
     for ordinal in [2, 1] {
         let pod = galera.member(ordinal);
-        let started = patiently("the old server to start over newer data, or not", || {
+        let started = patiently("the old server has started on newer data, or failed", || {
             let seen = galera.pod(&pod).unwrap_or_default();
             let status = &seen["status"]["containerStatuses"][0];
             let old = seen["spec"]["containers"][0]["image"] == "mariadb:10.11";

@@ -50,7 +50,7 @@ fn recover_as_start_reports(galera: &Galera<'_>, what: &str, says: &[&str], righ
 /// Checks that all members are back in the same cluster with this number of rows.
 fn all_members_have(galera: &Galera<'_>, cluster: &str, rows: usize) {
     galera.until_ready(3);
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), rows.to_string());
     }
@@ -152,7 +152,7 @@ fn no_cluster_starts_from_an_interrupted_copy() {
         galera.until_gone(&format!("pod/{joiner}"));
         run_on_host(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(2)]);
         galera.kubectl(&["scale", &set, "--replicas=3"]).succeeded();
-        patiently("it receives a copy", || {
+        patiently("the joiner receives a copy", || {
             let half = fs::exists(galera.volume(2).join("sst_in_progress")).unwrap();
             if half { Ok(()) } else { Err("nothing yet".to_owned()) }
         });

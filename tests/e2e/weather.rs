@@ -90,7 +90,7 @@ fn interrupted_copies_complete(method: &str) {
 /// without a majority: `gatera status` reports that, and its way out is followed.
 fn until_all_are_back(galera: &Galera<'_>) {
     let (mut helped, began) = (false, Instant::now());
-    patiently("all members to be Ready", || {
+    patiently("all members are Ready", || {
         if (0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
             return Ok(());
         }
@@ -147,7 +147,7 @@ fn a_copy_starts_again_when_its_donor_is_cut_off() {
         seen => Err(format!("{seen:?}")),
     });
     println!("cut: {joiner} is Synced {:.1} s after {donor} was cut off", began.elapsed().as_secs_f64());
-    patiently("the donor, which is cut off, is not Ready", || {
+    patiently("the donor that is cut off is not Ready", || {
         if galera.is_ready(&donor) { Err(status(&galera)) } else { Ok(()) }
     });
     drop(cut);
