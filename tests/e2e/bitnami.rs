@@ -13,7 +13,7 @@ use crate::gate;
 use crate::guard::{guarded, status};
 use crate::lab::ControlPlane;
 use crate::power::{self, Kill};
-use crate::recover::{Cordoned, gatera, outcome, recover_from};
+use crate::recover::{Cordoned, delete_member, gatera, outcome, recover_from};
 use crate::writer::Writer;
 
 const CHART: &str = include_str!("bitnami.yaml");
@@ -86,9 +86,7 @@ fn newest_member_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &st
         let _cordoned = Cordoned::all(galera);
         for ordinal in [0, 2, 1] {
             writer.until_writes();
-            let pod = galera.member(ordinal);
-            galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
-            galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]).succeeded();
+            delete_member(galera, &galera.member(ordinal));
         }
     }
     let first = galera.member(0);

@@ -8,7 +8,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    reason = "it is tried by hand, and a panic is how it fails"
+    reason = "a person runs it, and a panic is how it fails"
 )]
 
 #[path = "../lab/mod.rs"]

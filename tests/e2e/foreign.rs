@@ -1,5 +1,5 @@
-//! Manifests of other people: those of the seed documents, whose members leave one after the other while rows are written. Two
-//! people run `gatera recover` at the same moment. Part of `make drills`.
+//! A cluster from the manifests of the seed documents, without a chart: its members are deleted one after the other while a
+//! client writes rows. Then two people run `gatera recover` at the same moment. Part of `make drills`.
 
 use std::process::Stdio;
 
@@ -11,14 +11,14 @@ use crate::guard::{NAMESPACE, chart, guarded, until_registered};
 use crate::install::until_bootstrap_is_removed;
 use crate::lab::User;
 use crate::power;
-use crate::recover::{Cordoned, recover};
+use crate::recover::{Cordoned, delete_member, recover};
 use crate::writer::Writer;
 
 #[test]
 fn two_recoveries_at_once_bring_back_a_cluster_from_plain_manifests() {
     let lab = guarded();
     lab.have_volumes(5);
-    // As when the guard is adopted with existing manifests: with passwords in them, and an option group that no program reads.
+    // The manifests hold passwords and an option group that no program reads, so the guard only warns of these.
     let base = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--reuse-values"];
     let modes = ["--set=modes.G11=warn", "--set=modes.G09=warn"];
     lab.helm(User::Admin, &[&base[..], &modes].concat()).succeeded();
@@ -40,14 +40,12 @@ fn two_recoveries_at_once_bring_back_a_cluster_from_plain_manifests() {
         let _cordoned = Cordoned::all(&galera);
         for ordinal in [1, 0, 2] {
             writer.until_writes();
-            let pod = galera.member(ordinal);
-            galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
-            galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]).succeeded();
+            delete_member(&galera, &galera.member(ordinal));
         }
     }
-    let people = [(); 2].map(|()| recover(&galera, &["--yes"]).stdout(Stdio::piped()).spawn().unwrap());
-    for person in people {
-        let output = person.wait_with_output().unwrap();
+    let recoveries = [(); 2].map(|()| recover(&galera, &["--yes"]).stdout(Stdio::piped()).spawn().unwrap());
+    for recovery in recoveries {
+        let output = recovery.wait_with_output().unwrap();
         println!("{}", String::from_utf8_lossy(&output.stdout));
         assert!(output.status.success(), "{}", output.status);
     }

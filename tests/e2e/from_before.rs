@@ -1,5 +1,5 @@
-//! A cluster from before the guard: its members are unverified, so the bootstrap node stays until a person restarts them as the
-//! Events say. Runs in its own lab, which has no guard at first.
+//! A cluster that is older than the guard: its members are unverified, so the bootstrap node stays until a person restarts them
+//! as the Events say. Runs in its own lab, which has no guard at first.
 
 use crate::advice::{commands, follow};
 use crate::galera::{Galera, patiently};
@@ -8,7 +8,7 @@ use crate::install::{events, helm, until_bootstrap_is_removed};
 use crate::nodes::lab;
 
 #[test]
-fn members_from_before_the_guard_are_taken_over_one_at_a_time() {
+fn members_older_than_the_guard_are_verified_by_one_restart_each() {
     let lab = lab();
     let namespace = lab.namespace_with_labels("before", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "shop");

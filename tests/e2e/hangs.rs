@@ -1,5 +1,5 @@
-//! A first install whose bootstrap server is killed while the first member copies from it: it completes, by itself or by the
-//! way out that the guard names. Part of `make drills`.
+//! A first install completes although its bootstrap server is killed while the first member copies from it: by itself, or by
+//! the way out that `gatera status` prints. Part of `make drills`.
 
 use std::time::{Duration, Instant};
 
@@ -21,30 +21,33 @@ fn a_first_install_completes_after_its_bootstrap_server_was_killed() {
         let pods = galera.kubectl(&["get", "pods", "--output=name"]).stdout;
         let pods: Vec<_> = pods.lines().filter_map(|it| it.strip_prefix("pod/")).collect();
         let bootstrap_pod = pods.iter().find(|it| it.contains("-bootstrap-")).ok_or("no bootstrap pod")?;
-        let gives = galera.wsrep(bootstrap_pod).is_ok_and(|it| it.state.starts_with("Donor"));
-        if gives { Ok((*bootstrap_pod).to_owned()) } else { Err(format!("{pods:?}")) }
+        let is_donor = galera.wsrep(bootstrap_pod).is_ok_and(|it| it.state.starts_with("Donor"));
+        if is_donor { Ok((*bootstrap_pod).to_owned()) } else { Err(format!("{pods:?}")) }
     });
     let killed = Instant::now();
     power::kill_servers(&[&bootstrap_pod]);
-    // The bootstrap server comes back empty. Either the two servers meet and neither has a majority, which `status` reports
-    // with a way out. Or the bootstrap server founds its own cluster, and the step ends the copy that receives nothing.
-    let (deadline, mut named) = (killed + Duration::from_secs(1200), false);
+    // The bootstrap server comes back empty. Either it meets the first member and neither has a majority: `status` reports
+    // that with a way out. Or it founds its own cluster, and the step ends the copy that receives nothing.
+    let (deadline, mut followed) = (killed + Duration::from_secs(1200), false);
     while !(0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
         let reported = status(&galera);
         assert!(Instant::now() < deadline, "{reported}");
         if let Some(line) =
-            reported.lines().find(|it| !named && it.contains(&format!("CUT-OFF {bootstrap_pod}")))
+            reported.lines().find(|it| !followed && it.contains(&format!("CUT-OFF {bootstrap_pod}")))
         {
             println!("{line}\nafter {} s", killed.elapsed().as_secs());
             let way_out =
                 format!("kubectl -n {namespace} delete pod {bootstrap_pod}: no member has data yet");
             assert!(line.contains(&way_out), "{line}");
             galera.kubectl(&["delete", "pod", &bootstrap_pod]).succeeded();
-            named = true;
+            followed = true;
         }
         std::thread::sleep(Duration::from_secs(1));
     }
-    println!("three members are Ready after {} s; it was named: {named}", killed.elapsed().as_secs());
+    println!(
+        "three members are Ready after {} s; the way out was needed: {followed}",
+        killed.elapsed().as_secs()
+    );
     until_bootstrap_is_removed(&galera);
     galera.until_synced(3, 3);
 }

@@ -1,16 +1,16 @@
-//! A member that no node takes, while the other members are down too: `gatera recover` reads its volume with a pod that does
-//! nothing else, so its data is known instead of guessed. Part of `make drills`.
+//! A member that fits on no node, while the other members are down too: `gatera recover` reads its volume with another pod, so
+//! the position of its data is known. Part of `make drills`.
 
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
 use crate::gate;
 use crate::power;
-use crate::recover::{Cordoned, outcome, recover};
+use crate::recover::{Cordoned, delete_member, outcome, recover};
 
-/// Makes new pods request this much of a processor; the first two members stay as they are.
-fn request_cpu(galera: &Galera<'_>, processors: &str) {
-    let container = json!({ "name": "mariadb", "resources": { "requests": { "cpu": processors } } });
+/// Makes a new pod of the last member request this much CPU; the first two members stay as they are.
+fn request_cpu(galera: &Galera<'_>, cpu: &str) {
+    let container = json!({ "name": "mariadb", "resources": { "requests": { "cpu": cpu } } });
     let change = json!({ "spec": {
         "updateStrategy": { "rollingUpdate": { "partition": 2 } },
         "template": { "spec": { "containers": [container] } },
@@ -21,7 +21,7 @@ fn request_cpu(galera: &Galera<'_>, processors: &str) {
 
 fn until_unschedulable(galera: &Galera<'_>, pod: &str) {
     patiently("the pod has no node", || {
-        let Some(it) = galera.pod(pod) else { return Err("it is not there".to_owned()) };
+        let Some(it) = galera.pod(pod) else { return Err("no such pod".to_owned()) };
         let waits =
             it["spec"]["nodeName"] == Value::Null && it["metadata"]["deletionTimestamp"] == Value::Null;
         if waits { Ok(()) } else { Err(it["spec"]["nodeName"].to_string()) }
@@ -38,8 +38,7 @@ fn the_data_of_an_unschedulable_member_is_read() {
     {
         let _cordoned = Cordoned::all(&galera);
         for pod in [&first, &second] {
-            galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
-            galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).succeeded();
+            delete_member(&galera, pod);
         }
     }
     let (code, text) = outcome(recover(&galera, &["--yes"]));

@@ -1,5 +1,5 @@
 //! Everything that needs real pods: MariaDB Galera on three real nodes, with the guard as a Helm install. `make e2e` runs it
-//! inside `tests/lab/machines/enter.sh`. This file is the table of contents.
+//! inside `tests/lab/machines/enter.sh`, and `make drills` the slow ones.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,
@@ -8,7 +8,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    reason = "the modules of a test are nobody else's, and a panic is how a test fails"
+    reason = "no other crate uses the modules of a test, and a panic is how a test fails"
 )]
 
 mod advice;

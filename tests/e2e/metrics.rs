@@ -51,7 +51,7 @@ fn a_running_cluster_gets_an_exporter() {
 
     let blocks = galera_readme_blocks("Metrics");
     let [example, commands] = &blocks[..] else {
-        panic!("other steps than were written down here: {blocks:#?}")
+        panic!("the page has other steps than this test: {blocks:#?}")
     };
     assert_eq!(example, "ns=db I=shop");
     let head = format!("set -e\nns={} I={}", galera.namespace, galera.name);

@@ -1,5 +1,5 @@
-//! `kubectl delete statefulset --cascade=orphan`, then `helm upgrade`, which applies every other object first: on real members,
-//! while a client writes. Part of `make drills`.
+//! `kubectl delete statefulset --cascade=orphan` and then `helm upgrade`, which applies every other object first, while a client
+//! writes. Part of `make drills`.
 
 use crate::galera::{Galera, patiently};
 use crate::guard::{chart, guarded, status};
@@ -38,9 +38,9 @@ fn an_orphaned_cluster_accepts_only_its_own_stateful_set_again() {
         println!("{refused}");
         assert!(refused.status == 1 && refused.stderr.contains(rule), "{arguments:?}: {refused}");
     }
-    let seen = status(&galera);
-    println!("{seen}");
-    assert!(seen.contains("DEGRADED") && seen.contains("without a StatefulSet"), "{seen}");
+    let reported = status(&galera);
+    println!("{reported}");
+    assert!(reported.contains("DEGRADED") && reported.contains("without a StatefulSet"), "{reported}");
 
     for (values, rule) in [
         (&["--set=image.tag=10.6"][..], "[G17] "),
@@ -56,7 +56,7 @@ fn an_orphaned_cluster_accepts_only_its_own_stateful_set_again() {
     println!("helm upgrade\n{restored}");
     assert!(restored.status == 0 && !restored.stderr.contains("[G"), "{restored}");
     galera.until_ready(3);
-    assert_eq!(uids(&galera), pods, "the same template restarts nobody");
+    assert_eq!(uids(&galera), pods, "the same template restarts no member");
     assert_eq!(galera.until_synced(3, 3), cluster);
     writer.until_writes();
     power::members_agree(&galera, "shop.t");

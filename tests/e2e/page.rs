@@ -1,7 +1,7 @@
-//! The page for emergencies (docs/down.md), without the program: a shell runs its blocks of commands as they are, after a
-//! person has written down which cluster is meant and which member is the newest.
+//! The page for emergencies (docs/down.md), without the program: a shell runs its blocks of commands unchanged. Only the names
+//! of the cluster and of its newest member are filled in, as a person would.
 //!
-//! Must not know: how a recovery works. Only what the page says is done here.
+//! Must not know: how a recovery works. It does only what the page says.
 
 use std::process::Command;
 
@@ -10,26 +10,26 @@ use crate::lab::{Output, User};
 
 const PAGE: &str = include_str!("../../docs/down.md");
 
-/// Returns the blocks in their order, each without its indentation.
-fn blocks() -> Vec<String> {
+/// Returns the blocks of commands in the section "Without the program", each without its indentation.
+fn recovery_blocks() -> Vec<String> {
     let block = |rest: &str| {
         let lines = rest.lines().skip(1).take_while(|line| line.trim() != "```");
         lines.map(|line| format!("{}\n", line.strip_prefix("   ").unwrap_or(line))).collect()
     };
-    let (_, by_hand) = PAGE.split_once("\n## Without the program\n").expect("the section");
+    let (_, by_hand) = PAGE.split_once("\n## Without the program\n").expect("the page has the section");
     by_hand.split("```sh").skip(1).map(block).collect()
 }
 
 /// Returns the blocks of commands in a section of charts/galera/README.md.
 pub fn galera_readme_blocks(section: &str) -> Vec<String> {
     let page = include_str!("../../charts/galera/README.md");
-    let (_, section) = page.split_once(&format!("\n## {section}\n")).expect("the section");
-    let (section, _) = section.split_once("\n## ").expect("the next one");
-    let block = |rest: &str| rest.split_once("```").expect("its end").0.trim().to_owned();
+    let (_, section) = page.split_once(&format!("\n## {section}\n")).expect("the page has the section");
+    let (section, _) = section.split_once("\n## ").expect("a section follows");
+    let block = |rest: &str| rest.split_once("```").expect("the block ends").0.trim().to_owned();
     section.split("```sh").skip(1).map(block).collect()
 }
 
-/// Runs a block of commands in one shell, after `head`.
+/// Runs a block of commands in one shell, after the lines of `head`.
 pub fn run_block(galera: &Galera<'_>, head: &str, block: &str) -> Output {
     println!("{block}");
     let path = format!("{}:{}", galera.lab.tools_folder().display(), std::env::var("PATH").unwrap());
@@ -43,11 +43,11 @@ pub fn run_block(galera: &Galera<'_>, head: &str, block: &str) -> Output {
     output
 }
 
-/// Recovers a cluster of three that is down, by the page.
+/// Recovers a cluster of three members that is down, as the page says.
 pub fn recover_by_the_page(galera: &Galera<'_>) {
-    let blocks = blocks();
+    let blocks = recovery_blocks();
     let [head, pods, ends, ask, first, others, over] = &blocks[..] else {
-        panic!("other steps than were written down here: {blocks:#?}")
+        panic!("the page has other steps than this test: {blocks:#?}")
     };
     let (example, functions) = head.split_once('\n').unwrap();
     assert_eq!(example, "ns=db set=galera");

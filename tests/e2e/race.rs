@@ -1,6 +1,6 @@
-//! Two replicas of the guard, two kubectl processes, real members: when two members are asked to leave at the same moment, only
-//! one leaves. To run it by hand, set for example `GATERA_ROUNDS=50`. Part of `make drills`: `make test` has three replicas and
-//! many requests at a real API server (`reservations.rs`).
+//! Two replicas of the guard, two kubectl processes, real members: of two removals at the same moment, at most one is allowed.
+//! GATERA_ROUNDS sets the number of rounds (3). Part of `make drills`; `make test` sends many requests to three replicas
+//! through a real API server (`reservations.rs`).
 
 use std::thread;
 
@@ -20,15 +20,15 @@ fn at_most_one_of_two_simultaneous_removals_is_allowed() {
         galera.kubectl(&["scale", "statefulset", "race-galera", "--replicas=3"]);
         galera.until_ready(3);
     }
-    assert!(left * 2 > rounds, "in {left} of {rounds} rounds somebody left: the others show nothing");
+    assert!(left * 2 > rounds, "a member left in only {left} of {rounds} rounds, which tests too little");
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
-    eprintln!("two at once: one member left in {left} of {rounds} rounds, never two");
+    eprintln!("two removals at once: one member left in {left} of {rounds} rounds, never two");
 }
 
-/// Deletes a member, and at the same moment deletes another or lowers the replicas. Returns whether one request was allowed;
-/// panics if both were.
+/// Deletes a member, and at the same moment deletes another or lowers the replicas. Returns whether one request was allowed.
+/// Panics if both were.
 fn one_removal_is_allowed(galera: &Galera<'_>, round: usize) -> bool {
     let [first, second] = [[0, 1], [1, 2], [0, 2]][round % 3].map(|ordinal| galera.member(ordinal));
     let delete = |pod| vec!["delete", "pod", pod, "--wait=false"];
@@ -37,14 +37,14 @@ fn one_removal_is_allowed(galera: &Galera<'_>, round: usize) -> bool {
         _ => vec!["scale", "statefulset", "race-galera", "--replicas=2"],
     };
     let outcomes = thread::scope(|scope| {
-        let asked = [delete(&first), other].map(|command| scope.spawn(move || galera.kubectl(&command)));
-        asked.map(|it| it.join().unwrap())
+        let requests = [delete(&first), other].map(|command| scope.spawn(move || galera.kubectl(&command)));
+        requests.map(|it| it.join().unwrap())
     });
     let allowed = outcomes.iter().filter(|outcome| outcome.status == 0).count();
-    assert!(allowed < 2, "round {round}: both were let go: {outcomes:#?}");
+    assert!(allowed < 2, "round {round}: both removals were allowed: {outcomes:#?}");
     for refused in outcomes.iter().filter(|outcome| outcome.status != 0) {
-        let words = &refused.stderr;
-        assert!(words.contains("[G02] Pod") || words.contains("[G01] StatefulSet"), "{words}");
+        let message = &refused.stderr;
+        assert!(message.contains("[G02] Pod") || message.contains("[G01] StatefulSet"), "{message}");
     }
     allowed == 1
 }

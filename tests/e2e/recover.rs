@@ -33,7 +33,7 @@ pub fn gatera(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
 }
 
 /// Deletes a member with an override, against the guard's advice.
-fn delete_member(galera: &Galera<'_>, pod: &str) {
+pub fn delete_member(galera: &Galera<'_>, pod: &str) {
     galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).succeeded();
 }

@@ -49,7 +49,7 @@ fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
     let writer = Writer::start(&galera, &password(&galera));
     let blocks = galera_readme_blocks("TLS");
     let [example, certificate, first, second, renew, reload, back] = &blocks[..] else {
-        panic!("other steps than were written down here: {blocks:#?}")
+        panic!("the page has other steps than this test: {blocks:#?}")
     };
     assert_eq!(example, "ns=db I=shop");
     let folder = galera.lab.folder().join("tls");

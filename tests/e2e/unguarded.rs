@@ -1,6 +1,5 @@
-//! Without the guard, the danger is real: after a power failure members differ, and two everyday commands erase the database,
-//! while every pod is 1/1 Running.
-//! `make e2e` runs this first, in its own lab.
+//! What happens without the guard: after a power failure members differ, and two everyday commands erase the database, while
+//! every pod is 1/1 Running. Part of `make drills`, in its own lab, which has no guard.
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::install::helm;
@@ -17,7 +16,7 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
     galera.apply(SEED).succeeded();
     galera.until_ready(3);
     galera.until_synced(3, 4);
-    // The clean-up that the seed documents describe.
+    // The clean-up that the seed documents prescribe.
     let bootstrap = ["deployment/galera-instance-bootstrap", "service/galera-instance-bootstrap-svc"];
     galera
         .kubectl(&["delete", bootstrap[0], bootstrap[1], "configmap/galera-instance-bootstrap"])
@@ -27,7 +26,7 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
     assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
 
     power::publish_not_ready_addresses(&galera);
-    // A power failure: the servers are not asked for their positions. A member that lacks rows serves, and every pod is Ready.
+    // After the power failure no member compares positions: one that lacks rows serves, and every pod is Ready.
     power::kill_all_while_one_is_behind(&galera);
     galera.until_ready(3);
     let serves = |ordinal| galera.wsrep(&galera.member(ordinal)).is_ok_and(|it| it.component == "Primary");
@@ -38,29 +37,29 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
 
     let patch = r#"{"spec":{"publishNotReadyAddresses":false}}"#;
     galera.kubectl(&["patch", "service", "galera-instance-hs", "--patch", patch]).succeeded();
-    // The first command. Member 0 has no member left to join: the cluster is down, the data is intact.
+    // The first command: member 0 finds no member to join, so the cluster is down. The data is intact.
     galera.kubectl(&["delete", "pod", "--selector=app=galera", "--wait=false"]).succeeded();
     patiently("member 0 cannot start", || {
         let log = galera.kubectl(&["logs", &galera.member(0), "--container=mariadb", "--previous"]).stdout;
         if log.contains("No address to connect") { Ok(()) } else { Err(log) }
     });
 
-    // The second command, "to fix it".
+    // The second command, meant to fix it.
     galera.apply(SEED).succeeded();
     galera.until_ready(3);
     let after = galera.until_synced(3, 4);
-    assert_ne!(before, after, "it is another cluster now");
+    assert_ne!(before, after, "a new cluster was founded");
     let pods =
         lab.kubectl(User::Admin, &["get", "pods", "--namespace", &namespace, "--no-headers"]).succeeded();
-    let fine = |line: &&str| line.contains(" 1/1 ") && line.contains(" Running ");
-    assert_eq!(pods.lines().filter(fine).count(), 4, "every pod looks fine: {pods}");
+    let looks_healthy = |line: &&str| line.contains(" 1/1 ") && line.contains(" Running ");
+    assert_eq!(pods.lines().filter(looks_healthy).count(), 4, "every pod looks healthy: {pods}");
     for ordinal in 0..3 {
         let rows = galera.rows(&galera.member(ordinal));
         assert!(rows.stderr.contains("Table 'shop.t' doesn't exist"), "{rows}");
     }
 }
 
-/// charts/galera contains the step itself, without the guard.
+/// charts/galera brings the step itself, so its clusters need no guard for this.
 #[test]
 fn the_chart_alone_survives_a_power_failure() {
     let lab = lab();
@@ -77,7 +76,7 @@ fn the_chart_alone_survives_a_power_failure() {
     power::a_power_failure_loses_nothing(&galera, &cluster);
     galera.until_ready(3);
 
-    // An orderly stop stays orderly, because the step passes SIGTERM on.
+    // The step passes SIGTERM on, so a stop is still orderly.
     let pod = galera.member(1);
     galera.kubectl(&["delete", "pod", &pod]).succeeded();
     galera.until_ready(3);
