@@ -236,7 +236,7 @@ fn a_cluster_without_identity_is_recovered() {
     let began = Instant::now();
     until_status_reports(
         &galera,
-        &["Identity none", "NO-IDENTITY: whoever leaves or restarts never joins again"],
+        &["Identity none", "NO-IDENTITY: a member that leaves or restarts never joins again"],
     );
     let deleted = galera.kubectl(&["delete", "pod", &pods[1], "--wait=false"]);
     refused(&deleted, "G02", "its cluster has no identity");
