@@ -161,7 +161,7 @@ fn a_truncated_last_view_is_recovered_by_hand() {
         galera.in_pod(&pods[2], &format!("head -c 60 {view} >/tmp/v && cat /tmp/v >{view}"));
         kill_all_servers(galera, pods);
         let runs = format!("{} runs, but does not know that view", pods[2]);
-        let text = until_status_reports(galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
+        let text = until_status_reports(galera, &[&format!("LOOKS {}", pods[2]), &runs, "the newest is on "]);
         recover_by_hand_from(galera, newest_member(&text));
     });
     assert_eq!(before, after, "the cluster keeps its identity");
@@ -176,7 +176,7 @@ fn a_crash_of_all_members_during_an_alter() {
             patiently("all members run the ALTER", || power::all_run_a_ddl(pods));
             kill_all_servers(galera, pods);
         });
-        let text = until_status_reports(galera, &["in a DDL", "is on "]);
+        let text = until_status_reports(galera, &["in a DDL", "the newest is on "]);
         recover_by_hand_from(galera, newest_member(&text));
     });
 }
@@ -199,7 +199,7 @@ fn a_crash_while_one_member_still_alters() {
             });
             kill_all_servers(galera, pods);
         });
-        let text = until_status_reports(galera, &["in a DDL", "is on "]);
+        let text = until_status_reports(galera, &["in a DDL", "the newest is on "]);
         recover_by_hand_from(galera, newest_member(&text));
     });
 }
@@ -266,8 +266,9 @@ fn set_start_command(galera: &Galera<'_>, command: &Value, start: &Value) {
 
 /// Returns the member that `gatera status` names as the newest.
 fn newest_member(text: &str) -> &str {
-    let (_, rest) = text.rsplit_once("as reported at the start, is on ").unwrap();
-    rest.split([',', ' ']).next().unwrap()
+    let (_, rest) =
+        text.split_once("as reported, the newest is on ").expect("status names the newest member");
+    rest.split([',', ':']).next().unwrap()
 }
 
 const ALTER: &str = "ALTER TABLE shop.wide ADD COLUMN more VARCHAR(20) DEFAULT 'more', ALGORITHM=COPY";
