@@ -1,9 +1,9 @@
-//! Two people and bad luck. Each person does everyday things, one after the other, without regard to the other person.
+//! Two people and random faults. Each person runs everyday commands, one after the other, regardless of the other person.
 //! Meanwhile servers, pods, links, kubelets, guards and the API server die, stall or are cut off, at moments chosen by a seed.
-//! When no member has served for a minute, a third person runs `gatera recover`. At the end the cluster is still the same, all
-//! members have the same rows, and every acknowledged row is there.
+//! When no member has served for a minute, a third person runs `gatera recover`. At the end the cluster has kept its identity,
+//! all members have the same rows, and every acknowledged row is there.
 //!
-//! Part of `make drills`; GATERA_MINUTES sets the length in minutes (20), GATERA_SEED the course of events.
+//! Part of `make drills`; GATERA_MINUTES sets the length in minutes (20), GATERA_SEED the sequence of commands and faults.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -27,7 +27,7 @@ use crate::{gate, power};
 /// The value that lets two of five members share a node.
 const VALUES: &str = "--set=antiAffinity=false";
 
-/// How often each thing was done, by person and answer.
+/// Counts of answers, by person and kind of answer.
 type Tally = Mutex<BTreeMap<String, usize>>;
 
 #[test]
@@ -95,9 +95,9 @@ impl Day<'_> {
     fn helm_upgrade(&self, who: &str, more: &[&str]) -> Output {
         let upgraded = self.helm("upgrade", more);
         if upgraded.stderr.contains("another operation") {
-            // The way out that every page about Helm gives.
-            let back = ["rollback", &self.galera.name, "--namespace", &self.galera.namespace];
-            self.note(who, "helm rollback", &answer(&self.galera.lab.helm(User::Admin, &back)));
+            // An interrupted upgrade blocks the next one until it is rolled back.
+            let rollback = ["rollback", &self.galera.name, "--namespace", &self.galera.namespace];
+            self.note(who, "helm rollback", &answer(&self.galera.lab.helm(User::Admin, &rollback)));
         }
         upgraded
     }
@@ -111,11 +111,11 @@ impl Day<'_> {
         }
     }
 
-    /// Does one thing that people do.
+    /// Runs one everyday command. Returns the command and its output.
     fn run_command(&self, who: &str, chance: &mut Chance) -> (String, Output) {
         let (galera, set) = (self.galera, self.set());
         let pod = galera.member(usize::try_from(chance.below(3)).unwrap());
-        let kubectl = |words: &[&str]| (words.join(" "), galera.kubectl(words));
+        let kubectl = |arguments: &[&str]| (arguments.join(" "), galera.kubectl(arguments));
         match chance.below(17) {
             0..=2 => {
                 let config = format!("--set=config=innodb_buffer_pool_size = {}M", 32 + 8 * chance.below(3));
@@ -158,7 +158,7 @@ impl Day<'_> {
         (format!("drain {node}"), drained)
     }
 
-    /// Applies the manifests of the first day, with the bootstrap node.
+    /// Applies the manifests of the first install again, with the bootstrap node.
     fn apply_again(&self) -> (String, Output) {
         let rendered = self.helm("template", &["--set=bootstrap.enabled=true"]);
         let applied = match rendered.status {
@@ -171,12 +171,12 @@ impl Day<'_> {
     fn inject_faults(&self, mut chance: Chance) {
         while self.is_running() {
             thread::sleep(Duration::from_millis(chance.below(60_000)));
-            let hit = self.inject_fault(&mut chance);
-            self.note("bad luck", &hit, hit.split(' ').next().unwrap_or_default());
+            let fault = self.inject_fault(&mut chance);
+            self.note("faults", &fault, fault.split(' ').next().unwrap_or_default());
         }
     }
 
-    /// Lets one misfortune happen.
+    /// Injects one fault, and waits until it is over. Returns its description, which begins with its kind.
     fn inject_fault(&self, chance: &mut Chance) -> String {
         let all: Vec<_> = (0..5).map(|ordinal| self.galera.member(ordinal)).collect();
         let some: Vec<_> = all.iter().filter(|_| chance.below(2) == 0).cloned().collect();
@@ -191,13 +191,13 @@ impl Day<'_> {
                 format!("sandboxes die: {killed:?}")
             }
             2 => {
-                let _still = power::pause_servers(&some);
+                let _paused = power::pause_servers(&some);
                 thread::sleep(duration);
                 format!("stalled servers for {duration:?}: {some:?}")
             }
             3 => {
                 let nodes = [format!("node-{}", 1 + chance.below(3))];
-                let _still = power::pause_kubelets(&nodes);
+                let _paused = power::pause_kubelets(&nodes);
                 thread::sleep(duration);
                 format!("kubelet stalls for {duration:?}: {nodes:?}")
             }
@@ -228,14 +228,13 @@ impl Day<'_> {
 
     /// Recovers the cluster when no member has served for a minute.
     fn recover_outages(&self) {
-        // kube-scheduler exits when its cache is inconsistent, and relies on the kubelet to restart it.
+        // kube-scheduler exits when its cache is inconsistent; elsewhere a kubelet restarts it.
         let scheduler = Program::of("kube-scheduler");
         let mut served = Instant::now();
         while self.is_running() {
             scheduler.ensure_runs();
             thread::sleep(Duration::from_secs(3));
-            let ready = (0..3).any(|ordinal| self.serves(ordinal));
-            if ready {
+            if (0..3).any(|ordinal| self.serves(ordinal)) {
                 served = Instant::now();
             } else if served.elapsed() > Duration::from_secs(60) {
                 self.uncordon_and_recover();
@@ -244,7 +243,7 @@ impl Day<'_> {
         }
     }
 
-    /// Recovers the cluster, after making all nodes schedulable: a drained node may have been left cordoned.
+    /// Recovers the cluster after making all nodes schedulable, because a drained node may have been left cordoned.
     fn uncordon_and_recover(&self) {
         self.galera.lab.kubectl(User::Admin, &["uncordon", "--selector=!odd.example/none"]);
         self.note("on call", "gatera recover", &answer(&run_gatera("recover", self.galera)));
@@ -254,27 +253,27 @@ impl Day<'_> {
         self.galera.wsrep(&self.galera.member(ordinal)).is_ok_and(|it| it.component == "Primary")
     }
 
-    /// Recovers the cluster until it is whole: the faults are over, and both people want the same.
+    /// Recovers and upgrades the cluster until all members are Ready: no more faults and no more commands of others.
     fn recover_until_whole(&self) {
         let began = Instant::now();
         println!("{}", status(self.galera));
-        // With --force-conflicts, as a person applied with kubectl what belongs to Helm. Kubelets wait up to five minutes
-        // before they restart what has died often.
+        // `--force-conflicts`, because kubectl has applied fields of the release. Kubelets wait up to five minutes before they
+        // restart what has died often.
         let mut upgraded = false;
         while !(upgraded && (0..3).all(|ordinal| self.galera.is_ready(&self.galera.member(ordinal)))) {
             assert!(began.elapsed() < Duration::from_secs(900), "{}", status(self.galera));
             self.uncordon_and_recover();
-            upgraded = self.helm_upgrade("evening", &["--force-conflicts"]).status == 0;
+            upgraded = self.helm_upgrade("on call", &["--force-conflicts"]).status == 0;
             thread::sleep(Duration::from_secs(3));
         }
         for ordinal in 3..5 {
             self.galera.until_gone(&format!("pod/{}", self.galera.member(ordinal)));
         }
-        println!("evening: whole again after {:.1} s", began.elapsed().as_secs_f64());
+        println!("all members are Ready again after {:.1} s", began.elapsed().as_secs_f64());
     }
 }
 
-/// Runs a command of gatera, for four minutes at most.
+/// Runs a command of `gatera` for at most four minutes. Its last line becomes the output's stderr.
 fn run_gatera(verb: &str, galera: &Galera<'_>) -> Output {
     let command = gatera(verb, galera, &["--yes"]);
     let output = Command::new("timeout")
@@ -284,24 +283,24 @@ fn run_gatera(verb: &str, galera: &Galera<'_>) -> Output {
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = text(&output.stdout);
-    println!("{said}");
+    let printed = text(&output.stdout);
+    println!("{printed}");
     Output {
         status: output.status.code().unwrap_or(-1),
         // The last line says how it ended.
-        stderr: said.lines().last().unwrap_or_default().to_owned() + &text(&output.stderr),
+        stderr: printed.lines().last().unwrap_or_default().to_owned() + &text(&output.stderr),
         stdout: String::new(),
         log: String::new(),
     }
 }
 
-/// Returns "done", the rule that refused the request, or what went wrong.
+/// Returns "done", "refused" and the first line of the refusal, or "failed" and the error.
 fn answer(output: &Output) -> String {
-    let said = output.stderr.trim();
-    match said.split_once("denied the request: ") {
+    let error = output.stderr.trim();
+    match error.split_once("denied the request: ") {
         _ if output.status == 0 => "done".to_owned(),
         Some((_, why)) => format!("refused {}", why.lines().next().unwrap_or_default()),
-        None => format!("failed: {said}"),
+        None => format!("failed: {error}"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Outages that do not end by themselves: `gatera status` names what each member waits for, and its way out brings the cluster
-//! back without losing anything. Part of `make drills`; nodes are stopped here, so the tests run one after the other.
+//! Outages that do not end by themselves: `gatera status` says what each member waits for, and its way out brings the cluster
+//! back without losing a row. Part of `make drills`, whose tests run one after the other: these pause kubelets of shared nodes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use crate::{chance, gate};
 pub fn until_status_reports(galera: &Galera<'_>, all: &[&str]) -> String {
     let text = patiently("status reports it", || {
         let text = status(galera);
-        if all.iter().all(|words| text.contains(words)) { Ok(text) } else { Err(format!("{all:?}: {text}")) }
+        if all.iter().all(|it| text.contains(it)) { Ok(text) } else { Err(format!("{all:?}: {text}")) }
     });
     println!("{text}");
     text
 }
 
-/// Waits until all members are back, and checks that they do not differ and have every acknowledged row.
+/// Waits until all members are back, and checks that they agree and have every acknowledged row. Returns the cluster's id.
 fn until_whole(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Instant) -> String {
     galera.until_ready(3);
     let cluster = galera.until_synced(3, 3);
@@ -37,8 +37,8 @@ fn until_whole(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Ins
     cluster
 }
 
-/// Makes a cluster with three rows and a writer, lets `fails` break it and follow the way out, and checks that all members are
-/// back, do not differ and have every acknowledged row. Returns the cluster's id before and after.
+/// Creates a cluster with three rows and a writer. `fails` breaks it and follows the way out; afterwards all members must be
+/// back, agree, and have every acknowledged row. Returns the cluster's id before and after.
 pub fn outage(
     name: &str,
     tables: &str,
@@ -47,7 +47,7 @@ pub fn outage(
     outage_with(&[], name, tables, fails)
 }
 
-/// Does the same as `outage` with a cluster that has these values.
+/// Does the same as `outage`, with these values of the chart.
 pub fn outage_with(
     values: &[&str],
     name: &str,
@@ -84,19 +84,19 @@ fn status_names_a_node_that_is_away() {
             galera,
             &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])],
         );
-        // The guard has these reports, too, by the time a person thinks of deleting a member.
-        let words = patiently("the refusal has what status reports", || {
+        // The guard has these reports, too, before a person would delete a member.
+        let refusal = patiently("the refusal has what status reports", || {
             let deleted = galera.kubectl(&["delete", "pod", &pods[0], "--wait=false"]);
             refused(&deleted, "G02", "no member of its cluster is Ready");
             if deleted.stderr.contains(&waits) { Ok(deleted.stderr) } else { Err(deleted.stderr) }
         });
-        println!("{words}");
+        println!("{refusal}");
         drop(paused);
     });
     assert_eq!(before, after);
 }
 
-/// All three servers die and one node stays away: `gatera recover` goes on without its member.
+/// All three servers die and one node stays away: `gatera recover` continues without its member.
 #[test]
 fn a_recovery_continues_without_a_node_that_is_away() {
     recover::a_recovery_continues_without_a_node_that_is_away();
@@ -108,25 +108,25 @@ fn a_recovery_survives_outages_of_the_api_server_and_the_guard() {
     recover::a_recovery_survives_outages_of_the_api_server_and_the_guard();
 }
 
-/// A recovery that is killed repeatedly is still finished, by the command or by the page.
+/// A recovery that is killed repeatedly is finished by the next command, or by the page.
 #[test]
 fn a_recovery_that_is_killed_repeatedly_is_finished() {
     recover::a_recovery_that_is_killed_repeatedly_is_finished();
 }
 
-/// Clusters of one, two and five members come back, and one whose three pods are made at once.
+/// Clusters of one, two and five members recover, and one whose three pods are created at once.
 #[test]
 fn clusters_of_other_sizes_recover() {
     recover::clusters_of_other_sizes_recover();
 }
 
-/// Failures in an order that a seed chose lose nothing.
+/// Failures in an order chosen by a seed lose no row.
 #[test]
 fn random_failures_lose_no_acknowledged_row() {
     chance::random_failures_lose_no_acknowledged_row();
 }
 
-/// One of three members is left. It has no majority until a person decides that the others do not come back.
+/// One of three members is left, without a majority. It serves again once a person has decided that the others stay away.
 #[test]
 fn the_last_of_three_members_serves_after_its_way_out() {
     let (before, after) = outage("alone", "shop.t", |galera, writer, pods| {
@@ -147,13 +147,13 @@ fn the_last_of_three_members_serves_after_its_way_out() {
     assert_eq!(before, after);
 }
 
-/// Runs what `gatera status` prints for a member that is cut off from others that do not come back.
+/// Runs the statement that `gatera status` prints for a member whose peers do not come back.
 pub fn follow_way_out_of_cut_off(galera: &Galera<'_>, pod: &str, text: &str) {
     let (_, advice) = text.split_once("on that one only: ").expect("the way out");
     galera.ask(pod, advice.lines().next().unwrap());
 }
 
-/// The last view of one member is cut short: it looks for the others, which wait for the member as it was.
+/// The file with the last view of one member is truncated: the member looks for the others, which wait for it in their view.
 #[test]
 fn a_truncated_last_view_is_recovered_by_hand() {
     let (before, after) = outage("view", "shop.t", |galera, _, pods| {
@@ -181,7 +181,7 @@ fn a_crash_of_all_members_during_an_alter() {
     });
 }
 
-/// All servers die when two members have finished the ALTER and the third has not.
+/// All servers die after two members have finished the ALTER and while the third has not.
 #[test]
 fn a_crash_while_one_member_still_alters() {
     outage("alone-alter", "shop.t, shop.wide", |galera, _, pods| {
@@ -189,7 +189,7 @@ fn a_crash_while_one_member_still_alters() {
             scope.spawn(|| galera.sql(&pods[0], ALTER));
             patiently("all members run the ALTER", || power::all_run_a_ddl(pods));
             power::pause_server(&pods[2]);
-            // Well within the five seconds after which the others remove it from their group.
+            // The others remove it from their group after five seconds; this takes less.
             patiently("the other members have finished the ALTER", || {
                 match power::all_run_a_ddl(&pods[..2]) {
                     Err(none) if none == "0" => Ok(()),
@@ -204,8 +204,8 @@ fn a_crash_while_one_member_still_alters() {
     });
 }
 
-/// Servers that start without the step form a cluster of zeros after a power failure. It is reported, no member may restart,
-/// and the drill leads the cluster out of it. GATERA_GIGABYTES=1 prints the figures of a real database.
+/// After a power failure, servers that start without the step form a cluster whose identity is zeros. `gatera status` reports
+/// that, restarts are refused, and the cluster is created anew by hand. GATERA_GIGABYTES sets the size of its database.
 #[test]
 fn a_cluster_without_identity_is_recovered() {
     let galera = formed(guarded(), "zeros");
@@ -214,24 +214,24 @@ fn a_cluster_without_identity_is_recovered() {
     fill_heavy_table(&galera);
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     let writer = Writer::beside(&galera, &password(&galera), &galera.member(0));
-    let fails = |what: &str| {
+    let power_failure = |what: &str| {
         writer.until_writes();
         let began = Instant::now();
         kill_all_servers(&galera, &pods);
         galera.until_ready(3);
-        let is = galera.until_synced(3, 3);
+        let id = galera.until_synced(3, 3);
         println!("from power failure to HEALTHY, {what}: {:.1} s", began.elapsed().as_secs_f64());
-        is
+        id
     };
-    assert_eq!(fails("with the step"), cluster);
-    let (bare, steps) = (
+    assert_eq!(power_failure("with the step"), cluster);
+    let (without_step, with_step) = (
         json!(["docker-entrypoint.sh"]),
         json!(["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"]),
     );
-    set_start_command(&galera, &bare, &json!("keep"));
+    set_start_command(&galera, &without_step, &json!("keep"));
     assert_eq!(galera.until_synced(3, 3), cluster);
     let zeros = "00000000-0000-0000-0000-000000000000";
-    assert_eq!(fails("without the step"), zeros);
+    assert_eq!(power_failure("without the step"), zeros);
 
     let began = Instant::now();
     until_status_reports(
@@ -247,13 +247,13 @@ fn a_cluster_without_identity_is_recovered() {
     assert_ne!(again, zeros);
     assert_ne!(again, cluster);
     gate::until_identity_is_recorded(&galera, &again);
-    println!("led out after {:.1} s", began.elapsed().as_secs_f64());
-    set_start_command(&galera, &steps, &Value::Null);
-    assert_eq!(fails("with the step again"), again);
+    println!("created anew after {:.1} s", began.elapsed().as_secs_f64());
+    set_start_command(&galera, &with_step, &Value::Null);
+    assert_eq!(power_failure("with the step again"), again);
     assert_eq!(until_whole(&galera, writer, "shop.t, shop.heavy", Instant::now()), again);
 }
 
-/// Makes every member start by this command from now on.
+/// Restarts every member with this command, and with this value of `gatera.dev/start`.
 fn set_start_command(galera: &Galera<'_>, command: &Value, start: &Value) {
     let container = json!({ "name": "mariadb", "command": command });
     let template = json!({ "metadata": { "annotations": { "gatera.dev/start": start } }, "spec": { "containers": [container] } });
@@ -305,7 +305,7 @@ fn recover_by_hand_from(galera: &Galera<'_>, pod: &str) {
         let patch = json!({ "data": { (key.as_str()): lines.collect::<String>() } }).to_string();
         galera.kubectl(&["patch", &map, "--type=merge", "--patch", &patch]).succeeded();
     };
-    // Step 1, needed only if no member serves; the last member that left already has a 1 here.
+    // Step 1, needed only if no member serves. The member that stopped last already has a 1 here.
     galera.in_pod(pod, "sed -i 's/^safe_to_bootstrap: 0/safe_to_bootstrap: 1/' /var/lib/mysql/grastate.dat");
     // Step 2.
     let was = file.lines().find_map(|line| line.split_once("gcomm://")).unwrap().1.to_owned();

@@ -182,7 +182,7 @@ const API_SERVER: &str = "kube-apiserver";
 
 /// Stops the API server for a while: it accepts connections but answers no request.
 pub fn stall_api_server(duration: Duration) {
-    let _still = Paused::stop(vec![pid(&Program::runs(API_SERVER).expect("it runs"))]);
+    let _paused = Paused::stop(vec![pid(&Program::runs(API_SERVER).expect("it runs"))]);
     thread::sleep(duration);
 }
 

@@ -1,5 +1,5 @@
-//! The way back by one command: every member has stopped, with rows written in between, and `gatera recover` finds the newest
-//! member, starts the cluster from it, and brings back the others. Every acknowledged row is there.
+//! `gatera recover`: every member has stopped, with rows written in between. The command finds the newest member, starts the
+//! cluster from it, and brings back the others. Every acknowledged row is there.
 
 use std::io::{BufRead as _, BufReader};
 use std::panic::{self, AssertUnwindSafe};
@@ -19,10 +19,12 @@ use crate::page;
 use crate::power::{self, Kill};
 use crate::writer::Writer;
 
+/// Returns the command `gatera recover` for this cluster, which is not started yet.
 pub fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
     gatera("recover", galera, more)
 }
 
+/// Returns a command of `gatera` for this cluster, which is not started yet.
 pub fn gatera(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
     command
@@ -64,27 +66,27 @@ impl Drop for Cordoned<'_> {
     }
 }
 
-/// Runs the command again and again, and kills it as soon as it prints a new line. Returns all lines once it succeeds.
+/// Runs the command repeatedly, and kills it as soon as it prints a new line. Returns all lines once it succeeds.
 fn kill_after_every_line(galera: &Galera<'_>) -> Vec<String> {
-    let mut said: Vec<String> = Vec::new();
+    let mut printed: Vec<String> = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(600);
     loop {
-        assert!(Instant::now() < deadline, "{said:#?}");
+        assert!(Instant::now() < deadline, "{printed:#?}");
         let mut child = recover(galera, &["--yes"]).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         // Without the time of day.
         let mut words =
             lines.map(|line| line.unwrap().split_once(' ').map(|it| it.1.to_owned()).unwrap_or_default());
-        match words.find(|line| !said.contains(line)) {
+        match words.find(|line| !printed.contains(line)) {
             Some(line) => {
-                said.push(line);
+                printed.push(line);
                 // The command prints each step before it takes it.
                 child.kill().unwrap();
                 child.wait().unwrap();
             }
             None => {
-                assert!(child.wait().unwrap().success(), "{said:#?}");
-                return said;
+                assert!(child.wait().unwrap().success(), "{printed:#?}");
+                return printed;
             }
         }
     }
@@ -94,11 +96,12 @@ fn kill_after_every_line(galera: &Galera<'_>) -> Vec<String> {
 fn while_replicas_are_restored<T>(galera: &Galera<'_>, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     let set = format!("statefulset/{}-galera", galera.name);
-    let healed = ["patch", &set, "--type=merge", r#"--patch={"spec":{"replicas":3,"ordinals":{"start":0}}}"#];
+    let restore =
+        ["patch", &set, "--type=merge", r#"--patch={"spec":{"replicas":3,"ordinals":{"start":0}}}"#];
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                galera.kubectl(&healed);
+                galera.kubectl(&restore);
                 thread::sleep(Duration::from_secs(1));
             }
         });
@@ -114,7 +117,7 @@ pub fn outcome(mut command: Command) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// Recovers the cluster by the command, and checks that this member's data was used and the cluster's identity is kept.
+/// Recovers the cluster by the command. Checks that it started from this member and that the cluster keeps its identity.
 pub fn recover_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
     let (code, text) = outcome(recover(galera, &["--yes"]));
     println!("{text}");
@@ -125,22 +128,22 @@ pub fn recover_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
     assert!(text.contains(&asks), "{text}");
 }
 
-/// Checks the most likely case after a power failure: one node stays away, and the other members never stop waiting for its
-/// member. Part of `make drills`.
+/// Checks the most likely case after a power failure: one node stays away, and the other members wait for its member until
+/// `gatera recover` continues without it. Part of `make drills`.
 pub fn a_recovery_continues_without_a_node_that_is_away() {
     let (galera, cluster) = gate::formed_with_identity("without");
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-    let still = power::pause_kubelets_of(&galera, &pods[2..]);
+    let paused = power::pause_kubelets_of(&galera, &pods[2..]);
     power::kill_servers(&[&pods[2]]);
     power::kill_until_restarted(&galera, Kill::Servers, &[&pods[0], &pods[1]], Duration::ZERO);
 
-    // The command does not go on by itself, and names the member that may have newer data.
+    // The command stops, and names the member that may have newer data.
     let text = patiently("the command reports that the node does not answer", || {
         let (code, text) = outcome(recover(&galera, &["--yes"]));
         if code == Some(1) && text.contains("which does not answer") { Ok(text) } else { Err(text) }
     });
     println!("{text}");
-    let (_, way) = text.split_once(" anyway: gatera recover ").expect("the way on");
+    let (_, way) = text.split_once(" anyway: gatera recover ").expect("the next command is printed");
     let from = way.split_whitespace().skip_while(|word| *word != "--from").nth(1).unwrap();
     assert!(way.trim_end().ends_with("--accept-loss 'unknown'"), "{way}");
     let (code, text) = outcome(recover(&galera, &["--yes", "--from", from, "--accept-loss", "unknown"]));
@@ -152,14 +155,14 @@ pub fn a_recovery_continues_without_a_node_that_is_away() {
     }
 
     // The member had nothing newer, and joins when its node is back.
-    drop(still);
+    drop(paused);
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&galera, "shop.t");
 }
 
-/// Checks that a recovery waits and succeeds, although the API server dies or stalls for a while, or every guard is deleted,
-/// after nearly every line it prints. Part of `make drills`.
+/// Checks that a recovery waits and succeeds, although after nearly every line that it prints the API server dies or stalls for
+/// a while, or every guard is deleted. Part of `make drills`.
 pub fn a_recovery_survives_outages_of_the_api_server_and_the_guard() {
     let (galera, cluster) = gate::formed_with_identity("outlives");
     delete_all_members(&galera, 3);
@@ -169,7 +172,7 @@ pub fn a_recovery_survives_outages_of_the_api_server_and_the_guard() {
         match count {
             1 | 4 => power::kill_api_server(Duration::from_secs(5)),
             7 => power::stall_api_server(Duration::from_secs(15)),
-            // Meanwhile requests about the cluster are answered late or fail.
+            // Until new guards run, requests about the cluster fail or are answered late.
             2 | 5 | 8 => {
                 let guards =
                     ["--namespace=gatera", "delete", "pods", "--all", "--wait=false", "--grace-period=1"];
@@ -184,7 +187,7 @@ pub fn a_recovery_survives_outages_of_the_api_server_and_the_guard() {
     power::members_agree(&galera, "shop.t");
 }
 
-/// Returns the records on the claims, by ordinal.
+/// Returns what the stop recorded on each claim, by ordinal.
 fn stop_records(galera: &Galera<'_>) -> Vec<String> {
     let record = |ordinal| {
         let claim = galera.lab.get(&galera.namespace, &format!("pvc/{}", galera.claim(ordinal)));
@@ -193,7 +196,8 @@ fn stop_records(galera: &Galera<'_>) -> Vec<String> {
     (0..3).map(record).collect()
 }
 
-/// Stops and uninstalls the cluster, which keeps only its claims and its password. A new install under its name starts from them.
+/// Stops and uninstalls the cluster, which leaves only its claims and its password. A new install under its name starts from
+/// these.
 fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
     let set = format!("statefulset/{}-galera", galera.name);
     let (code, text) = outcome(gatera("stop", galera, &["--yes"]));
@@ -205,13 +209,16 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
         number.and_then(|it| it.0.parse::<u64>().ok()).unwrap_or_else(|| panic!("{record} {text}"))
     };
     let ends: Vec<_> = stop_records(galera).iter().map(seqno).collect();
-    assert!(ends[0] >= ends[1] && ends[1] >= ends[2], "the last one has all of it: {ends:?}");
-    let held = galera.lab.get(&galera.namespace, &set);
-    assert_eq!(held["spec"]["replicas"], 0);
+    assert!(
+        ends[0] >= ends[1] && ends[1] >= ends[2],
+        "the member that stopped last has the newest data: {ends:?}"
+    );
+    let kept = galera.lab.get(&galera.namespace, &set);
+    assert_eq!(kept["spec"]["replicas"], 0);
     let ours =
         |it: &Value| it["manager"] == "gatera-command" && it["fieldsV1"].to_string().contains("f:replicas");
-    let fields = held["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    assert!(!fields.iter().any(ours), "the field is nobody's: {fields:#?}");
+    let fields = kept["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    assert!(!fields.iter().any(ours), "the command still owns spec.replicas: {fields:#?}");
 
     let uninstalled =
         galera.lab.helm(User::Admin, &["uninstall", &galera.name, "--namespace", &galera.namespace]);
@@ -235,11 +242,11 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
     assert_eq!(stop_records(galera), [""; 3]);
 }
 
-/// Recovers, stops and starts clusters of other sizes, also where no member is left to vote, and where all pods are made at
-/// once. Part of `make drills`.
+/// Recovers, stops and starts clusters of one, two and five members, and one whose pods are created in parallel. Part of
+/// `make drills`.
 pub fn clusters_of_other_sizes_recover() {
     let lab = guarded();
-    for (name, members, more) in
+    for (name, members, policy) in
         [("one", 1, ""), ("two", 2, ""), ("five", 5, ""), ("parallel", 3, "Parallel")]
     {
         let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
@@ -255,12 +262,12 @@ pub fn clusters_of_other_sizes_recover() {
         patiently("the cluster's identity is recorded", || {
             let set = galera.lab.get(&galera.namespace, &format!("statefulset/{name}-galera"));
             let recorded = &set["metadata"]["annotations"]["gatera.dev/identity"];
-            // A single member cannot part from others, and is not asked for its identity.
+            // The guard does not record the identity of a single member, which has no peers to differ from.
             if members == 1 || *recorded == *cluster { Ok(()) } else { Err(recorded.to_string()) }
         });
         galera.fill();
-        if !more.is_empty() {
-            recreate_with_policy(&galera, more);
+        if !policy.is_empty() {
+            recreate_with_policy(&galera, policy);
             galera.until_ready(members);
         }
         delete_all_members(&galera, members);
@@ -283,7 +290,7 @@ pub fn clusters_of_other_sizes_recover() {
     }
 }
 
-/// Creates the StatefulSet again, with this policy, around its existing pods.
+/// Creates the StatefulSet again with this pod management policy, around its existing pods.
 fn recreate_with_policy(galera: &Galera<'_>, policy: &str) {
     let name = format!("statefulset/{}-galera", galera.name);
     let mut set = galera.lab.get(&galera.namespace, &name);
@@ -296,8 +303,8 @@ fn recreate_with_policy(galera: &Galera<'_>, policy: &str) {
     galera.apply(&set.to_string()).succeeded();
 }
 
-/// Kills the command after every line that it prints and runs it again; then recovers the same cluster as a person who has only
-/// the page. Part of `make drills`.
+/// Kills the command after every line that it prints and runs it again. Then recovers the same cluster by the page alone. Part
+/// of `make drills`.
 pub fn a_recovery_that_is_killed_repeatedly_is_finished() {
     let (galera, cluster) = gate::formed_with_identity("killed");
     let writer = Writer::start(&galera, &password(&galera));
@@ -327,7 +334,7 @@ fn one_command_recovers_a_cluster_that_is_down() {
     };
     let before = set();
 
-    // The members leave one after the other, with rows in between: the newest is neither the first nor the last by number.
+    // The members are deleted one after the other, with rows in between: the newest is neither the first nor the last ordinal.
     {
         let _cordoned = Cordoned::all(&galera);
         for ordinal in [0, 2, 1] {
@@ -347,7 +354,7 @@ fn one_command_recovers_a_cluster_that_is_down() {
     }
     writer.until_writes();
 
-    // The first of the two everyday commands, while a GitOps tool keeps restoring its state.
+    // All members are deleted, and a GitOps tool keeps restoring its state during the recovery.
     delete_all_members(&galera, 3);
     let began = Instant::now();
     let (code, text) = while_replicas_are_restored(&galera, || outcome(recover(&galera, &["--yes"])));
