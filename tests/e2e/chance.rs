@@ -1,6 +1,6 @@
-//! Random failures: servers are killed and members are made to leave, in an order and at moments chosen by a seed, with rows
-//! written in between, until no member serves. `gatera recover`, killed now and then, brings the cluster back with every
-//! acknowledged row.
+//! Random failures: servers are killed and members are deleted, in an order and at moments chosen by a seed, with rows written in
+//! between, until no member serves. `gatera recover`, which is sometimes killed, brings the cluster back with every acknowledged
+//! row.
 //!
 //! Part of `make drills`; GATERA_ROUNDS sets the number of rounds, GATERA_SEED the first seed.
 
@@ -15,7 +15,7 @@ use crate::power;
 use crate::recover::{Cordoned, recover};
 use crate::writer::Writer;
 
-/// A generator of pseudo-random numbers (splitmix64).
+/// A generator of pseudo-random numbers (splitmix64); the same seed gives the same numbers.
 pub struct Chance(pub u64);
 
 impl Chance {
@@ -35,11 +35,12 @@ impl Chance {
     }
 }
 
+/// Returns the number in an environment variable.
 pub fn env_number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Returns GATERA_SEED or, if it is not set, a different seed each time.
+/// Returns GATERA_SEED or, if it is not set, the time.
 pub fn seed() -> u64 {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
     env_number("GATERA_SEED").unwrap_or_else(now)
@@ -73,17 +74,17 @@ fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, ro
     }
 }
 
-/// Kills servers and makes members leave until none serves.
+/// Kills servers and deletes members until none serves.
 fn stop_all_members(galera: &Galera<'_>, chance: &mut Chance) {
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-    // Members that leave do not come back meanwhile; those that are killed do.
+    // On cordoned nodes, deleted members do not come back; killed servers do.
     let _cordoned = (chance.below(2) == 0).then(|| Cordoned::all(galera));
     for _ in 0..2 + chance.below(4) {
         let pod = chance.one(&pods);
         if chance.below(2) == 0 {
             println!("  kill {pod}: {}", power::kill_if_running(pod));
         } else {
-            println!("  {pod} leaves: {}", try_delete_member(galera, pod));
+            println!("  deleted {pod}: {}", try_delete_member(galera, pod));
         }
         chance.pause();
     }
@@ -91,7 +92,7 @@ fn stop_all_members(galera: &Galera<'_>, chance: &mut Chance) {
         println!("  kill all: {:?}", pods.each_ref().map(|pod| power::kill_if_running(pod)));
     } else {
         for pod in &pods {
-            println!("  {pod} leaves: {}", try_delete_member(galera, pod));
+            println!("  deleted {pod}: {}", try_delete_member(galera, pod));
         }
     }
 }
@@ -111,7 +112,7 @@ fn recover_with_interruptions(galera: &Galera<'_>, chance: &mut Chance) {
         let _ = child.kill();
         println!("  killed, or done: {}", child.wait().unwrap());
     }
-    // Kubelets may notice the failures only after a moment, and the command leaves a cluster alone that seems to serve.
+    // The command changes nothing while the cluster seems to serve, and kubelets may notice the failures only after a moment.
     patiently("all members are Ready", || {
         let output = recover(galera, &["--yes"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

@@ -1,6 +1,6 @@
-//! `make drills`: one cluster that goes through every kind of power failure, and one whose changed configuration meets every
-//! kind of trouble on its way, while a client writes. After each of these it is the same cluster, and at the end every member
-//! has every acknowledged row. Too slow to run for every change.
+//! One cluster goes through every kind of power failure, and one through rollouts that are interrupted in every way, while a
+//! client writes. After each of these the cluster has kept its identity, and at the end every member has every acknowledged row.
+//! Part of `make drills`.
 
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ fn power_failures_lose_no_row_and_members_agree() {
     let all = pods.each_ref().map(String::as_str);
 
     let drill = |what: &str, fails: &dyn Fn()| {
-        // A kubelet waits longer before each restart of the same container; a new pod starts without such a delay.
-        renewed(&galera);
+        // A kubelet waits longer before each restart of the same container, but starts a new pod at once.
+        rolling::restart(&galera);
         writer.until_writes();
         let began = Instant::now();
         fails();
@@ -55,22 +55,17 @@ fn power_failures_lose_no_row_and_members_agree() {
         }
         power::kill_until_restarted(&galera, Kill::Servers, &all, Duration::ZERO);
     });
-    drill("a rolling restart", &|| renewed(&galera));
+    drill("a rolling restart", &|| {
+        rolling::restart(&galera);
+    });
     drill("a lost disk", &|| transfer::lose_volume(&galera, 2));
 
     let (acknowledged, failed) = writer.finish(3);
     println!("drills: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Replaces every pod, one after the other.
-fn renewed(galera: &Galera<'_>) {
-    galera.kubectl(&["rollout", "restart", "statefulset/drill-galera"]).succeeded();
-    galera.kubectl(&["rollout", "status", "statefulset/drill-galera", "--timeout=300s"]).succeeded();
-    galera.until_ready(3);
-}
-
-/// What may happen to a changed configuration on its way: another change, a drain, a deleted member, a leader that dies, a Helm
-/// release whose change the guard rolls out, and an option that is fatal for existing data.
+/// Rollouts are interrupted by another change, a drain, a deleted member and the death of the leader. One comes from Helm, and
+/// one has an option that is fatal for existing data.
 #[test]
 fn a_rollout_completes_despite_interruptions() {
     let lab = guarded();
@@ -81,7 +76,7 @@ fn a_rollout_completes_despite_interruptions() {
     until_bootstrap_is_removed(&galera);
     let cluster = galera.until_synced(3, 3);
     let writer = Writer::start(&galera, &password(&galera));
-    let noted = patiently("the guard has marked the configuration", || {
+    let mark = patiently("the guard has marked the configuration", || {
         Some(rolling::mark(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
     });
     let all_have = |option: &str, value: &str| {
@@ -95,8 +90,8 @@ fn a_rollout_completes_despite_interruptions() {
     let generation = || lab.get(&namespace, "statefulset/config-galera")["metadata"]["generation"].clone();
     let before = generation();
     helm(&galera, "upgrade", &["--set=rollout=gatera", "--set=config=innodb_buffer_pool_size = 48M"]);
-    let noted = rolling::until_rolled_out(&galera, &noted);
-    assert_eq!(generation(), before, "the template is as it was");
+    let mark = rolling::until_rolled_out(&galera, &mark);
+    assert_eq!(generation(), before, "the template did not change");
     all_have("innodb_buffer_pool_size", "50331648");
     println!("by Helm: {:.1} s", began.elapsed().as_secs_f64());
 
@@ -104,10 +99,10 @@ fn a_rollout_completes_despite_interruptions() {
     rolling::set_option(&galera, "max_connections = 66", false);
     until_rollout_begins(&galera);
     rolling::set_option(&galera, "max_connections = 67", false);
-    let noted = rolling::until_rolled_out(&galera, &noted);
+    let mark = rolling::until_rolled_out(&galera, &mark);
     all_have("max_connections", "67");
 
-    // The leader dies as soon as a member is to restart; another member is deleted by hand, and a node is drained.
+    // All guards are deleted as soon as the rollout begins; a member is deleted by hand, and a node is drained.
     rolling::set_option(&galera, "max_connections = 68", false);
     until_rollout_begins(&galera);
     lab.kubectl(User::Admin, &["--namespace=gatera", "delete", "pods", "--all", "--wait=false"]).succeeded();
@@ -123,25 +118,25 @@ fn a_rollout_completes_despite_interruptions() {
     lab.kubectl(User::Admin, &[&drain[..], &[&selector]].concat()).succeeded();
     lab.kubectl(User::Admin, &["uncordon", &node]).succeeded();
     galera.until_ready(3);
-    let noted = rolling::until_rolled_out(&galera, &noted);
+    let mark = rolling::until_rolled_out(&galera, &mark);
     all_have("max_connections", "68");
 
     // An option that is fatal for existing data, set with an override of G09.
     let pods = rolling::uids(&galera);
     rolling::set_option(&galera, "innodb_page_size = 4K", true);
-    let why = rolling::until_stopped(&galera, &noted["good"]);
+    let why = rolling::until_stopped(&galera, &mark["good"]);
     assert_eq!(why, format!("{} keeps failing with innodb_page_size", galera.member(2)));
-    assert_eq!(pods[..2], rolling::uids(&galera)[..2], "two members never noticed");
+    assert_eq!(pods[..2], rolling::uids(&galera)[..2], "the other members did not restart");
 
     assert_eq!(galera.until_synced(3, 3), cluster);
     let (acknowledged, failed) = writer.finish(3);
     println!("configuration: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Waits until a member is to start with a new revision.
+/// Waits until the mark names the next revision.
 fn until_rollout_begins(galera: &Galera<'_>) {
     patiently("a rollout begins", || {
-        let note = rolling::mark(galera);
-        if note["next"].is_null() { Err(note.to_string()) } else { Ok(()) }
+        let mark = rolling::mark(galera);
+        if mark["next"].is_null() { Err(mark.to_string()) } else { Ok(()) }
     });
 }

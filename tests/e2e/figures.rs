@@ -1,6 +1,6 @@
-//! Figures for a series of MariaDB and an image: how long a cluster of three takes to form, to come back after a power failure
-//! and by `gatera recover`, to restart member by member, and to fill a lost volume. docs/members.md has a table of them. Part
-//! of `make drills`.
+//! Measures a cluster of three for one series of MariaDB and one image: how long it takes to form, to come back after a power
+//! failure and by `gatera recover`, to restart member by member, and to fill a lost volume. The table in docs/members.md shows
+//! these figures. Part of `make drills`.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use crate::recover::{Cordoned, delete_all_members, outcome, recover};
 use crate::rolling;
 use crate::writer::Writer;
 
+/// Runs `work`. Returns its result and the seconds that it took.
 fn seconds<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let began = Instant::now();
     let result = work();

@@ -1,5 +1,5 @@
-//! Power failures: servers that die without an orderly stop, and the rows that their members have afterwards. Rows are compared
-//! member by member, because a Ready pod proves nothing about them.
+//! Power failures and other faults: servers, sandboxes, kubelets, the network and the API server are killed, paused or cut off.
+//! Afterwards rows are compared member by member, because a Ready pod proves nothing about them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::galera::{Galera, patiently};
 use crate::lab::ends_with_this_process;
 
-/// Kills servers, as the kernel does when memory runs out, or as a power failure does to all of them: all are found first and
-/// then killed at the same moment. The pods of this lab are processes of this machine.
+/// Kills servers without an orderly stop. All are found first, so that they die at nearly the same moment. The pods of the lab
+/// are processes of this machine.
 pub fn kill_servers(pods: &[&str]) {
     let found: Vec<_> = pods.iter().map(|pod| server_of(pod)).collect();
     for pid in found {
@@ -46,11 +46,11 @@ pub enum Kill {
 
 /// Kills these processes one after the other, with pauses of `between`. Returns when every server runs again.
 pub fn kill_until_restarted(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Duration) {
-    let before = runs(galera);
+    let before = uids_and_restarts(galera);
     // A server may be between two starts.
     let found = pods.iter().map(|pod| {
-        let runs = || find_process(|path| is_server(path, pod)).ok_or_else(String::new);
-        let server = patiently("the server runs", runs);
+        let find_server = || find_process(|path| is_server(path, pod)).ok_or_else(String::new);
+        let server = patiently("the server runs", find_server);
         let sandbox = find_process(|path| is_sandbox_of(path, &server));
         (server, sandbox)
     });
@@ -65,12 +65,12 @@ pub fn kill_until_restarted(galera: &Galera<'_>, what: Kill, pods: &[&str], betw
     until_started_again(galera, &before, pods);
 }
 
-/// Stops the server of a pod; it does nothing more until it is killed.
+/// Pauses the server of a pod until it is killed.
 pub fn pause_server(pod: &str) {
     kill_process(server_of(pod), Signal::STOP).unwrap();
 }
 
-/// Processes that are stopped until this value is dropped. Stopped kubelets do not restart what dies on their nodes.
+/// Processes that are paused until this value is dropped. Paused kubelets do not restart what dies on their nodes.
 pub struct Paused(Vec<Pid>);
 
 impl Paused {
@@ -92,7 +92,7 @@ impl Drop for Paused {
     }
 }
 
-/// Stops the kubelets of these pods' nodes.
+/// Pauses the kubelets of these pods' nodes.
 pub fn pause_kubelets_of(galera: &Galera<'_>, pods: &[String]) -> Paused {
     let node = |pod: &String| galera.pod(pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
     pause_kubelets(&pods.iter().map(node).collect::<Vec<_>>())
@@ -105,21 +105,22 @@ pub fn pause_kubelets(nodes: &[String]) -> Paused {
             let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
             read("comm").trim() == "kubelet" && read("cmdline").split('\0').any(|word| word == node)
         };
-        pid(&find_process(is_its).expect("its kubelet runs"))
+        pid(&find_process(is_its).expect("the kubelet of the node runs"))
     };
     Paused::stop(nodes.iter().map(kubelet).collect())
 }
 
-/// Stops those servers of these pods that run at the moment.
+/// Pauses those servers of these pods that run at the moment.
 pub fn pause_servers(pods: &[String]) -> Paused {
     Paused::stop(
         pods.iter().filter_map(|pod| find_process(|path| is_server(path, pod))).map(|it| pid(&it)).collect(),
     )
 }
 
-/// A cut network: until this value is dropped, only the nodes themselves reach the addresses.
+/// A network in which some addresses are reached only by their own node, until this value is dropped.
 pub struct CutOff;
 
+/// Cuts these addresses off the network, until the returned value is dropped.
 pub fn cut_off(addresses: &[String]) -> CutOff {
     let all = addresses.join(", ");
     nft(&format!(
@@ -142,16 +143,16 @@ fn nft(rules: &str) {
 /// A program of the control plane, with its folder and its command line.
 pub struct Program {
     folder: PathBuf,
-    words: String,
+    command_line: String,
     comm: String,
 }
 
 impl Program {
     pub fn of(comm: &str) -> Self {
-        let it = Self::runs(comm).expect("it runs");
+        let it = Self::runs(comm).expect("the program runs");
         Self {
             folder: fs::read_link(it.join("cwd")).unwrap(),
-            words: fs::read_to_string(it.join("cmdline")).unwrap(),
+            command_line: fs::read_to_string(it.join("cmdline")).unwrap(),
             comm: comm.to_owned(),
         }
     }
@@ -160,53 +161,53 @@ impl Program {
         find_process(|path| fs::read_to_string(path.join("comm")).unwrap_or_default().trim() == comm)
     }
 
-    /// Starts the program as before, unless it runs. The new process ends with this one, whichever test started it.
+    /// Starts the program as before, unless it runs. The new process lives until the end of all tests.
     pub fn ensure_runs(&self) {
         if Self::runs(&self.comm).is_some() {
             return;
         }
-        let (program, arguments) = self.words.trim_end_matches('\0').split_once('\0').unwrap();
+        let (program, arguments) = self.command_line.trim_end_matches('\0').split_once('\0').unwrap();
         let log = fs::File::create(self.folder.join(format!("{}-again.log", self.comm))).unwrap();
-        let again = ends_with_this_process(Path::new(program))
+        let restarted = lives_as_long_as_we_do(Path::new(program))
             .args(arguments.split('\0'))
             .current_dir(&self.folder)
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
             .unwrap();
-        std::mem::forget(again);
+        std::mem::forget(restarted);
     }
 }
 
 const API_SERVER: &str = "kube-apiserver";
 
-/// Stops the API server for a while: it accepts connections but answers no request.
+/// Pauses the API server for this time: it accepts connections but answers no request.
 pub fn stall_api_server(duration: Duration) {
-    let _paused = Paused::stop(vec![pid(&Program::runs(API_SERVER).expect("it runs"))]);
+    let _paused = Paused::stop(vec![pid(&Program::runs(API_SERVER).expect("the program runs"))]);
     thread::sleep(duration);
 }
 
-/// Kills the API server in the middle of its work, and starts it as before after this time.
+/// Kills the API server, and starts it as before after this time.
 pub fn kill_api_server(duration: Duration) {
     let program = Program::of(API_SERVER);
-    kill_process(pid(&Program::runs(API_SERVER).expect("it runs")), Signal::KILL).unwrap();
+    kill_process(pid(&Program::runs(API_SERVER).expect("the program runs")), Signal::KILL).unwrap();
     thread::sleep(duration);
     program.ensure_runs();
 }
 
-/// Checks that all these servers run a DDL, which leaves zeros in `grastate.dat` meanwhile. The error is how many of them do.
+/// Checks that all these servers run a DDL, during which `grastate.dat` holds zeros. The error is the number of those that do.
 pub fn all_run_a_ddl(pods: &[String]) -> Result<(), String> {
-    let alters = |pod: &&String| {
+    let runs_a_ddl = |pod: &&String| {
         let server = find_process(|path| is_server(path, pod));
         let state = server.and_then(|it| fs::read_to_string(it.join("root/var/lib/mysql/grastate.dat")).ok());
         state.is_some_and(|text| text.contains("00000000-0000-0000-0000-000000000000"))
     };
-    let count = pods.iter().filter(alters).count();
+    let count = pods.iter().filter(runs_a_ddl).count();
     if count == pods.len() { Ok(()) } else { Err(count.to_string()) }
 }
 
 fn server_of(pod: &str) -> Pid {
-    pid(&find_process(|path| is_server(path, pod)).expect("its server runs"))
+    pid(&find_process(|path| is_server(path, pod)).expect("the server of the pod runs"))
 }
 
 fn pid(path: &Path) -> Pid {
@@ -223,7 +224,7 @@ fn is_server(path: &Path, pod: &str) -> bool {
     matches!(read("comm").trim(), "mariadbd" | "mysqld") && read("root/etc/hostname").trim() == pod
 }
 
-/// Returns whether this process holds the network of the server.
+/// Returns whether this process is the sandbox that holds the network of the server.
 fn is_sandbox_of(path: &Path, server: &Path) -> bool {
     let network = |path: &Path| fs::read_link(path.join("ns/net")).ok();
     let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
@@ -232,11 +233,11 @@ fn is_sandbox_of(path: &Path, server: &Path) -> bool {
 
 /// Returns how often the server's container of each member was restarted.
 pub fn restarts(galera: &Galera<'_>) -> Vec<u64> {
-    runs(galera).into_iter().map(|(_, restarts)| restarts).collect()
+    uids_and_restarts(galera).into_iter().map(|(_, restarts)| restarts).collect()
 }
 
 /// Returns the uid of each member's pod, and how often its server's container was restarted.
-fn runs(galera: &Galera<'_>) -> Vec<(String, u64)> {
+fn uids_and_restarts(galera: &Galera<'_>) -> Vec<(String, u64)> {
     let run = |pod: String| {
         let pod = galera.pod(&pod).unwrap_or_default();
         let all = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
@@ -247,20 +248,20 @@ fn runs(galera: &Galera<'_>) -> Vec<(String, u64)> {
     (0..3).map(|ordinal| run(galera.member(ordinal))).collect()
 }
 
-/// Waits until the servers of these members were started again: in the same pods, or in others, which an operator may create.
+/// Waits until the servers of these members have started again, in the same pods or in new ones.
 fn until_started_again(galera: &Galera<'_>, before: &[(String, u64)], pods: &[&str]) {
     patiently("every server is started again", || {
-        let now = runs(galera);
+        let now = uids_and_restarts(galera);
         let again = |ordinal: usize| {
-            let ((pod, restarts), (earlier, less)) = (&now[ordinal], &before[ordinal]);
-            !pod.is_empty() && (pod != earlier || restarts > less)
+            let ((uid, restarts), (uid_before, restarts_before)) = (&now[ordinal], &before[ordinal]);
+            !uid.is_empty() && (uid != uid_before || restarts > restarts_before)
         };
         let all = (0..3).all(|it| again(it) || !pods.contains(&&*galera.member(it)));
         if all { Ok(()) } else { Err(format!("{before:?}, now {now:?}")) }
     });
 }
 
-/// Does what G16 asks for. Without it, members from the seed documents do not find each other after a power failure.
+/// Does what G16 asks for. Otherwise members from the seed documents do not find each other after a power failure.
 pub fn publish_not_ready_addresses(galera: &Galera<'_>) {
     let patch = r#"{"spec":{"publishNotReadyAddresses":true}}"#;
     galera.kubectl(&["patch", "service", &format!("{}-hs", galera.name), "--patch", patch]).succeeded();
@@ -274,7 +275,7 @@ pub fn kill_all_while_one_is_behind(galera: &Galera<'_>) {
     for pod in &pods {
         galera.ask(pod, "SET SESSION wsrep_sync_wait=15; SELECT COUNT(*) FROM shop.late");
     }
-    let before = runs(galera);
+    let before = uids_and_restarts(galera);
     let behind = &pods[2];
     thread::scope(|scope| {
         scope.spawn(|| galera.sql(behind, "FLUSH TABLES WITH READ LOCK; SELECT SLEEP(600)"));
@@ -302,10 +303,10 @@ pub fn late_rows(galera: &Galera<'_>, ordinal: usize) -> Option<u64> {
     if count.status == 0 { count.stdout.trim().parse().ok() } else { None }
 }
 
-/// Checks that, with the step, the member that is behind copies what it missed, and the cluster keeps its identity.
+/// Checks that, with the step script, the member that is behind copies what it missed, and the cluster keeps its identity.
 pub fn a_power_failure_loses_nothing(galera: &Galera<'_>, cluster: &str) {
     kill_all_while_one_is_behind(galera);
-    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster knows who it is");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     assert_eq!([0, 1, 2].map(|ordinal| late_rows(galera, ordinal)), [Some(10); 3]);
     each_log_shows_a_recovery(galera);
     members_agree(galera, "shop.t, shop.late");
@@ -327,7 +328,7 @@ pub fn members_agree(galera: &Galera<'_>, tables: &str) {
     assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:#?}");
 }
 
-/// Asserts that each log shows a recovery; once a member has joined, nothing else does.
+/// Asserts that each member's log shows a recovery: once a member has joined, its state no longer does.
 fn each_log_shows_a_recovery(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).stdout;
@@ -335,7 +336,7 @@ fn each_log_shows_a_recovery(galera: &Galera<'_>) {
     }
 }
 
-/// Checks that a member that receives a copy leaves within seconds, although it does not react to SIGTERM.
+/// Checks that a joiner stops within seconds when its pod is deleted, although its server does not react to SIGTERM.
 pub fn a_joiner_leaves_within_seconds(galera: &Galera<'_>, pod: &str) {
     let began = Instant::now();
     galera.kubectl(&["delete", "pod", pod, "--wait=true", "--timeout=120s"]).succeeded();

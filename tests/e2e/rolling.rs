@@ -1,5 +1,5 @@
-//! Changed options on real MariaDB: a good one reaches every member while a client commits, one that the server refuses stops
-//! one member for a minute, and members that die meanwhile start with the file that was good.
+//! Rollouts of changed options on real MariaDB: a good option reaches every member while a client commits; one that the server
+//! refuses stops only the canary; and members that die meanwhile start with the last good configuration.
 
 use std::time::{Duration, Instant};
 
@@ -15,24 +15,24 @@ use crate::writer::Writer;
 pub fn mark(galera: &Galera<'_>) -> Value {
     let set = galera.lab.get(&galera.namespace, &format!("statefulset/{}-galera", galera.name));
     let text = set["metadata"]["annotations"]["gatera.dev/configuration"].as_str().unwrap_or("null");
-    serde_json::from_str(text).expect("the note is JSON")
+    serde_json::from_str(text).expect("the mark is JSON")
 }
 
-/// Adds a line to the option file that the members read; if `overridden`, with an override.
+/// Adds a line to the option file that the members read, with an override of G09 if `overridden`.
 pub fn set_option(galera: &Galera<'_>, line: &str, overridden: bool) {
     let config = format!("configmap/{}-nodeconfig", galera.name);
     let map = galera.lab.get(&galera.namespace, &config);
     let text = map["data"]["galera.cnf"].as_str().expect("the chart's option file");
-    let release = overridden.then(|| override_of("G09"));
+    let annotation = overridden.then(|| override_of("G09"));
     let patch = json!({
-        "metadata": { "annotations": { "gatera.dev/override": release } },
+        "metadata": { "annotations": { "gatera.dev/override": annotation } },
         "data": { "galera.cnf": format!("{text}[mariadbd]\n{line}\n") },
     });
     let patch = patch.to_string();
     galera.kubectl(&["patch", &config, "--type=merge", "--patch", &patch]).succeeded();
 }
 
-/// Removes the line that was added last.
+/// Removes a line that `set_option` added.
 pub fn remove_option(galera: &Galera<'_>, line: &str) {
     let config = format!("configmap/{}-nodeconfig", galera.name);
     let map = galera.lab.get(&galera.namespace, &config);
@@ -42,9 +42,10 @@ pub fn remove_option(galera: &Galera<'_>, line: &str) {
     galera.kubectl(&["patch", &config, "--type=merge", "--patch", &patch]).succeeded();
 }
 
+/// Returns the uids of the members' pods.
 pub fn uids(galera: &Galera<'_>) -> [String; 3] {
     [0, 1, 2].map(|ordinal| {
-        let pod = galera.pod(&galera.member(ordinal)).expect("the member is there");
+        let pod = galera.pod(&galera.member(ordinal)).expect("the pod exists");
         pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
     })
 }
@@ -58,7 +59,7 @@ pub fn until_rolled_out(galera: &Galera<'_>, before: &Value) -> Value {
     })
 }
 
-/// Waits until the rollout is given up and every member runs the file that was good. Returns the reason.
+/// Waits until the rollout has stopped and every member runs the last good configuration. Returns the reason of the stop.
 pub fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
     let why = patiently("the rollout stops", || {
         let now = mark(galera);
@@ -78,10 +79,10 @@ pub fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
     why
 }
 
-/// The pauses of a rollout in seconds: ten until no further change is applied, ten in which the first member is watched.
+/// The pauses of a rollout in seconds: ten in which no further change is applied, and ten in which the canary is watched.
 const PAUSES: f64 = 20.0;
 
-/// Returns the seconds that a restart by the StatefulSet controller takes, for comparison.
+/// Restarts the members one after the other by `kubectl rollout restart`. Returns the seconds that this takes.
 pub fn restart(galera: &Galera<'_>) -> f64 {
     let set = format!("statefulset/{}-galera", galera.name);
     let began = Instant::now();
@@ -101,33 +102,33 @@ fn a_good_option_reaches_all_members_and_a_fatal_one_stops_at_the_canary() {
         Some(mark(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
     });
 
-    let restart = restart(&galera);
+    let restart_seconds = restart(&galera);
     let (began, pods) = (Instant::now(), uids(&galera));
     set_option(&galera, "max_connections = 77", false);
     let good = until_rolled_out(&galera, &first);
     let took = began.elapsed().as_secs_f64();
     println!(
-        "a good change reached three members in {took:.1} s, kubectl rollout restart in {restart:.1} s: {:.2} of it without the pauses",
-        (took - PAUSES) / restart
+        "a good change reached three members in {took:.1} s, kubectl rollout restart in {restart_seconds:.1} s: {:.2} of it without the pauses",
+        (took - PAUSES) / restart_seconds
     );
     for ordinal in 0..3 {
         assert_eq!(galera.ask(&galera.member(ordinal), "SELECT @@max_connections"), "77");
     }
-    assert!(pods.iter().zip(uids(&galera)).all(|(before, after)| *before != after), "everybody restarted");
+    assert!(pods.iter().zip(uids(&galera)).all(|(before, after)| *before != after), "all members restarted");
     writer.until_writes();
 
-    // An option that no table lists as fatal.
+    // An option that no rule knows, so only the server refuses it.
     let (began, pods) = (Instant::now(), uids(&galera));
     set_option(&galera, "no_such_option_at_all = 1", false);
     let why = until_stopped(&galera, &good["good"]);
     println!(
-        "an option that nobody knows cost {} {:.1} s: {why}",
+        "an option that no server knows stopped {} for {:.1} s: {why}",
         galera.member(2),
         began.elapsed().as_secs_f64()
     );
     let option = "no_such_option_at_all";
     assert_eq!(why, format!("{} keeps failing with {option} (unknown variable {option})", galera.member(2)));
-    assert_eq!(pods[..2], uids(&galera)[..2], "two members never noticed");
+    assert_eq!(pods[..2], uids(&galera)[..2], "the other members did not restart");
     println!("{}", status(&galera));
     let reported = events(&galera, "RolloutStopped");
     let reported = reported.first().and_then(|it| it["note"].as_str()).unwrap_or_default();
@@ -138,7 +139,7 @@ fn a_good_option_reaches_all_members_and_a_fatal_one_stops_at_the_canary() {
     );
     writer.until_writes();
 
-    // Members that die while the ConfigMap contains this option start with the file that was good.
+    // Members that die while the ConfigMap contains this option start with the last good configuration.
     power::kill_until_restarted(
         &galera,
         Kill::Sandboxes,

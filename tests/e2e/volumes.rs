@@ -1,6 +1,6 @@
-//! What may happen to volumes while a cluster is stopped in order: one of them is emptied, lost, replaced by an older copy or
-//! by another cluster's volume, read-only or full, or a copy was cut short. `gatera start` reports it wherever data may be
-//! missing, and the command that it prints brings the cluster back.
+//! Volumes that change while their cluster is stopped: one is emptied, lost, replaced by an older copy or by another cluster's
+//! volume, read-only or full, or it holds an interrupted copy. `gatera start` reports that data may be missing, and the command
+//! that it prints brings the cluster back.
 //!
 //! Part of `make drills`.
 
@@ -14,7 +14,7 @@ use crate::install::fill_heavy_table;
 use crate::power;
 use crate::recover::{Cordoned, delete_all_members, gatera, outcome, recover};
 
-/// Runs a line of shell with the rights of this machine, which owns the disks.
+/// Runs a line of shell on this machine, whose folders are the volumes.
 pub fn run_on_host(line: &str, paths: &[&Path]) {
     let status = Command::new("sh").args(["-euc", line, "sh"]).args(paths).status().unwrap();
     assert!(status.success(), "{line} {paths:?}");
@@ -25,22 +25,19 @@ fn stop(galera: &Galera<'_>) {
     assert_eq!(code, Some(0), "{text}");
 }
 
-/// Checks that `gatera start` refuses and names this problem, then runs the command that it prints, unchanged. Where it leaves
-/// open whose data is right, `right` names the member.
-fn recover_as_start_reports(galera: &Galera<'_>, what: &str, says: &[&str], right: Option<usize>) {
+/// Checks that `gatera start` refuses with these texts, and runs the command that it prints.
+fn recover_as_start_reports(galera: &Galera<'_>, what: &str, texts: &[&str]) {
     let (code, text) = outcome(gatera("start", galera, &["--yes"]));
     println!("--- {what}\n{text}");
     assert_eq!(code, Some(1), "{text}");
-    for words in says {
-        assert!(text.contains(words), "{words}: {text}");
+    for expected in texts {
+        assert!(text.contains(expected), "{expected}: {text}");
     }
-    let (_, way) = text
+    let (_, arguments) = text
         .rsplit_once(&format!(": gatera recover {}-galera -n {} --from ", galera.name, galera.namespace))
-        .expect("the way on");
-    let (from, loss) = way.trim().split_once(" --accept-loss ").expect("what is lost by it");
-    let named = right.map(|ordinal| galera.member(ordinal));
-    assert_eq!(from == "MEMBER", named.is_some(), "{text}");
-    let from = named.as_deref().unwrap_or(from);
+        .expect("the next command is printed");
+    let (from, loss) = arguments.trim().split_once(" --accept-loss ").expect("it names the loss");
+    assert_ne!(from, "MEMBER", "the command names the member: {text}");
     let (code, text) =
         outcome(recover(galera, &["--yes", "--from", from, "--accept-loss", loss.trim_matches('\'')]));
     println!("{text}");
@@ -75,24 +72,24 @@ fn missing_data_is_reported_before_a_cluster_starts() {
         "claim {} had newer data when it was stopped, and no member has that data now",
         galera.claim(0)
     );
-    recover_as_start_reports(&galera, "an older copy", &[&newer], None);
+    recover_as_start_reports(&galera, "an older copy", &[&newer]);
     all_members_have(&galera, &cluster, 5);
 
-    // The newest volume is empty, then another one.
+    // The newest volume is emptied, then another one.
     for ordinal in [0, 2] {
         stop(&galera);
         run_on_host(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(ordinal)]);
         let empty = format!("{} is empty, and may have had newer data", galera.member(ordinal));
-        recover_as_start_reports(&galera, "an empty volume", &[&empty], None);
+        recover_as_start_reports(&galera, "an empty volume", &[&empty]);
         all_members_have(&galera, &cluster, 5);
     }
 
-    // The claim itself is lost, against the guard's advice: its member gets a new one.
+    // The claim is deleted against the guard's advice: its member gets a new one.
     stop(&galera);
     galera.delete_claim(&galera.claim(1));
     galera.until_gone(&format!("pvc/{}", galera.claim(1)));
     let empty = format!("{} has no claim with a volume, and may have had newer data", galera.member(1));
-    recover_as_start_reports(&galera, "a lost claim", &[&empty], None);
+    recover_as_start_reports(&galera, "a lost claim", &[&empty]);
     all_members_have(&galera, &cluster, 5);
 
     // The data of another cluster.
@@ -101,11 +98,11 @@ fn missing_data_is_reported_before_a_cluster_starts() {
     stop(&galera);
     run_on_host(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&other.volume(0), &galera.volume(2)]);
     let differs = format!("have different histories ({cluster} and {strangers}): two clusters were created");
-    recover_as_start_reports(&galera, "another cluster's data", &[&differs], None);
+    recover_as_start_reports(&galera, "another cluster's data", &[&differs]);
     all_members_have(&galera, &cluster, 5);
 }
 
-/// The newest member cannot start and reports why; once its disk is repaired, all of its data is there.
+/// The newest member cannot start and reports why. Once its disk is repaired, the cluster starts with all of its data.
 #[test]
 fn a_volume_that_cannot_be_written_is_reported() {
     let (galera, cluster) = gate::formed_with_identity("disks");
@@ -140,7 +137,7 @@ fn a_volume_that_cannot_be_written_is_reported() {
     }
 }
 
-/// A copy that was cut short is not data: no start is made from it, and no member waits for it.
+/// An interrupted copy does not count as data: the cluster does not start from it, and no member waits for it.
 #[test]
 fn no_cluster_starts_from_an_interrupted_copy() {
     let (galera, cluster) = gate::formed_with_identity("half");

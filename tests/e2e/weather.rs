@@ -1,6 +1,6 @@
-//! Full copies that break off, by mariabackup and by rsync: the donor or the joiner dies when a tenth, half or nine tenths have
-//! arrived. Then nodes that are replaced one after the other, each with the volume of its member. A client writes throughout.
-//! Part of `make drills`; GATERA_GIGABYTES sets the size of the copy.
+//! Interrupted full copies, by mariabackup and by rsync: the donor or the joiner dies when a tenth, half or nine tenths of the
+//! rows have arrived. Then nodes that are replaced one after the other, each with the volume of its member. A client writes
+//! throughout. Part of `make drills`; GATERA_GIGABYTES sets the size of the copy.
 
 use std::fs;
 use std::path::Path;
@@ -36,16 +36,17 @@ fn folder_bytes(folder: &Path) -> u64 {
     each.sum()
 }
 
-/// Returns the size of the tables without the files that every server has, so that it measures how many rows have arrived.
+/// Returns the size of the tables, without the files that every server has: a measure of the rows that have arrived.
 fn table_bytes(folder: &Path) -> u64 {
     // mariadb-backup receives into a folder beside the data.
     ["shop", ".sst/shop", "data/shop", "data/.sst/shop"].iter().map(|it| folder_bytes(&folder.join(it))).sum()
 }
 
+/// Waits until this share of the rows has arrived at the joiner. Returns how long that took.
 fn until_arrived(galera: &Galera<'_>, percent: u64) -> Duration {
     let began = Instant::now();
     let (whole, joiner) = (table_bytes(&galera.volume(0)), galera.volume(2));
-    assert!(whole > 1 << 20, "there is something to copy: {whole}");
+    assert!(whole > 1 << 20, "the donor has less than a megabyte to copy: {whole}");
     // The copy takes only seconds, so this loop does not pause.
     while table_bytes(&joiner) < whole * percent / 100 {
         assert!(
@@ -86,27 +87,27 @@ fn interrupted_copies_complete(method: &str) {
     println!("{method}: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Waits until all members are back. A joiner may give up shortly after its donor's death, which leaves one of three members
+/// Waits until all members are back. A joiner may exit shortly after its donor has died, which leaves one of three members
 /// without a majority: `gatera status` reports that, and its way out is followed.
 fn until_all_are_back(galera: &Galera<'_>) {
-    let (mut helped, began) = (false, Instant::now());
+    let (mut followed, began) = (false, Instant::now());
     patiently("all members are Ready", || {
         if (0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
             return Ok(());
         }
         let text = status(galera);
-        // As it says first, they may come back by themselves.
-        let waits = began.elapsed() < Duration::from_secs(90);
-        if let Some((_, rest)) = text.split_once("CUT-OFF ").filter(|_| !helped && !waits) {
+        // The way out says first that the other members may come back by themselves.
+        let may_recover_alone = began.elapsed() < Duration::from_secs(90);
+        if let Some((_, rest)) = text.split_once("CUT-OFF ").filter(|_| !followed && !may_recover_alone) {
             println!("{text}");
             follow_way_out_of_cut_off(galera, rest.split(':').next().unwrap(), &text);
-            helped = true;
+            followed = true;
         }
         Err(text)
     });
 }
 
-/// Returns the donor that the joiner's log names; a donor that blocks answers no query.
+/// Returns the donor that the joiner's log names. (A donor that is blocked answers no query.)
 fn donor(galera: &Galera<'_>) -> String {
     let log = galera.kubectl(&["logs", &galera.member(2), "--container=mariadb"]).stdout;
     let (_, chosen) = log.rsplit_once("Selected ").expect("the group has chosen a donor");
@@ -124,8 +125,8 @@ fn interrupted_rsync_copies_complete() {
     interrupted_copies_complete("rsync");
 }
 
-/// The node of the donor loses its network in the middle of the copy. The other two members are a majority: the joiner begins
-/// again with the one that serves.
+/// The donor loses its network in the middle of the copy. The joiner and the third member are a majority, so the joiner starts a
+/// new copy from that member.
 #[test]
 fn a_copy_starts_again_when_its_donor_is_cut_off() {
     let (galera, cluster) = formed("cut", "rsync");
@@ -159,7 +160,7 @@ fn a_copy_starts_again_when_its_donor_is_cut_off() {
     println!("cut: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// As when nodes are upgraded by replacing them: they are cordoned and drained, and their local volumes are gone with them.
+/// Nodes are upgraded by replacing them: each is cordoned and drained, and its local volume is lost with it.
 #[test]
 fn three_nodes_are_replaced_one_after_the_other() {
     let (galera, cluster) = formed("replaced", "mariabackup");
@@ -185,7 +186,7 @@ fn three_nodes_are_replaced_one_after_the_other() {
     println!("replaced: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Runs the commands of docs/drains.md for a member whose volume is lost.
+/// Runs the commands of docs/drains.md that give a new volume to a member whose volume is lost.
 fn give_empty_volume(galera: &Galera<'_>, ordinal: usize) {
     let (_, block) = include_str!("../../docs/drains.md").split_once("```sh\n").unwrap();
     let (block, _) = block.split_once("```").unwrap();
