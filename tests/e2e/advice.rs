@@ -1,15 +1,15 @@
-//! A person who does what the guard prints: the commands are taken from its text and run unchanged.
+//! Follows what the guard prints: the commands are taken from its text and run unchanged.
 
 use crate::lab::{ControlPlane, Output, User};
 
-/// Asserts that `rule` refused the request with these words, and that nothing else went wrong.
+/// Asserts that `rule` refused the request of kubectl with this text.
 #[track_caller]
 pub fn refused(output: &Output, rule: &str, words: &str) {
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
 }
 
-/// Returns the kubectl commands in a text, split as a shell would: single quotes keep words together.
+/// Returns the kubectl commands in a text, split into words as a shell does: single quotes keep words together.
 pub fn commands(text: &str) -> Vec<Vec<String>> {
     // The advice is one line or several numbered ones.
     let after = text
@@ -37,7 +37,7 @@ pub fn commands(text: &str) -> Vec<Vec<String>> {
 /// Runs one command that the guard printed. Panics if it fails.
 #[track_caller]
 pub fn follow(lab: &ControlPlane, command: &[String]) {
-    // The placeholder is refused if it is pasted, so a reason takes its place.
+    // The guard refuses the placeholder of an override's reason.
     let command: Vec<_> = command.iter().map(|word| word.replace("reason=…", "reason=as advised")).collect();
     let words: Vec<_> = command.iter().map(|word| &**word).collect();
     let output = lab.kubectl(User::Admin, &words);

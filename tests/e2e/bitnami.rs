@@ -1,6 +1,6 @@
-//! Bitnami's image and chart, whose scripts decide by themselves when to found a cluster. Our own image (`images/bitnami`) does
-//! what theirs does; GATERA_BITNAMI_SCRIPTS puts their scripts into it, and GATERA_BITNAMI_IMAGE names a real one. Part of
-//! `make drills`.
+//! Bitnami's image and chart, whose scripts decide by themselves when to found a cluster. The lab's image (`images/bitnami`)
+//! behaves as theirs; GATERA_BITNAMI_SCRIPTS puts their scripts into it, and GATERA_BITNAMI_IMAGE names a real one. Part of `make
+//! drills`.
 
 use std::env;
 use std::path::PathBuf;
@@ -49,11 +49,11 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
     gate::until_identity_is_recorded(&galera, &cluster);
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     for pod in &pods {
-        assert!(log(&galera, pod).contains("gatera: start of "), "{pod} starts by the step");
+        assert!(log(&galera, pod).contains("gatera: start of "), "the step starts {pod}");
     }
     let writer = Writer::start(&galera, &json!({ "value": "admin" }));
 
-    // All servers at once: first in containers that stay, then with their pods' addresses.
+    // All servers die at once: first alone, then with the sandboxes and so the addresses of their pods.
     for what in [Kill::Servers, Kill::Sandboxes] {
         writer.until_writes();
         let names: Vec<_> = pods.iter().map(String::as_str).collect();
@@ -65,7 +65,7 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
         galera.until_ready(3);
         writer.until_writes();
         power::members_agree(&galera, "shop.t");
-        println!("{what:?}: back by itself");
+        println!("{what:?}: the cluster came back by itself");
     }
 
     newest_member_is_found(&galera, &writer, &cluster);
@@ -79,8 +79,8 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
     println!("bitnami: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Deletes all pods, one after the other, and recovers. The controller makes one pod at a time, so the first one is alone, and
-/// no other member's name resolves.
+/// Deletes all pods, one after the other, and recovers the cluster. The controller creates one pod at a time, so the first one is
+/// alone and no other member's name resolves.
 fn newest_member_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     {
         let _cordoned = Cordoned::all(galera);
@@ -94,9 +94,9 @@ fn newest_member_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &st
         let log = log(galera, &first);
         if log.contains("gatera: start of ") { Ok(()) } else { Err(log) }
     });
-    // By then the image's setup has ended.
-    let words = log(galera, &first);
-    assert!(!words.contains("FORCE_SAFETOBOOTSTRAP"), "{words}");
+    // The image's setup has ended by then.
+    let log = log(galera, &first);
+    assert!(!log.contains("FORCE_SAFETOBOOTSTRAP"), "{log}");
     let reported = patiently("status names the command to recover", || {
         let reported = status(galera);
         if reported.contains("gatera recover") { Ok(reported) } else { Err(reported) }
@@ -119,7 +119,7 @@ fn stop_and_start(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     writer.until_writes();
 }
 
-/// Puts a switch into a Secret, where no webhook sees it. The Secret stays, because members read it.
+/// Puts the image's switch for a new cluster into a Secret, where no webhook sees it. The Secret stays, because members read it.
 fn hidden_switch_is_ignored(galera: &Galera<'_>, cluster: &str) {
     let switch = "--from-literal=MARIADB_GALERA_CLUSTER_BOOTSTRAP=yes";
     galera.kubectl(&["create", "secret", "generic", "hidden", switch]).succeeded();

@@ -1,5 +1,5 @@
-//! A person at a browser: opens pages, waits until something is visible, fills in fields, presses buttons, and keeps pictures.
-//! It is a headless Chromium in a pod of the lab, so names resolve and Services lead there as for every pod.
+//! A browser as a person uses it: opens pages, waits until something is visible, fills in fields, presses buttons, and saves
+//! pictures. It is a headless Chromium in a pod of the lab, so names resolve and Services are reached as from every pod.
 //!
 //! Pictures are in target/screenshots, a folder for each drill. The last picture of a failed drill shows the page at that time.
 //!
@@ -40,7 +40,7 @@ impl Browser {
         Self { session, folder, pictures: Cell::new(0) }
     }
 
-    /// Describes the current page for an error message, so it never fails.
+    /// Describes the current page for an error message. Never fails.
     pub fn glance(&self) -> String {
         let reported = |what: Result<String, String>| what.unwrap_or_else(|error| format!("({error})"));
         let text: String = reported(self.session.text("body")).chars().take(GLANCE).collect();
@@ -51,7 +51,7 @@ impl Browser {
         patiently(what, || probe(&self.session).map_err(|error| format!("{error}\non {}", self.glance())))
     }
 
-    /// Loads a page until it is the right one, as the server behind it may not be ready yet.
+    /// Loads a page repeatedly until `right` accepts it, because the server behind it may not be ready yet.
     pub fn open_until(&self, url: &str, right: impl Fn(&Session) -> Result<(), String>) {
         self.until(url, |session| {
             let found = session.open(url).and_then(|()| right(session));
@@ -59,12 +59,12 @@ impl Browser {
         });
     }
 
-    /// Waits until an element is there. Returns its text.
+    /// Waits until an element exists. Returns its text.
     pub fn see(&self, css: &str) -> String {
         self.until(css, |session| session.text(css))
     }
 
-    /// Waits until an element is there, in this frame or outside of it, and stays in that place.
+    /// Waits until an element exists, in this frame or outside of it. Further calls refer to where it was found.
     pub fn enter(&self, frame: &str, css: &str) {
         self.until(&format!("{css}, in {frame} or not"), |session| {
             session.leave()?;
@@ -76,7 +76,7 @@ impl Browser {
         });
     }
 
-    /// Returns to the whole page.
+    /// Makes further calls refer to the whole page.
     pub fn leave(&self) {
         self.session.leave().unwrap_or_else(|error| panic!("{error}"));
     }
@@ -96,7 +96,7 @@ impl Browser {
         });
     }
 
-    /// Types into an element that has no value to check. Only what follows can show whether it worked.
+    /// Types into an element without a value that could be checked: what the page shows next must prove that it worked.
     pub fn write(&self, css: &str, text: &str) {
         self.see(css);
         self.session.keys(css, text).unwrap_or_else(|error| panic!("{css}: {error}\non {}", self.glance()));
@@ -142,7 +142,7 @@ impl Drop for Browser {
     }
 }
 
-/// The address of the driver. Its pod on a shared node runs the browsers of all drills, so no other node needs its image.
+/// The address of the driver. One pod runs the browsers of all drills, so only one node needs its image.
 static DRIVER: LazyLock<String> = LazyLock::new(|| {
     let lab = lab();
     let image = env::var_os("GATERA_BROWSER_IMAGE").map(PathBuf::from);
@@ -168,7 +168,7 @@ static DRIVER: LazyLock<String> = LazyLock::new(|| {
     let wait = ["wait", "pod/browser", "--namespace", &namespace, "--for=condition=Ready", "--timeout=80s"];
     lab.kubectl(User::Admin, &wait).succeeded();
     let pod = lab.get(&namespace, "pod/browser");
-    let driver = format!("{}:9515", pod["status"]["podIP"].as_str().expect("it runs"));
+    let driver = format!("{}:9515", pod["status"]["podIP"].as_str().expect("the pod has an address"));
     patiently("the browser's driver accepts sessions", || webdriver::is_up(&driver));
     driver
 });

@@ -1,6 +1,6 @@
-//! A Galera cluster in real pods, as a test sees it: the status of each server, rows, and the manifests it came from.
+//! A Galera cluster in real pods: the status of each server, its rows, and the manifests that it was created from.
 //!
-//! Owns: SQL through `kubectl exec`, waiting for MariaDB. Must not know: the guard.
+//! Owns: SQL through `kubectl exec`, and waiting for MariaDB. Must not know: the guard.
 
 use std::env;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use serde_json::Value;
 
 use crate::lab::{ControlPlane, Output, User};
 
-/// The manifests of the seed documents; the lab's tests use them too.
+/// The manifests of the seed documents.
 pub const SEED: &str = include_str!("../fixtures/seed.yaml");
 
-/// Returns the series of the server: 10.11, or GATERA_MARIADB, whose image images/build.sh made.
+/// Returns the series of the server: GATERA_MARIADB, or 10.11. images/build.sh builds its image.
 pub fn series() -> String {
     env::var("GATERA_MARIADB").ok().filter(|it| !it.is_empty()).unwrap_or_else(|| "10.11".to_owned())
 }
 
-/// The time limit for a step of a cluster with a small database; even on a loaded machine, each step takes less.
+/// The time limit for one step of a cluster with a small database. Even on a loaded machine, each step takes less.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Calls `probe` twice a second until it finds something. Panics with what it last saw when it never does.
+/// Calls `probe` twice a second until it succeeds. Panics with the last error when the time limit is over.
 pub fn patiently<T>(what: &str, mut probe: impl FnMut() -> Result<T, String>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -68,7 +68,7 @@ impl<'a> Galera<'a> {
         format!("{}-galera-{ordinal}", self.name)
     }
 
-    /// Returns the name of a member's claim, as charts/galera makes it.
+    /// Returns the name of a member's claim, as charts/galera names it.
     pub fn claim(&self, ordinal: usize) -> String {
         format!("{}-datadir-{}", self.name, self.member(ordinal))
     }
@@ -78,7 +78,7 @@ impl<'a> Galera<'a> {
         self.lab.volume_of(&self.namespace, &self.claim(ordinal))
     }
 
-    /// Runs a statement on a server. The password stays inside its container.
+    /// Runs a statement on a server, with the password that its container has in the environment.
     pub fn sql(&self, pod: &str, statement: &str) -> Output {
         const CLIENT: &str = "MYSQL_PWD=${MARIADB_ROOT_PASSWORD:-$MYSQL_ROOT_PASSWORD} \
             exec mariadb --user=root --batch --skip-column-names --execute=\"$1\"";
@@ -90,12 +90,12 @@ impl<'a> Galera<'a> {
         self.sql(pod, statement).succeeded().trim().to_owned()
     }
 
-    /// Runs a line of shell in the server's container.
+    /// Runs a line of shell in the server's container. Returns its output.
     pub fn in_pod(&self, pod: &str, line: &str) -> String {
         self.kubectl(&["exec", pod, "--container=mariadb", "--", "sh", "-c", line]).succeeded()
     }
 
-    /// Returns wsrep's status variables: size, state, component, id of the cluster.
+    /// Returns what the server reports about its cluster, from its status variables.
     pub fn wsrep(&self, pod: &str) -> Result<Wsrep, String> {
         let status = self.sql(pod, "SHOW GLOBAL STATUS LIKE 'wsrep_%'");
         if status.status != 0 {
@@ -141,7 +141,7 @@ impl<'a> Galera<'a> {
         Some(address.stdout).filter(|it| !it.is_empty())
     }
 
-    /// Drains a node, but leaves the pods of other clusters there.
+    /// Drains a node of this cluster's pods only.
     pub fn drain(&self, node: &str, timeout: &str) -> Output {
         let selector = format!("--pod-selector=app=galera,instance={}", self.name);
         let drain = ["drain", node, "--delete-emptydir-data", "--ignore-daemonsets", &selector, timeout];
@@ -171,7 +171,7 @@ impl<'a> Galera<'a> {
         });
     }
 
-    /// Creates a table with three rows.
+    /// Creates the table `shop.t` with three rows.
     pub fn fill(&self) {
         self.ask(
             &self.member(0),
@@ -180,12 +180,13 @@ impl<'a> Galera<'a> {
         );
     }
 
+    /// Counts the rows of `shop.t` on a server.
     pub fn rows(&self, pod: &str) -> Output {
         self.sql(pod, "SELECT COUNT(*) FROM shop.t")
     }
 }
 
-/// Shows the members and the last log lines of their servers after a drill has failed.
+/// Prints the pods, Events and last log lines after a test has failed.
 impl Drop for Galera<'_> {
     fn drop(&mut self) {
         if !thread::panicking() {
@@ -196,7 +197,7 @@ impl Drop for Galera<'_> {
             for which in ["--previous=true", "--previous=false"] {
                 let log =
                     self.kubectl(&["logs", &pod, "--all-containers", "--timestamps", "--tail=2000", which]);
-                // Logged once a second for every member that is away.
+                // Logged once a second for every unreachable member.
                 let noise = ["Failed to establish", "connection to peer", "reconnecting to"];
                 let lines = log.stdout.lines().filter(|line| !noise.iter().any(|it| line.contains(it)));
                 let lines: Vec<_> = lines.collect();

@@ -1,5 +1,5 @@
-//! What gets past every webhook: a value in a Secret, which the guard never reads, makes a member found its own cluster. The
-//! step in its pod knows that the cluster exists.
+//! A founding address that gets past every webhook, because it is in a Secret, which the guard does not read: the step script in
+//! the member's pod knows the cluster's id and does not start the server.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::install::formed;
 
 const IDENTITY: &str = "gatera.dev/identity";
 
-/// Makes the members read their address from a Secret.
+/// Makes the members read the addresses of the cluster from a Secret.
 pub fn read_address_from_secret(galera: &Galera<'_>) {
     let create =
         ["create", "secret", "generic", "switch", &format!("--from-literal=address={}", addresses(galera))];
@@ -25,31 +25,31 @@ pub fn read_address_from_secret(galera: &Galera<'_>) {
         .succeeded();
 }
 
-/// Checks that a member whose address becomes that of a new cluster is stopped in its pod, and joins with the right one.
+/// Checks that a member whose address becomes that of a new cluster is stopped in its pod, and that it joins with the right one.
 pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: &Galera<'_>, cluster: &str) {
-    // Until then a pod is made without the cluster's id, and the step has nothing to refuse by.
+    // A pod that is created before has no id, so its step would not refuse.
     until_identity_is_recorded(galera, cluster);
-    let lonely = galera.member(1);
+    let member = galera.member(1);
     set_address(galera, "gcomm://");
-    galera.kubectl(&["delete", "pod", &lonely]).succeeded();
-    let words = patiently("the step refuses to start the server", || {
-        let words = termination_message(galera, &lonely);
-        if words.starts_with("gatera did not start the server") { Ok(words) } else { Err(words) }
+    galera.kubectl(&["delete", "pod", &member]).succeeded();
+    let message = patiently("the step refuses to start the server", || {
+        let message = termination_message(galera, &member);
+        if message.starts_with("gatera did not start the server") { Ok(message) } else { Err(message) }
     });
-    let says = format!(
+    let expected = format!(
         "it would found a new cluster (wsrep_cluster_address names no host), and its cluster exists already: {cluster};"
     );
-    assert!(words.contains(&says), "{words}");
-    println!("{words}");
+    assert!(message.contains(&expected), "{message}");
+    println!("{message}");
     let reported = status(galera);
-    assert!(reported.contains(&format!("REFUSED {lonely}: it would found a new cluster")), "{reported}");
+    assert!(reported.contains(&format!("REFUSED {member}: it would found a new cluster")), "{reported}");
     for ordinal in [0, 2] {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
 
-    // As the message says: the member gets the addresses of the members, and joins.
+    // As the message advises, the address names the members again, and the member joins.
     set_address(galera, &addresses(galera));
-    galera.kubectl(&["delete", "pod", &lonely]).succeeded();
+    galera.kubectl(&["delete", "pod", &member]).succeeded();
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster);
 }
@@ -59,7 +59,7 @@ fn addresses(galera: &Galera<'_>) -> String {
     format!("gcomm://{}", members.join(","))
 }
 
-/// Returns a cluster of three with three rows, whose id is recorded everywhere.
+/// Returns a new cluster of three with three rows, whose id is recorded everywhere, and that id.
 pub fn formed_with_identity(name: &str) -> (Galera<'static>, String) {
     let galera = formed(guarded(), name);
     let cluster = galera.until_synced(3, 3);
@@ -70,19 +70,19 @@ pub fn formed_with_identity(name: &str) -> (Galera<'static>, String) {
 
 /// Waits until the cluster's id is recorded on the StatefulSet, on every pod and, a little later, inside every pod.
 pub fn until_identity_is_recorded(galera: &Galera<'_>, cluster: &str) {
-    let of =
+    let recorded =
         |object: &Value| object["metadata"]["annotations"][IDENTITY].as_str().unwrap_or_default().to_owned();
     patiently("the StatefulSet has the cluster's id", || {
         let set = galera
             .kubectl(&["get", &format!("statefulset/{}-galera", galera.name), "--output=json"])
             .succeeded();
-        let set = of(&serde_json::from_str(&set).unwrap());
+        let set = recorded(&serde_json::from_str(&set).unwrap());
         if set == cluster { Ok(()) } else { Err(set) }
     });
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
         patiently("the pod has the cluster's id", || {
-            let marked = of(&galera.pod(&pod).unwrap());
+            let marked = recorded(&galera.pod(&pod).unwrap());
             let shown =
                 galera.kubectl(&["exec", &pod, "--container=mariadb", "--", "cat", "/etc/gatera/identity"]);
             if marked == cluster && shown.stdout == cluster {
@@ -94,7 +94,7 @@ pub fn until_identity_is_recorded(galera: &Galera<'_>, cluster: &str) {
     }
 }
 
-/// Changes the address in the Secret. The guard takes it for a password, and requires an override.
+/// Changes the address in the Secret. For the guard it could be a password, so this needs an override.
 fn set_address(galera: &Galera<'_>, address: &str) {
     let annotations = json!({ "gatera.dev/override": override_of("G12") });
     let patch = json!({ "metadata": { "annotations": annotations }, "stringData": { "address": address } })
@@ -102,7 +102,7 @@ fn set_address(galera: &Galera<'_>, address: &str) {
     galera.kubectl(&["patch", "secret", "switch", "--patch", &patch]).succeeded();
 }
 
-pub fn termination_message(galera: &Galera<'_>, pod: &str) -> String {
+fn termination_message(galera: &Galera<'_>, pod: &str) -> String {
     let pod = galera.pod(pod).unwrap_or_default();
     let status = &pod["status"]["containerStatuses"][0];
     let ended = [&status["state"]["terminated"], &status["lastState"]["terminated"]];

@@ -32,12 +32,13 @@ pub fn guarded() -> &'static ControlPlane {
     lab()
 }
 
-/// Imports the image that `make gatera-image` made.
+/// Imports the guard's image, which `make gatera-image` builds.
 pub fn import_guard_image(lab: &ControlPlane) {
     let image = env::var_os("GATERA_IMAGE").map(PathBuf::from);
     lab.import_image(&image.expect("GATERA_IMAGE names the guard's image: use `make e2e`"));
 }
 
+/// Installs the guard, with these arguments for Helm.
 pub fn install(lab: &ControlPlane, more: &[&str]) -> Output {
     let install = ["install", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--create-namespace"];
     lab.helm(User::Admin, &[&install[..], more].concat())
@@ -69,10 +70,10 @@ pub fn status(galera: &Galera<'_>) -> String {
     String::from_utf8(status.stdout).unwrap()
 }
 
-/// Asserts that `rule` refused the request with these words, and that nothing else went wrong.
+/// Asserts that `rule` refused the request of kubectl, or of its plugin for KUDO, with this text.
 #[track_caller]
 pub fn refused(output: &Output, rule: &str, words: &str) {
-    // The exit codes of kubectl and of its plugin for KUDO.
+    // The exit codes of a refusal: 1 from kubectl, 255 from the plugin.
     assert!([1, 255].contains(&output.status), "{output}");
     assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
 }
@@ -83,15 +84,15 @@ pub fn override_of(rules: &str) -> String {
     format!("{rules} until={until:.0} reason=a drill")
 }
 
-/// Actions that people take against the guard's advice.
+/// What people do against the guard's advice.
 impl Galera<'_> {
-    /// Sets an override for half an hour on an object, if it exists.
+    /// Sets an override for half an hour on an object. The command fails if the object does not exist.
     pub fn set_override(&self, object: &str, rules: &str) -> Output {
-        let mark = format!("gatera.dev/override={}", override_of(rules));
-        self.kubectl(&["annotate", "--overwrite", object, &mark])
+        let annotation = format!("gatera.dev/override={}", override_of(rules));
+        self.kubectl(&["annotate", "--overwrite", object, &annotation])
     }
 
-    /// Deletes a claim against the guard's advice. It stays until its pod is gone too.
+    /// Deletes a claim against the guard's advice. The claim remains until its pod is gone, too.
     pub fn delete_claim(&self, claim: &str) {
         let claim = format!("pvc/{claim}");
         self.set_override(&claim, "G07").succeeded();

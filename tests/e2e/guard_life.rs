@@ -1,5 +1,5 @@
-//! The life of the guard in pods: a broken one blocks no request, one that is rolled misses none, and it can be removed while
-//! it is down. Runs in its own lab, because other tests would have no guard meanwhile.
+//! Installing, upgrading and removing the guard: one that does not start blocks no request, an upgrade misses none, and it can be
+//! removed while it is down. Runs in its own lab, because other tests need a guard that runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,7 +9,7 @@ use crate::guard::{NAMESPACE, chart, import_guard_image, install, until_register
 use crate::lab::{ControlPlane, Output, User};
 use crate::nodes::lab;
 
-/// Applies the manifests of the seed documents as a dry run, to see whether they would be refused now.
+/// Applies the manifests of the seed documents as a dry run.
 pub fn dry_run_seed(lab: &ControlPlane) -> Output {
     let apply = ["apply", "--namespace=default", "--dry-run=server", "--filename=-"];
     lab.kubectl_stdin(User::Admin, &apply, SEED)
@@ -39,9 +39,9 @@ fn a_broken_guard_blocks_no_request(lab: &ControlPlane) {
             lab.kubectl(User::Admin, &["get", "pods", "--namespace", NAMESPACE, "--no-headers"]).stdout;
         if pods.matches("ErrImageNeverPull").count() == 2 { Ok(()) } else { Err(pods) }
     });
-    assert_eq!(dry_run_seed(lab).status, 0, "without a guard nothing is refused, and nothing hangs");
+    assert_eq!(dry_run_seed(lab).status, 0, "a guard that never started blocks requests");
 
-    // Without a new value, an upgrade keeps those of the last one.
+    // Without `--reset-values` the upgrade would keep the image that is missing.
     let upgrade = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--reset-values"];
     lab.helm(User::Admin, &upgrade).succeeded();
     until_registered(lab);
@@ -52,6 +52,7 @@ fn a_broken_guard_blocks_no_request(lab: &ControlPlane) {
     both_refused(&dry_run_seed(lab));
 }
 
+/// Sets the flag when it is dropped.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -60,21 +61,21 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Checks that every request gets its answer while both replicas are replaced twice.
+/// Checks that every request is judged while both replicas are replaced twice and the leader is deleted.
 fn upgrades_and_a_new_leader_miss_no_request(lab: &ControlPlane) {
     let done = AtomicBool::new(false);
-    let asked = thread::scope(|scope| {
-        // The clients stop however this scope ends, so a failure can be reported.
-        let _stop = SetOnDrop(&done);
+    let requests = thread::scope(|scope| {
+        // The clients stop also if this scope panics.
+        let _done = SetOnDrop(&done);
         let clients: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut asked = 0;
+                    let mut requests = 0;
                     while !done.load(Ordering::Relaxed) {
                         both_refused(&dry_run_seed(lab));
-                        asked += 1;
+                        requests += 1;
                     }
-                    asked
+                    requests
                 })
             })
             .collect();
@@ -83,27 +84,24 @@ fn upgrades_and_a_new_leader_miss_no_request(lab: &ControlPlane) {
         until_registered(lab);
         lab.helm(User::Admin, &["rollback", "gatera", "--namespace", NAMESPACE]).succeeded();
         until_registered(lab);
-        // At last, the pod of the leader is deleted.
+        // Then the pod of the leader is deleted.
         let leader =
             ["get", "lease", "gatera", "--namespace", NAMESPACE, "--output=jsonpath={.spec.holderIdentity}"];
         // The replaced leader has released the lease; another replica takes it a moment later.
         let pod = patiently("a replica leads", || {
             let leader = lab.kubectl(User::Admin, &leader).succeeded();
             let pod = leader.split('_').next().filter(|it| !it.is_empty());
-            pod.map(str::to_owned).ok_or_else(|| "nobody does".to_owned())
+            pod.map(str::to_owned).ok_or_else(|| "no replica holds the lease".to_owned())
         });
         lab.kubectl(User::Admin, &["delete", "pod", &pod, "--namespace", NAMESPACE]).succeeded();
         until_registered(lab);
         done.store(true, Ordering::Relaxed);
-        clients
-            .into_iter()
-            .map(|it| it.join().expect("every request is answered as it should be"))
-            .sum::<usize>()
+        clients.into_iter().map(|it| it.join().expect("every request is judged")).sum::<usize>()
     });
     println!(
-        "{asked} times both workloads were judged while the guard was upgraded, rolled back and lost its leader"
+        "{requests} times both workloads were judged while the guard was upgraded, rolled back and lost its leader"
     );
-    assert!(asked > 5);
+    assert!(requests > 5);
 }
 
 fn uninstalling_it_while_it_is_down_leaves_nothing(lab: &ControlPlane) {
@@ -115,7 +113,7 @@ fn uninstalling_it_while_it_is_down_leaves_nothing(lab: &ControlPlane) {
         if pods.is_empty() { Ok(()) } else { Err(pods) }
     });
     let closed = dry_run_seed(lab);
-    assert_eq!(closed.status, 1, "a guard that is down lets no change of a Galera object through: {closed}");
+    assert_eq!(closed.status, 1, "while the guard is down, changes of Galera objects are refused: {closed}");
     assert!(closed.stderr.contains("failed calling webhook"), "{closed}");
     lab.helm(User::Admin, &["uninstall", "gatera", "--namespace", NAMESPACE]).succeeded();
     patiently("API servers no longer call the guard", || {

@@ -1,11 +1,12 @@
-//! The first drill and its relatives, with the guard: the manifests of the seed documents, mended where they would not run at
-//! all, under a guard that only warns of passwords in them and of an option group that no program reads. Every command that
-//! erases a database is refused or harmless, and the way out in each refusal works.
+//! A cluster from the manifests of the seed documents, corrected where they would not run at all, under a guard that only warns
+//! of their passwords and of an option group that no program reads. Every command that erases a database is refused or harmless,
+//! and members survive what used to lose data.
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::gate;
 use crate::guard::{import_guard_image, install, refused, until_registered};
 use crate::install::{events, until_bootstrap_is_removed};
+use crate::lab::User;
 use crate::nodes::lab;
 use crate::power;
 use crate::transfer;
@@ -19,7 +20,7 @@ fn commands_that_erased_the_database_are_refused_or_harmless() {
     let lab = lab();
     lab.have_volumes(5);
     import_guard_image(lab);
-    // As for people who adopt the guard with existing manifests.
+    // As for existing manifests, when the guard is adopted.
     install(lab, &["--set=modes.G11=warn", "--set=modes.G09=warn"]).succeeded();
     until_registered(lab);
     let namespace = lab.namespace_with_labels("seed", &[("gatera.dev/mode", "enforce")]);
@@ -56,7 +57,7 @@ fn commands_that_erased_the_database_are_refused_or_harmless() {
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
-    assert_eq!(galera.until_synced(3, 3), cluster, "it is the same cluster all the while");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     gate::until_identity_is_recorded(&galera, &cluster);
     let (acknowledged, failed) = writer.finish(3);
     println!("seed: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
@@ -86,7 +87,7 @@ fn members_have_what_the_guard_injects(galera: &Galera<'_>) {
     }
 }
 
-/// Runs the first everyday command: one member goes, and the deletion of the other members is refused.
+/// Runs the first everyday command: one member is deleted, and the deletion of the others is refused.
 fn delete_every_pod(galera: &Galera<'_>) {
     let deleted = galera.kubectl(&["delete", "pod", "--selector=app=galera", "--wait=false"]);
     refused(&deleted, "G02", "do instead");
@@ -105,7 +106,11 @@ fn apply_the_manifests_again(galera: &Galera<'_>) {
     assert_eq!(galera.kubectl(&replicas).stdout, "0");
     let pods = galera.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).stdout;
     assert_eq!(pods, "", "no second bootstrap node");
-    assert_eq!(events(galera, "BootstrapRemoved").len(), 1, "what is applied again is left alone");
+    assert_eq!(
+        events(galera, "BootstrapRemoved").len(),
+        1,
+        "the guard removes no objects that are applied again"
+    );
 }
 
 /// Applies the documents unchanged, except for their namespace and for their image, which is not available here. One of their
@@ -133,7 +138,7 @@ fn the_mount_of_the_data_stays_where_it_is(galera: &Galera<'_>) {
         let moved = galera.kubectl(&["patch", set, "--type=json", "--patch", &patch.to_string()]);
         refused(&moved, "G07", "but its server would look for it on ");
     }
-    assert_eq!(galera.kubectl(&revision).stdout, before, "no pod is made anew");
+    assert_eq!(galera.kubectl(&revision).stdout, before, "no pod is created again");
 }
 
 fn other_destructive_commands_are_refused(galera: &Galera<'_>) {
@@ -154,7 +159,7 @@ fn other_destructive_commands_are_refused(galera: &Galera<'_>) {
         &other.to_string(),
     ]);
     refused(&patched, "G06", "other-galera-0.other-hs");
-    let gone = galera.lab.kubectl(crate::lab::User::Admin, &["delete", "namespace", ns, "--wait=false"]);
+    let gone = galera.lab.kubectl(User::Admin, &["delete", "namespace", ns, "--wait=false"]);
     refused(&gone, "G03", "do instead");
     let forced =
         galera.kubectl(&["delete", "pod", &galera.member(0), "--force", "--grace-period=0", "--wait=false"]);

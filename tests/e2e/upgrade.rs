@@ -190,7 +190,7 @@ fn an_upgrade_series_by_series_loses_no_row_and_can_be_rolled_back() {
     transfer::lose_volume(&galera, 2);
     galera.until_ready(3);
 
-    assert_eq!(galera.until_synced(3, 3), cluster, "it is the same cluster all the while");
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&galera, "shop.t, shop.mixed, shop.second, shop.third");
     let (acknowledged, failed) = writer.finish(3);
     println!("upgrade: {acknowledged} rows acknowledged, none lost; {failed} were tried again");

@@ -159,7 +159,7 @@ impl<'a> Blog<'a> {
     }
 }
 
-/// Shows the pods, Events and last log lines of the namespace after a drill has failed.
+/// Prints the pods, Events and last log lines of the namespace after a test has failed.
 impl Drop for Blog<'_> {
     fn drop(&mut self) {
         if !thread::panicking() {
