@@ -1,4 +1,4 @@
-//! Argo CD, as a shop uses it: what its objects say, and where it shows what went wrong.
+//! Argo CD as a GitOps engine: the objects that configure it, and where it shows errors.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::gitops::{commits_reach_the_cluster_or_are_refused, guard_is_installed_upgraded_and_removed};
 use crate::guard::{NAMESPACE, guarded};
 use crate::lab::{self, ControlPlane, Repository};
-use crate::shop::{Content, Engine, Shop};
+use crate::shop::{Content, GitOpsEngine, Shop};
 
 /// Returns the shared nodes, with the guard and then Argo CD.
 fn with_argo_cd() -> &'static ControlPlane {
@@ -17,12 +17,12 @@ fn with_argo_cd() -> &'static ControlPlane {
 }
 
 #[test]
-fn it_drives_manifests() {
+fn it_deploys_manifests() {
     commits_reach_the_cluster_or_are_refused(with_argo_cd(), &ArgoCd, Content::Manifests, "argo-plain");
 }
 
 #[test]
-fn it_drives_a_release() {
+fn it_deploys_a_release() {
     commits_reach_the_cluster_or_are_refused(with_argo_cd(), &ArgoCd, Content::Release, "argo-helm");
 }
 
@@ -33,7 +33,7 @@ fn it_installs_the_guard() {
 
 struct ArgoCd;
 
-impl Engine for ArgoCd {
+impl GitOpsEngine for ArgoCd {
     fn namespace(&self) -> &'static str {
         "argocd"
     }
@@ -46,9 +46,9 @@ impl Engine for ArgoCd {
             source["path"] = json!("charts/galera");
             source["helm"] = json!({ "releaseName": name, "valueFiles": ["/deploy/shop.yaml"] });
         }
-        // Longer than a rolling restart, because after the last try it does nothing until the next commit; and not much longer,
-        // because while it tries one commit it does not look at the next one.
-        let again =
+        // Argo CD retries for longer than a rolling restart, because after the last try it waits for another commit; and not for
+        // much longer, because while it tries one commit it ignores the next one.
+        let retry =
             json!({ "limit": 12, "backoff": { "duration": "10s", "factor": 1, "maxDuration": "20s" } });
         vec![json!({
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
@@ -57,14 +57,14 @@ impl Engine for ArgoCd {
                 "project": "default",
                 "source": source,
                 "destination": { "server": "https://kubernetes.default.svc", "namespace": namespace },
-                // With ServerSideDiff, it shows old results from its cache after a comparison that the guard refused.
+                // Not ServerSideDiff: after a comparison that the guard refused, it shows old results from its cache.
                 "ignoreDifferences": [{
                     "group": "apps", "kind": "Deployment", "name": format!("{name}-bootstrap"), "jsonPointers": ["/spec/replicas"],
                 }],
                 "syncPolicy": {
                     "automated": { "prune": true, "selfHeal": true },
                     "syncOptions": ["RespectIgnoreDifferences=true"],
-                    "retry": again,
+                    "retry": retry,
                 },
             },
         })]
@@ -108,7 +108,7 @@ impl Engine for ArgoCd {
     }
 }
 
-/// Returns whether this commit of an Application is applied and all is well, and what Argo CD shows.
+/// Returns whether this commit of an Application is applied and healthy, and the state that Argo CD shows.
 fn synced(lab: &ControlPlane, name: &str, commit: &str) -> (bool, String) {
     let application = lab.get("argocd", &format!("application/{name}"));
     let status = &application["status"];
@@ -119,12 +119,12 @@ fn synced(lab: &ControlPlane, name: &str, commit: &str) -> (bool, String) {
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let failed = results.iter().filter(|it| it["status"] != "Synced").chain(&conditions);
     let failed: Vec<_> = failed.filter_map(|it| it["message"].as_str()).collect();
-    let said = format!(
+    let shown = format!(
         "{} {} {}\n{}",
         status["sync"]["status"],
         status["health"]["status"],
         status["operationState"]["message"].as_str().unwrap_or_default(),
         failed.join("\n")
     );
-    (well, said)
+    (well, shown)
 }

@@ -1,4 +1,4 @@
-//! Flux, as a shop uses it: what its objects say, and where it shows what went wrong.
+//! Flux as a GitOps engine: the objects that configure it, and where it shows errors.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::gitops::{commits_reach_the_cluster_or_are_refused, guard_is_installed_upgraded_and_removed};
 use crate::guard::{NAMESPACE, guarded};
 use crate::lab::{self, ControlPlane, Repository, User};
-use crate::shop::{Content, Engine, Shop};
+use crate::shop::{Content, GitOpsEngine, Shop};
 
 /// Returns the shared nodes, with the guard and then Flux.
 fn with_flux() -> &'static ControlPlane {
@@ -17,12 +17,12 @@ fn with_flux() -> &'static ControlPlane {
 }
 
 #[test]
-fn it_drives_manifests() {
+fn it_deploys_manifests() {
     commits_reach_the_cluster_or_are_refused(with_flux(), &Flux, Content::Manifests, "flux-plain");
 }
 
 #[test]
-fn it_drives_a_release() {
+fn it_deploys_a_release() {
     commits_reach_the_cluster_or_are_refused(with_flux(), &Flux, Content::Release, "flux-helm");
 }
 
@@ -33,7 +33,7 @@ fn it_installs_the_guard() {
 
 struct Flux;
 
-impl Engine for Flux {
+impl GitOpsEngine for Flux {
     fn namespace(&self) -> &'static str {
         "flux-system"
     }
@@ -69,34 +69,34 @@ impl Engine for Flux {
     fn text_after_removal(&self, content: Content) -> &'static str {
         match content {
             Content::Manifests => "[G03]",
-            // Helm keeps the reason to itself.
+            // Helm does not report the reason.
             Content::Release => "failed to delete release",
         }
     }
 
-    /// What waits for its deletion cannot be taken back. Without its finalizer it goes and is created again; Helm then has a release
-    /// that it did not finish to uninstall.
+    /// A deletion that has begun cannot be undone. Without its finalizer the HelmRelease is deleted and created again, and Helm then
+    /// has a release whose uninstallation is unfinished.
     fn finish_revert(&self, shop: &Shop<'_>) {
         if shop.content == Content::Release {
             let (galera, release) = (&shop.galera, format!("helmrelease/{}", shop.galera.name));
-            let go = r#"--patch={"metadata":{"finalizers":null}}"#;
-            galera.kubectl(&["patch", &release, "--type=merge", go]).succeeded();
-            let back = ["rollback", &galera.name, "--namespace", &galera.namespace];
-            galera.lab.helm(User::Admin, &back).succeeded();
+            let without_finalizers = r#"--patch={"metadata":{"finalizers":null}}"#;
+            galera.kubectl(&["patch", &release, "--type=merge", without_finalizers]).succeeded();
+            let rollback = ["rollback", &galera.name, "--namespace", &galera.namespace];
+            galera.lab.helm(User::Admin, &rollback).succeeded();
         }
     }
 
     fn state_of(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
         let (lab, namespace) = (shop.galera.lab, &shop.galera.namespace);
-        let (well, mut said) = condition(lab, namespace, "kustomization/day");
+        let (well, mut shown) = condition(lab, namespace, "kustomization/day");
         let applied = shop.read("kustomization/day")["status"]["lastAppliedRevision"].to_string();
         let mut all = well && applied.contains(commit);
         if shop.content == Content::Release {
             let (well, more) = released(lab, namespace, &shop.galera.name, commit);
             all &= well;
-            said = format!("{said}\n{more}");
+            shown = format!("{shown}\n{more}");
         }
-        (all, said)
+        (all, shown)
     }
 
     fn objects_to_install_the_guard(&self, repository: &Repository) -> Vec<Value> {
@@ -118,7 +118,7 @@ impl Engine for Flux {
 
 /// Returns a release of a chart in a GitRepository.
 fn release(name: &str, chart: &str, repository: &str) -> Value {
-    let again = json!({ "strategy": { "name": "RetryOnFailure", "retryInterval": "15s" } });
+    let retry = json!({ "strategy": { "name": "RetryOnFailure", "retryInterval": "15s" } });
     json!({
         "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
         "metadata": { "name": name },
@@ -131,22 +131,22 @@ fn release(name: &str, chart: &str, repository: &str) -> Value {
             } },
             "interval": "20s",
             "timeout": "2m",
-            "install": again,
-            "upgrade": again,
+            "install": retry,
+            "upgrade": retry,
             "driftDetection": { "mode": "enabled" },
         },
     })
 }
 
-/// Returns whether this commit of a release is there and all is well, and what Flux shows.
+/// Returns whether this commit of a release is applied and healthy, and the state that Flux shows.
 fn released(lab: &ControlPlane, namespace: &str, name: &str, commit: &str) -> (bool, String) {
     let release = format!("helmrelease/{name}");
-    let (well, said) = condition(lab, namespace, &release);
+    let (well, shown) = condition(lab, namespace, &release);
     let revision = read(lab, namespace, &release)["status"]["lastAttemptedRevision"].to_string();
-    (well && revision.contains(&commit[..12]), said)
+    (well && revision.contains(&commit[..12]), shown)
 }
 
-/// Returns whether an object of Flux is Ready, of its newest generation, and the messages of its conditions.
+/// Returns whether the newest generation of an object of Flux is Ready, and the messages of its conditions.
 fn condition(lab: &ControlPlane, namespace: &str, object: &str) -> (bool, String) {
     let object = read(lab, namespace, object);
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! GitOps engines under the guard: what two people commit reaches the cluster through a real engine, or is refused, and the engine
-//! shows why. When there is nothing to do, neither the engine nor the guard writes; after the last good commit all is well.
+//! GitOps engines under the guard: commits of two people reach the cluster through a real engine, or are refused, and the engine
+//! shows why. With nothing to do, neither the engine nor the guard writes; after the last good commit the cluster is healthy.
 //!
-//! Part of `make drills`; GATERA_MINUTES sets the length of the day in minutes (5), GATERA_SEED its course.
+//! Part of `make drills`; GATERA_MINUTES sets the length of the random commits in minutes (5), GATERA_SEED their sequence.
 
 use std::fs;
 use std::thread;
@@ -18,13 +18,13 @@ use crate::guard_life::{both_refused, dry_run_seed};
 use crate::install::events;
 use crate::lab::{ControlPlane, User};
 use crate::power;
-use crate::shop::{Content, Engine, Shop, Wanted, good, pool, with_charts, written_by};
+use crate::shop::{Content, GitOpsEngine, Shop, Wanted, good, pool, with_charts, written_by};
 use crate::writer::Writer;
 
-/// Runs everything once, and then what chance wants.
+/// Runs every kind of commit and fault once, and then random commits.
 pub fn commits_reach_the_cluster_or_are_refused(
     lab: &ControlPlane,
-    engine: &dyn Engine,
+    engine: &dyn GitOpsEngine,
     content: Content,
     name: &str,
 ) {
@@ -47,27 +47,27 @@ pub fn commits_reach_the_cluster_or_are_refused(
     shop.galera.until_ready(3);
     shop.galera.until_synced(3, 3);
     shop.is_quiet();
-    // On a busy machine members may have lost each other for some seconds since.
+    // On a busy machine members may have lost contact for some seconds meanwhile.
     assert_eq!(shop.galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&shop.galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("{name}: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// The guard itself, installed, upgraded and removed by the engine. It is there again afterwards.
-pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn Engine) {
-    let (configurations, of_the_guard) =
+/// Checks that the engine installs, upgrades and removes the guard. Installs it again at the end.
+pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn GitOpsEngine) {
+    let (configurations, in_its_namespace) =
         ("validatingwebhookconfigurations,mutatingwebhookconfigurations", "--namespace=gatera");
-    let there =
+    let registrations =
         || lab.kubectl(User::Admin, &["get", configurations, "gatera", "--ignore-not-found"]).succeeded();
     let until_healthy = |commit: &str| {
         patiently("the engine reports that all is well", || {
-            let (well, said) = engine.state_of_the_guard(lab, commit);
-            if well { Ok(()) } else { Err(said) }
+            let (well, shown) = engine.state_of_the_guard(lab, commit);
+            if well { Ok(()) } else { Err(shown) }
         });
     };
-    lab.helm(User::Admin, &["uninstall", "gatera", of_the_guard, "--wait"]).succeeded();
-    assert_eq!(there(), "");
+    lab.helm(User::Admin, &["uninstall", "gatera", in_its_namespace, "--wait"]).succeeded();
+    assert_eq!(registrations(), "");
 
     let repository = with_charts(lab, &format!("guard-by-{}", engine.namespace()));
     let values = repository.folder().join("values.yaml");
@@ -76,7 +76,7 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
     let commit = repository.commit("ann", "the guard");
     lab.create(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }));
     patiently("the guard is installed", || {
-        if there().is_empty() { Err(engine.state_of_the_guard(lab, &commit).1) } else { Ok(()) }
+        if registrations().is_empty() { Err(engine.state_of_the_guard(lab, &commit).1) } else { Ok(()) }
     });
     until_registered(lab);
     until_healthy(&commit);
@@ -96,7 +96,7 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
     let pods = [
         "get",
         "pods",
-        of_the_guard,
+        in_its_namespace,
         "--output=jsonpath={.items[*].metadata.annotations.example\\.org/changed}",
     ];
     assert_eq!(lab.kubectl(User::Admin, &pods).succeeded(), "again again");
@@ -106,10 +106,10 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
     let [kind, namespace, name] = [&last["kind"], &last["metadata"]["namespace"], &last["metadata"]["name"]]
         .map(|it| it.as_str().unwrap());
     lab.kubectl(User::Admin, &["delete", kind, name, "--namespace", namespace, "--timeout=120s"]).succeeded();
-    assert_eq!(there(), "", "an engine that removes the guard leaves none of its webhooks");
+    assert_eq!(registrations(), "", "the engine removes the webhooks of the guard");
     assert_eq!(dry_run_seed(lab).status, 0);
     patiently("the guard's pods are gone", || {
-        let pods = lab.kubectl(User::Admin, &["get", "pods", of_the_guard, "--output=name"]).succeeded();
+        let pods = lab.kubectl(User::Admin, &["get", "pods", in_its_namespace, "--output=name"]).succeeded();
         if pods.is_empty() { Ok(()) } else { Err(pods) }
     });
     install(lab, &[]).succeeded();
@@ -117,7 +117,7 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
 }
 
 impl Shop<'_> {
-    /// Founds the cluster. Returns its identity and a client.
+    /// Commits the cluster, and waits until it has formed. Returns its identity and a client.
     fn form_cluster(&self) -> (String, Writer<'_>) {
         let galera = &self.galera;
         galera.lab.create(&json!({
@@ -129,8 +129,8 @@ impl Shop<'_> {
             &json!({ "apiVersion": "v1", "kind": "List", "items": self.engine.objects_to_follow(self) }),
         );
         patiently("the cluster has formed", || {
-            let (_, said) = self.engine.state_of(self, &commit);
-            if (0..3).all(|it| galera.is_ready(&galera.member(it))) { Ok(()) } else { Err(said) }
+            let (_, shown) = self.engine.state_of(self, &commit);
+            if (0..3).all(|it| galera.is_ready(&galera.member(it))) { Ok(()) } else { Err(shown) }
         });
         let cluster = galera.until_synced(3, 3);
         patiently("the bootstrap node is removed", || {
@@ -196,7 +196,7 @@ impl Shop<'_> {
         self.is_quiet();
     }
 
-    /// Waits until the engine has created the bootstrap node again, which founds nothing.
+    /// Waits until the engine has created the bootstrap node again, at 0 replicas.
     fn until_bootstrap_is_back(&self) {
         patiently("the bootstrap node exists, at 0 replicas", || {
             let it = self.read(&format!("deployment/{}-bootstrap", self.galera.name));
@@ -206,7 +206,7 @@ impl Shop<'_> {
 
     fn removed_from_the_repository(&self) {
         let before = self.read(&self.set())["metadata"]["uid"].clone();
-        let commit = self.commit("bob", "no cluster", &Wanted { there: false, ..good() });
+        let commit = self.commit("bob", "no cluster", &Wanted { present: false, ..good() });
         self.until_shown(&commit, self.engine.text_after_removal(self.content));
         let commit = self.repository.revert();
         self.note("reverted");
@@ -248,7 +248,7 @@ impl Shop<'_> {
         self.until_pool_is(32);
     }
 
-    /// An override in the repository, or on the object, is over after some time, and stays there.
+    /// Checks that an override in the repository, or on the object, that has expired makes neither of them write.
     fn override_ends(&self) {
         let until = Timestamp::now() + Duration::from_secs(40);
         let text = format!("G01 until={until:.0} reason=a drill");
@@ -304,10 +304,10 @@ impl Shop<'_> {
                     "no_such_option = 1".clone_into(&mut wanted.config);
                     "a bad option".to_owned()
                 }
-                // A release that was removed needs more than a commit to come back.
+                // Restoring a removed release takes more than a commit.
                 3 if self.content == Content::Manifests => {
-                    wanted.there = !wanted.there;
-                    format!("there: {}", wanted.there)
+                    wanted.present = !wanted.present;
+                    format!("present: {}", wanted.present)
                 }
                 4 => {
                     wanted.bootstrap = !wanted.bootstrap;
@@ -315,7 +315,7 @@ impl Shop<'_> {
                 }
                 5 => {
                     wanted = good();
-                    "as it was".to_owned()
+                    "the good state".to_owned()
                 }
                 _ => {
                     wanted.config = pool(32 + 8 * chance.below(3));
@@ -331,7 +331,10 @@ impl Shop<'_> {
         for (who, (after, before)) in ["engine", "guard"].iter().zip(writes.iter().zip(before)) {
             let rate = (after - before) / minutes;
             println!("the {who} wrote {rate} times a minute");
-            assert!(rate <= 60, "an endless fight: the {who} wrote {rate} times a minute");
+            assert!(
+                rate <= 60,
+                "engine and guard undo each other's writes: the {who} wrote {rate} times a minute"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A cluster that a GitOps engine drives: the repository, what people commit, and what the engine shows.
+//! A cluster that a GitOps engine deploys: its repository, the commits, and the state that the engine shows.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::galera::{Galera, patiently, series};
 use crate::guard::chart;
 use crate::lab::{Asked, ControlPlane, Repository, User};
 
-/// What the repository has.
+/// What the repository contains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content {
     /// Manifests, with those of the bootstrap node.
@@ -20,29 +20,29 @@ pub enum Content {
     Release,
 }
 
-/// An engine as people see it.
-pub trait Engine {
-    /// Returns the namespace of its accounts.
+/// A GitOps engine, through its own objects.
+pub trait GitOpsEngine {
+    /// Returns the namespace of its service accounts.
     fn namespace(&self) -> &'static str;
     /// Returns the objects that make it follow a repository.
     fn objects_to_follow(&self, shop: &Shop<'_>) -> Vec<Value>;
-    /// Returns what the repository says about a release with these values.
+    /// Returns the file in the repository that describes a release with these values.
     fn release(&self, shop: &Shop<'_>, values: &Value) -> Value;
-    /// Returns whether this commit is applied and all is well, and what it shows to people.
+    /// Returns whether this commit is applied and healthy, and the state that the engine shows.
     fn state_of(&self, shop: &Shop<'_>, commit: &str) -> (bool, String);
-    /// Returns what it shows when the cluster was removed from the repository.
+    /// Returns a text that the engine shows after the cluster was removed from the repository.
     fn text_after_removal(&self, content: Content) -> &'static str;
-    /// Does what people do, besides the revert, when the cluster was removed from the repository by mistake.
+    /// Does what the revert of such a removal needs besides the commit.
     fn finish_revert(&self, shop: &Shop<'_>);
-    /// Returns the objects that make it install charts/gatera from a repository, with the values in `values.yaml`. The last one
-    /// stands for the installation.
+    /// Returns the objects that make it install charts/gatera from a repository, with the values in `values.yaml`. Deleting the
+    /// last one uninstalls it.
     fn objects_to_install_the_guard(&self, repository: &Repository) -> Vec<Value>;
-    /// Returns whether this commit of charts/gatera is applied and all is well, and what it shows to people.
+    /// Returns whether this commit of charts/gatera is applied and healthy, and the state that the engine shows.
     fn state_of_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String);
 }
 
-/// Returns what the engine has written so far, without what it writes to report.
-pub fn written_by(lab: &ControlPlane, engine: &dyn Engine) -> Vec<Asked> {
+/// Returns the writes of the engine so far, without those that only report its state.
+pub fn written_by(lab: &ControlPlane, engine: &dyn GitOpsEngine) -> Vec<Asked> {
     without_reports(lab.asked_by_accounts_of(engine.namespace()))
 }
 
@@ -52,28 +52,29 @@ fn without_reports(all: Vec<Asked>) -> Vec<Asked> {
     all.into_iter().filter(|it| it.writes() && !reports(it)).collect()
 }
 
-/// A cluster that an engine drives.
+/// A cluster that an engine deploys, with its repository.
 pub struct Shop<'a> {
     pub galera: Galera<'a>,
     pub repository: Repository,
     pub content: Content,
-    pub engine: &'a dyn Engine,
+    pub engine: &'a dyn GitOpsEngine,
     began: Instant,
 }
 
-/// What people want.
+/// The content of a commit.
 pub struct Wanted {
     pub config: String,
     pub members: u64,
     pub bootstrap: bool,
-    /// Whether the repository has the cluster at all.
-    pub there: bool,
+    /// Whether the repository contains the cluster at all.
+    pub present: bool,
     /// The override on the StatefulSet, in manifests.
     pub overridden: Option<String>,
 }
 
+/// Returns the content of a good commit.
 pub fn good() -> Wanted {
-    Wanted { config: pool(32), members: 3, bootstrap: true, there: true, overridden: None }
+    Wanted { config: pool(32), members: 3, bootstrap: true, present: true, overridden: None }
 }
 
 pub fn pool(megabytes: u64) -> String {
@@ -98,7 +99,7 @@ fn values(wanted: &Wanted) -> Value {
 
 impl<'a> Shop<'a> {
     /// Creates a repository with the charts, and a namespace. Nothing is committed and nothing is applied yet.
-    pub fn new(lab: &'a ControlPlane, engine: &'a dyn Engine, content: Content, name: &str) -> Self {
+    pub fn new(lab: &'a ControlPlane, engine: &'a dyn GitOpsEngine, content: Content, name: &str) -> Self {
         let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
         let repository = with_charts(lab, name);
         Self {
@@ -121,23 +122,25 @@ pub fn with_charts(lab: &ControlPlane, name: &str) -> Repository {
 }
 
 impl Shop<'_> {
+    /// Prints what happens, with the time since the beginning.
     pub fn note(&self, what: &str) {
         println!("{:7.1} {what}", self.began.elapsed().as_secs_f64());
     }
 
+    /// Returns an object, or null if it does not exist.
     pub fn read(&self, object: &str) -> Value {
         let text = self.galera.kubectl(&["get", object, "--output=json", "--ignore-not-found"]).succeeded();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Commits what is wanted. Returns the commit.
+    /// Commits this content. Returns the commit.
     pub fn commit(&self, who: &str, what: &str, wanted: &Wanted) -> String {
         let folder = self.repository.folder().join("deploy");
         fs::remove_dir_all(&folder).unwrap_or_default();
         fs::create_dir_all(&folder).unwrap();
         let team = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "of-the-team" } });
         fs::write(folder.join("team.yaml"), team.to_string()).unwrap();
-        if wanted.there {
+        if wanted.present {
             let text = match self.content {
                 Content::Manifests => self.manifests(wanted),
                 Content::Release => self.engine.release(self, &values(wanted)).to_string(),
@@ -149,9 +152,9 @@ impl Shop<'_> {
     }
 
     fn manifests(&self, wanted: &Wanted) -> String {
-        let given = self.repository.folder().join("deploy/values.json");
-        fs::write(&given, values(wanted).to_string()).unwrap();
-        let file = format!("--values={}", given.display());
+        let values_file = self.repository.folder().join("deploy/values.json");
+        fs::write(&values_file, values(wanted).to_string()).unwrap();
+        let file = format!("--values={}", values_file.display());
         let template = [
             "template",
             &self.galera.name,
@@ -162,35 +165,36 @@ impl Shop<'_> {
             &file,
         ];
         let text = self.galera.lab.helm(User::Admin, &template).succeeded();
-        fs::remove_file(given).unwrap();
+        fs::remove_file(values_file).unwrap();
         let lines = text.lines().filter(|line| !line.contains("helm.sh/hook"));
         let text = lines.collect::<Vec<_>>().join("\n");
         match &wanted.overridden {
             None => text,
-            Some(text_of) => text.replace(
+            Some(annotation) => text.replace(
                 "kind: StatefulSet\nmetadata:\n",
                 &format!(
-                    "kind: StatefulSet\nmetadata:\n  annotations: {{gatera.dev/override: \"{text_of}\"}}\n"
+                    "kind: StatefulSet\nmetadata:\n  annotations: {{gatera.dev/override: \"{annotation}\"}}\n"
                 ),
             ),
         }
     }
 
+    /// Waits until the engine reports this commit as applied and healthy.
     pub fn until_healthy(&self, commit: &str) {
         patiently("the engine reports that all is well", || {
-            let (well, said) = self.engine.state_of(self, commit);
-            if well { Ok(()) } else { Err(said) }
+            let (well, shown) = self.engine.state_of(self, commit);
+            if well { Ok(()) } else { Err(shown) }
         });
         self.note("all is well");
     }
 
-    /// Waits until the engine shows these words.
-    pub fn until_shown(&self, commit: &str, words: &str) {
-        let said = patiently(&format!("the engine shows {words}"), || {
-            let (_, said) = self.engine.state_of(self, commit);
-            if said.contains(words) { Ok(said) } else { Err(said) }
+    /// Waits until the engine shows this text.
+    pub fn until_shown(&self, commit: &str, text: &str) {
+        let shown = patiently(&format!("the engine shows {text}"), || {
+            let (_, shown) = self.engine.state_of(self, commit);
+            if shown.contains(text) { Ok(shown) } else { Err(shown) }
         });
-        self.note(&format!("it shows: {said}"));
+        self.note(&format!("it shows: {shown}"));
     }
 
     /// Returns the writes of the engine and of the guard to objects of the namespace so far.
@@ -201,7 +205,7 @@ impl Shop<'_> {
         [written_by(lab, self.engine), without_reports(lab.asked_by_the_guard())].map(here)
     }
 
-    /// Checks that neither of them writes for a minute, in which the engine reconciles three times.
+    /// Checks that neither engine nor guard writes for a minute, in which the engine reconciles three times.
     pub fn is_quiet(&self) {
         let before = self.writes().map(|all| all.len());
         thread::sleep(Duration::from_secs(60));
