@@ -1,5 +1,5 @@
-//! A cluster that mariadb-operator drives, alone and with the guard's seat belt, through the disasters of docs/compared.md. The
-//! operator is the real one if a checkout of it is there (`real_operator.rs`), else a stand-in (`mariadb_operator.rs`).
+//! A cluster of mariadb-operator, without and with the guard, in the disasters of docs/compared.md. The operator is the real one
+//! if GATERA_MARIADB_OPERATOR names a checkout (`real_operator.rs`), else a stand-in (`mariadb_operator.rs`).
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use crate::writer::Writer;
 
 const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
 
-/// The operator alone, before the guard is installed: after a power failure the cluster forms without an identity, or its members
-/// differ. If this no longer fails, the other drill proves less.
+/// Without the guard, the cluster forms without an identity after a power failure, or its members differ. This test fails when an
+/// operator no longer needs the guard for that; the other test then proves less.
 #[test]
 fn the_operator_alone_lets_members_differ() {
     let lab = with_operator();
@@ -27,14 +27,14 @@ fn the_operator_alone_lets_members_differ() {
     power::kill_all_while_one_is_behind(&it.galera);
     let began = Instant::now();
     let recovered = it.until_healed();
-    let looks = it.identities_and_late_rows();
+    let found = it.identities_and_late_rows();
     println!(
-        "alone: Ready after {:.0} s, recovered by the operator: {recovered}; {looks:?}",
+        "alone: Ready after {:.0} s, recovered by the operator: {recovered}; {found:?}",
         began.elapsed().as_secs_f64()
     );
-    let whole = looks.iter().all(|(uuid, rows)| !uuid.contains(ZEROS) && *rows == Some(10));
-    assert!(!whole, "the operator alone keeps members equal: {looks:?}");
-    // The other cluster has pods of the same names, and processes are found by these.
+    let equal = found.iter().all(|(uuid, rows)| !uuid.contains(ZEROS) && *rows == Some(10));
+    assert!(!equal, "the operator alone keeps members equal: {found:?}");
+    // The other test's cluster has the same pod names, by which processes are found.
     lab.kubectl(User::Admin, &["delete", "namespace", &it.galera.namespace, "--timeout=120s"]).succeeded();
 }
 
@@ -46,7 +46,7 @@ fn with_operator() -> &'static ControlPlane {
     lab()
 }
 
-/// What people do by mistake.
+/// Checks that common mistakes of people are refused.
 fn mistakes_are_refused(galera: &Galera<'_>) {
     refused(
         &galera.kubectl(&["scale", "statefulset", "ours-galera", "--replicas=0"]),
@@ -119,7 +119,7 @@ fn with_the_guard_nothing_is_lost_and_the_operator_works() {
             "{what}: Ready after {:.0} s, recovered by the operator: {recovered}",
             began.elapsed().as_secs_f64()
         );
-        assert_eq!(id, cluster, "{what}: it is the same cluster");
+        assert_eq!(id, cluster, "{what}: the cluster keeps its identity");
         power::members_agree(galera, "shop.t");
         writer.counted(3);
     };
@@ -135,7 +135,7 @@ fn with_the_guard_nothing_is_lost_and_the_operator_works() {
     power::kill_until_restarted(galera, Kill::Servers, &pods[..2], Duration::ZERO);
     healed("two of three servers killed");
 
-    // All pods deleted, against the guard's advice: the operator starts the cluster again, by its founding file.
+    // All pods are deleted against the guard's advice: the operator starts the cluster again, by its founding file.
     for pod in pods {
         galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
     }

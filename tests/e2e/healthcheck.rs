@@ -1,5 +1,5 @@
-//! The official image's own check, `healthcheck.sh`, as the readiness probe of servers that run as the image's user with a
-//! read-only root. The lab's image has its own script, which gives the same answers. Part of `make drills`.
+//! The official image's `healthcheck.sh` as the readiness probe of servers that run as the image's user with a read-only root.
+//! The lab's image has its own script, which gives the same answers. Part of `make drills`.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use crate::writer::Writer;
 const SET: &str = "statefulset/healthcheck-galera";
 const ONLINE: [&str; 3] = ["--connect", "--innodb_initialized", "--galera_online"];
 
-fn check(galera: &Galera<'_>, pod: &str, words: &[&str]) -> Output {
-    galera.kubectl(&[&["exec", pod, "--container=mariadb", "--", "healthcheck.sh"], words].concat())
+fn check(galera: &Galera<'_>, pod: &str, arguments: &[&str]) -> Output {
+    galera.kubectl(&[&["exec", pod, "--container=mariadb", "--", "healthcheck.sh"], arguments].concat())
 }
 
 fn until_rolled_out(galera: &Galera<'_>) {
@@ -59,15 +59,16 @@ fn template() -> serde_json::Value {
     } } } })
 }
 
-/// Checks that only the data directory of the member that initialised the database has the file with the check's login.
+/// Checks that members that copied their data lack the file with the check's login: only the data directory in which the
+/// database was initialised has it. Then creates a user that the check can use on every member.
 fn members_lack_the_file_with_its_login(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
-        assert_eq!(check(galera, &pod, &ONLINE[..1]).status, 0, "it listens");
+        assert_eq!(check(galera, &pod, &ONLINE[..1]).status, 0, "the server listens");
         let denied = check(galera, &pod, &ONLINE);
         assert!(denied.stderr.contains("healthcheck innodb_initialized failed"), "{denied}");
     }
-    // A user without a password, who exists on every member.
+    // A user without a password, which exists on every member.
     galera.ask(&galera.member(0), "CREATE USER mysql@localhost IDENTIFIED VIA unix_socket");
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
@@ -78,23 +79,23 @@ fn members_lack_the_file_with_its_login(galera: &Galera<'_>) {
     }
 }
 
-/// With MARIADB_AUTO_UPGRADE, the entrypoint changes each member's system tables separately, before its server joins. A member
-/// without data then never joins: it has tables to upgrade only once it has copied them. It stays in this state.
+/// Checks that with MARIADB_AUTO_UPGRADE a member without data never joins: the entrypoint upgrades each member's system tables
+/// before its server joins, and this member would have to copy them first. The member stays in this state.
 fn auto_upgrade_starts_only_members_with_data(galera: &Galera<'_>) {
     galera.kubectl(&["set", "env", SET, "--containers=mariadb", "MARIADB_AUTO_UPGRADE=1"]).succeeded();
     until_rolled_out(galera);
     let hash = "SELECT JSON_VALUE(Priv, '$.authentication_string') FROM mysql.global_priv WHERE User = 'healthcheck' AND Host = '::1'";
     let hashes: BTreeSet<_> = (0..3).map(|ordinal| galera.ask(&galera.member(ordinal), hash)).collect();
     println!("{} different passwords of healthcheck on three members", hashes.len());
-    assert_eq!(hashes.len(), 3, "each made its own");
+    assert_eq!(hashes.len(), 3, "each member made its own password");
 
     transfer::lose_volume(galera, 2);
-    let words = patiently("the member without data fails", || {
+    let error = patiently("the member without data fails", || {
         let log = galera.kubectl(&["logs", &galera.member(2), "--container=mariadb", "--previous"]).stdout;
-        let word = log.lines().rfind(|line| line.starts_with("ERROR ")).map(str::to_owned);
-        word.ok_or(log)
+        let error = log.lines().rfind(|line| line.starts_with("ERROR ")).map(str::to_owned);
+        error.ok_or(log)
     });
-    println!("{}: {words}", galera.member(2));
+    println!("{}: {error}", galera.member(2));
 }
 
 /// Checks that the user, the root and the probe are those of the template, and that the guard added the rest to the pod.
@@ -102,7 +103,7 @@ fn pods_follow_the_template(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
         assert_eq!(galera.in_pod(&pod, "id -u; touch /x 2>/dev/null || echo read-only"), "999\nread-only\n");
-        let seen = galera.pod(&pod).expect("it is there");
+        let seen = galera.pod(&pod).expect("the pod exists");
         assert!(seen["metadata"]["annotations"]["gatera.dev/injected"].is_string(), "{seen}");
         let server = &seen["spec"]["containers"][0];
         assert_eq!(server["readinessProbe"]["exec"]["command"][0], "healthcheck.sh");

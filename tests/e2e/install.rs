@@ -1,5 +1,5 @@
-//! The two charts, which a user meets first. A cluster forms, the bootstrap node is removed automatically, `helm test` passes,
-//! the cluster grows to five members and shrinks to three, and all members are restarted, while a client commits rows.
+//! The charts of the guard and of a cluster. A cluster forms, the bootstrap node is removed automatically, `helm test` passes, the
+//! cluster grows to five members and shrinks to three, and all members are restarted, while a client commits rows.
 
 use std::env;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::guard::{chart, guarded};
 use crate::lab::{ControlPlane, Output, User, eventually};
 use crate::writer::Writer;
 
-/// Values for small members, because the nodes of the lab have little memory for caches.
+/// Values for small members: the nodes of the lab have little memory.
 pub const SMALL: &[&str] = &[
     "--set=resources.requests.cpu=10m",
     "--set=resources.requests.memory=128Mi",
@@ -21,11 +21,12 @@ pub const SMALL: &[&str] = &[
     "--set=config=innodb_buffer_pool_size = 32M",
 ];
 
+/// Runs Helm with charts/galera. The command must succeed. Returns its output.
 pub fn helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> String {
     try_helm(galera, verb, more).succeeded()
 }
 
-/// Runs Helm with charts/galera, where it may fail.
+/// Does the same as `helm`, but the command may fail.
 pub fn try_helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> Output {
     let image = format!("--set=image.tag={}", series());
     let base = [verb, &galera.name, &chart("galera"), "--namespace", &galera.namespace, &image];
@@ -47,13 +48,13 @@ pub fn formed_with<'a>(lab: &'a ControlPlane, name: &str, values: &[&str]) -> Ga
     galera
 }
 
-/// Returns the root password of charts/galera, as a pod refers to it.
+/// Returns the root password of charts/galera as the source of an environment variable.
 pub fn password(galera: &Galera<'_>) -> Value {
     let secret = format!("{}-secret", galera.name);
     json!({ "valueFrom": { "secretKeyRef": { "name": secret, "key": "root-password" } } })
 }
 
-/// Adds so many rows that a full copy takes a moment; GATERA_GIGABYTES sets their size.
+/// Fills the table `shop.heavy` so that a full copy takes some seconds; GATERA_GIGABYTES sets its size.
 pub fn fill_heavy_table(galera: &Galera<'_>) {
     let gigabytes = env::var("GATERA_GIGABYTES").ok().and_then(|text| text.parse::<u32>().ok());
     let pod = galera.member(0);
@@ -74,9 +75,9 @@ fn synced_at(galera: &Galera<'_>, pod: &str) -> String {
 /// Returns the time at which the last of the members became Ready, according to the kubelets.
 fn last_ready_at(galera: &Galera<'_>, members: usize) -> String {
     let time = |ordinal| {
-        let pod = galera.pod(&galera.member(ordinal)).expect("the member is there");
+        let pod = galera.pod(&galera.member(ordinal)).expect("the pod exists");
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let ready = conditions.iter().find(|it| it["type"] == "Ready").expect("pods have it");
+        let ready = conditions.iter().find(|it| it["type"] == "Ready").expect("pods have the condition");
         ready["lastTransitionTime"].as_str().unwrap_or_default().to_owned()
     };
     (0..members).map(time).max().expect("there are members")
@@ -90,14 +91,14 @@ pub fn events(galera: &Galera<'_>, reason: &str) -> Vec<Value> {
     list["items"].as_array().cloned().unwrap_or_default()
 }
 
-/// Waits until the bootstrap node is gone with all that belonged to it. Returns the Event about it.
+/// Waits until the objects of the bootstrap node are deleted. Returns the Event about that.
 pub fn until_bootstrap_is_removed(galera: &Galera<'_>) -> Value {
     let event = patiently("the bootstrap node is removed", || {
-        let events = events(galera, "BootstrapRemoved");
-        events
-            .into_iter()
-            .next()
-            .ok_or_else(|| format!("no Event; kept: {:?}", events_notes(galera, "BootstrapKept")))
+        events(galera, "BootstrapRemoved").into_iter().next().ok_or_else(|| {
+            let kept = events(galera, "BootstrapKept");
+            let notes: Vec<_> = kept.iter().map(|it| it["note"].to_string()).collect();
+            format!("no Event; kept: {notes:?}")
+        })
     });
     let name = &galera.name;
     for what in [
@@ -108,10 +109,6 @@ pub fn until_bootstrap_is_removed(galera: &Galera<'_>) -> Value {
         galera.until_gone(&what);
     }
     event
-}
-
-fn events_notes(galera: &Galera<'_>, reason: &str) -> Vec<String> {
-    events(galera, reason).iter().map(|it| it["note"].to_string()).collect()
 }
 
 pub fn helm_test(lab: &ControlPlane, name: &str, namespace: &str) {
@@ -133,7 +130,7 @@ pub fn endpoints(galera: &Galera<'_>) -> Vec<String> {
     names
 }
 
-/// Checks that `gatera doctor`, which queries real replicas, finds that all is well.
+/// Checks that `gatera doctor` queries the replicas and finds no problem.
 fn doctor_finds_no_problem(lab: &ControlPlane, namespace: &str) {
     let doctor = Command::new(env!("CARGO_BIN_EXE_gatera"))
         .args(["doctor", "--namespace", namespace, "--kubeconfig"])
@@ -189,7 +186,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     galera.until_ready(5);
     galera.until_synced(5, 5);
     writer.until_writes();
-    assert_eq!(uids(&galera, 3), before, "nobody restarts for a new neighbour");
+    assert_eq!(uids(&galera, 3), before, "no member restarts when the cluster grows");
     let all: Vec<_> = (0..5).map(|it| galera.member(it)).collect();
     eventually("the Service leads to all five", || (endpoints(&galera) == all).then_some(()));
 
@@ -203,9 +200,9 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     assert_eq!(uids(&galera, 3), before);
     assert_eq!(endpoints(&galera), all[..3]);
 
-    // Members restart one after the other, each when the previous one is Synced again.
+    // Members restart one after the other, each after the previous one is Synced again.
     galera.kubectl(&["rollout", "restart", "statefulset/shop-galera"]).succeeded();
-    patiently("every member is a new one", || {
+    patiently("every pod was replaced", || {
         let there = (0..3).all(|it| galera.is_ready(&galera.member(it)));
         if there && uids(&galera, 3).iter().zip(&before).all(|(now, then)| now != then) {
             Ok(())

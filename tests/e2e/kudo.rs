@@ -1,5 +1,5 @@
-//! The real KUDO under the guard, with the operator of the seed documents: as it is there, and as the guard wants it, from the
-//! first install to the end, while a client writes. Part of `make drills`, which builds its image.
+//! The real KUDO under the guard, with the operator of the seed documents: unchanged, and corrected so that the guard accepts it,
+//! from its installation to its removal while a client writes. Part of `make drills`, which builds KUDO's image.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn kudo(galera: &Galera<'_>, arguments: &[&str]) -> Output {
     galera.lab.kudo(&[arguments, &["--namespace", &galera.namespace]].concat())
 }
 
-/// Installs an operator from a folder, as a person who has it there does.
+/// Installs an operator from a folder in tests/fixtures/kudo.
 fn install(galera: &Galera<'_>, package: &str, more: &[&str]) -> Output {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kudo").join(package);
     let folder = folder.display().to_string();
@@ -54,7 +54,7 @@ fn update(galera: &Galera<'_>, parameter: &str) -> Output {
     kudo(galera, &["update", "--instance", INSTANCE, "--parameter", parameter])
 }
 
-/// Returns the status of plans that people read while KUDO works.
+/// Returns the status of the plans, as `kubectl kudo` prints it.
 fn plans(galera: &Galera<'_>) -> String {
     kudo(galera, &["plan", "status", "--instance", INSTANCE]).succeeded()
 }
@@ -72,30 +72,30 @@ fn the_plan_of_the_seed_operator_shows_the_refusal() {
     let galera = new_cluster("kudo-seed");
     let installed = install(&galera, "seed", &[]);
     assert_eq!(installed.status, 0, "{installed}");
-    // A warning about the Instance, before KUDO has done anything.
-    let reported = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is not set, so the operator's default applies";
+    // The API server warns about the Instance before KUDO has done anything.
+    let reported = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is left to the default of the operator";
     assert!(installed.stderr.contains(&reported.replace("NS", &galera.namespace)), "{installed}");
 
-    let said = patiently("KUDO's plan shows the refusal", || {
-        let said = plans(&galera);
-        if said.contains("[G11]") { Ok(said) } else { Err(said) }
+    let plan = patiently("KUDO's plan shows the refusal", || {
+        let plan = plans(&galera);
+        if plan.contains("[G11]") { Ok(plan) } else { Err(plan) }
     });
-    println!("{said}");
-    // The first object that contains a password.
+    println!("{plan}");
+    // The first object of the plan that contains a password.
     let first = "Step bootstrap_config [ERROR] (A transient error when executing task deploy.deploy.bootstrap_config.bootstrap_config. \
                  Will retry. admission webhook \"namespace.gatera.dev\" denied the request: [G11] ConfigMap NS/galera-instance-bootstrap: \
-                 galera.cnf line 6 contains the password of wsrep_sst_auth in plain text\n";
-    assert!(said.contains(&first.replace("NS", &galera.namespace)), "{said}");
+                 galera.cnf line 6 writes out the password of wsrep_sst_auth\n";
+    assert!(plan.contains(&first.replace("NS", &galera.namespace)), "{plan}");
     assert!(
-        said.contains("  do instead: keep it in a Secret and mount that beside this ConfigMap"),
-        "{said}"
+        plan.contains("  do instead: keep it in a Secret and mount that beside this ConfigMap"),
+        "{plan}"
     );
-    assert!(!said.contains("admin"), "the password is not repeated: {said}");
+    assert!(!plan.contains("admin"), "the password is not repeated: {plan}");
     let made =
         ["get", "deployments,statefulsets,pods,configmaps", "--selector=heritage=kudo", "--output=name"];
     assert_eq!(galera.kubectl(&made).succeeded(), "");
 
-    // An Instance that holds no data may be deleted.
+    // An Instance without data may be deleted.
     let gone = kudo(&galera, &["uninstall", "--instance", INSTANCE]);
     assert_eq!((gone.status, &*gone.stderr), (0, ""), "{gone}");
     galera.until_gone(&format!("instance/{INSTANCE}"));
@@ -141,7 +141,7 @@ fn a_corrected_operator_runs_every_plan_and_loses_no_row() {
     assert_eq!(galera.until_synced(5, 5), cluster);
     writer.until_writes();
 
-    // KUDO writes the file, and the guard restarts the members that read it, one after the other.
+    // KUDO writes the option file, and the guard restarts the members one after the other.
     assert_eq!(update(&galera, "BUFFER_POOL=48M").status, 0);
     until_complete(&galera, "update");
     patiently("every member runs the new configuration", || {
@@ -191,8 +191,8 @@ fn destructive_operations_on_the_instance_are_refused(galera: &Galera<'_>) {
     refused(&again, "K01", "plan deploy would run again for cluster");
 }
 
-/// Checks that, with an override, the plan runs again but founds no second cluster: its bootstrap node stays at 0 replicas, and
-/// KUDO accepts that.
+/// Checks that with an override the plan runs again but founds no second cluster: the bootstrap node stays at 0 replicas, which
+/// KUDO accepts.
 fn deploy_again_founds_nothing(galera: &Galera<'_>) {
     galera.set_override(&format!("instance/{INSTANCE}"), "K01").succeeded();
     let again = kudo(galera, &["plan", "trigger", "--name", "deploy", "--instance", INSTANCE]);
@@ -203,7 +203,7 @@ fn deploy_again_founds_nothing(galera: &Galera<'_>) {
     assert_eq!(pods, "", "no second bootstrap node");
 }
 
-/// Follows the advice of K05. Afterwards an existing Instance may own the cluster again, because its deletion is judged.
+/// Follows the way out of K05: the Instance is deleted without its objects. A new Instance may then own the cluster again.
 fn orphan_and_install_again(galera: &Galera<'_>, parameters: &[&str]) {
     let members = galera.kubectl(&["get", "pods", "--selector=app=galera", "--output=name"]).succeeded();
     galera.kubectl(&["delete", "instance", INSTANCE, "--cascade=orphan"]).succeeded();
@@ -221,8 +221,8 @@ fn orphan_and_install_again(galera: &Galera<'_>, parameters: &[&str]) {
     assert!(owners().contains("kudo.dev"), "{}", owners());
 }
 
-/// Uninstalls the cluster after an orderly stop, which is allowed. A later install under its name founds nothing and is started
-/// from its claims.
+/// Uninstalls the cluster after an orderly stop, which is allowed. An installation under the same name founds no cluster, and
+/// `gatera start` starts it from its claims.
 fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str, parameters: &[&str]) {
     let (code, text) = outcome(gatera("stop", galera, &["--yes"]));
     assert_eq!(code, Some(0), "{text}");
@@ -233,12 +233,12 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str, parameters: &[&s
     let installed = install(galera, "mended", parameters);
     assert_eq!(installed.status, 0, "{installed}");
     patiently("KUDO's plan waits for the members", || {
-        let said = plans(galera);
-        if said.contains("Step statefulset [IN_PROGRESS]") { Ok(()) } else { Err(said) }
+        let plan = plans(galera);
+        if plan.contains("Step statefulset [IN_PROGRESS]") { Ok(()) } else { Err(plan) }
     });
     let pods =
         galera.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).succeeded();
-    assert_eq!(pods, "", "over claims with data nothing founds a cluster");
+    assert_eq!(pods, "", "no bootstrap node over claims with data");
     let (code, text) = outcome(gatera("start", galera, &["--yes"]));
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
@@ -247,7 +247,7 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str, parameters: &[&s
     assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
 }
 
-/// Uninstalls the cluster with an override: the garbage collector is not held up, and the data is kept.
+/// Uninstalls the cluster with an override: the garbage collector deletes its objects, and the claims are kept.
 fn uninstall_with_an_override(galera: &Galera<'_>) {
     galera.set_override(&format!("instance/{INSTANCE}"), "K05").succeeded();
     let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);

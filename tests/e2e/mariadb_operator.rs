@@ -1,6 +1,6 @@
-//! A stand-in for mariadb-operator that does what its sources do (8970edf8): how it founds and recovers a cluster, which requests it
-//! sends, as which account, in which order. What it reads and writes inside of pods by its agent, the stand-in does by `kubectl exec`.
-//! With the real one (`real_operator.rs`) the same tests run.
+//! A stand-in for mariadb-operator. As in its sources (8970edf8), it founds and recovers a cluster, and sends the same requests from
+//! the same account in the same order. Where the operator uses its agents in the pods, the stand-in uses `kubectl exec`. The same
+//! tests also run with the real operator (`real_operator.rs`).
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,7 +37,8 @@ impl Position {
 }
 
 impl<'a> Operator<'a> {
-    /// Creates a MariaDB and its cluster, with the label of the guard or without. Returns when all members are Ready.
+    /// Creates a MariaDB and its cluster, in a namespace with these labels; with any, its pods have the guard's label, too. Returns
+    /// when all members are Ready.
     pub fn create(lab: &'a ControlPlane, name: &str, labels: &[(&str, &str)]) -> Self {
         let namespace = lab.namespace_with_labels(name, labels);
         let galera = Galera::new(lab, &namespace, "ours");
@@ -53,7 +54,7 @@ impl<'a> Operator<'a> {
             lab.get(&namespace, "mariadb/ours-galera")["metadata"]["uid"].as_str().unwrap().to_owned();
         let mut manifests = include_str!("driven.yaml").replace("OWNER", &owner);
         if !labels.is_empty() {
-            // As spec.podMetadata.labels makes it.
+            // As with spec.podMetadata.labels.
             let app = "      labels: {app.kubernetes.io/name: mariadb, ";
             manifests = manifests.replace(app, &format!("{app}gatera.dev/cluster: ours-galera, "));
         }
@@ -67,12 +68,12 @@ impl<'a> Operator<'a> {
         it
     }
 
-    /// Sends a request as the operator does.
+    /// Runs kubectl as the operator's account.
     pub fn kubectl(&self, arguments: &[&str]) -> Output {
         self.galera.kubectl(&[&["--as", ACCOUNT], arguments].concat())
     }
 
-    /// Does what the agent of a member does, as soon as it runs.
+    /// Runs a line of shell in the container of a member's agent, as soon as that is possible.
     pub fn exec_in_agent(&self, ordinal: usize, line: &str) -> String {
         let pod = self.galera.member(ordinal);
         patiently("the command succeeds in the member's agent", || {
@@ -86,7 +87,7 @@ impl<'a> Operator<'a> {
         self.kubectl(&["patch", "statefulset", "ours-galera", "--type=merge", "--patch", &patch])
     }
 
-    /// Returns when the operator has restarted one member after the other.
+    /// Restarts the members one after the other, as the operator does. Returns when all are Synced.
     pub fn restart_members(&self) {
         let galera = &self.galera;
         if real_operator::is_used() {
@@ -103,7 +104,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Does what a resize does: the StatefulSet is created again around its pods, without the guard's annotations.
+    /// Creates the StatefulSet again around its pods, without the guard's annotations, as a resize of the storage does.
     pub fn recreate_stateful_set(&self) {
         let galera = &self.galera;
         let mut set = galera.lab.get(&galera.namespace, "statefulset/ours-galera");
@@ -122,7 +123,8 @@ impl<'a> Operator<'a> {
         (0..3).filter(|it| self.galera.is_ready(&self.galera.member(*it))).count()
     }
 
-    /// Recovers the cluster if no member was Ready for half a minute. Returns when all are, and whether it recovered anything.
+    /// Recovers the cluster whenever no member has been Ready for half a minute. Waits until all members are Ready. Returns whether
+    /// it recovered the cluster.
     pub fn until_healed(&self) -> bool {
         if real_operator::is_used() {
             return real_operator::until_healed(&self.galera);
@@ -142,12 +144,12 @@ impl<'a> Operator<'a> {
         recovered
     }
 
-    /// Does what pkg/controller/galera/recovery.go does.
+    /// Recovers the cluster as pkg/controller/galera/recovery.go does.
     fn recover(&self) {
         (0..3).for_each(|it| drop(self.exec_in_agent(it, &format!(": >{NOT_READY}"))));
-        let of_agents: Vec<_> = (0..3).map(|it| self.position(it)).collect();
-        let source = member_to_start_from(&of_agents, true).unwrap_or_else(|| {
-            member_to_start_from(&self.positions_by_jobs(), false).expect("one of them has data")
+        let reported: Vec<_> = (0..3).map(|it| self.position(it)).collect();
+        let source = member_to_start_from(&reported, true).unwrap_or_else(|| {
+            member_to_start_from(&self.positions_by_jobs(), false).expect("a member has data")
         });
         println!("the operator starts from member {}: {:?}", source.0, source.1);
         for other in (0..3).filter(|it| *it != source.0) {
@@ -178,7 +180,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Stops all members and asks their data for its position.
+    /// Stops all members and reads the position of each member's data by a Job.
     fn positions_by_jobs(&self) -> Vec<Position> {
         let galera = &self.galera;
         let node = |it: usize| galera.pod(&galera.member(it)).unwrap()["spec"]["nodeName"].clone();
@@ -197,20 +199,21 @@ impl<'a> Operator<'a> {
         let set = galera.lab.get(&galera.namespace, "statefulset/ours-galera");
         let template = &set["spec"]["template"];
         let mut server = template["spec"]["containers"][0].clone();
-        for gone in ["startupProbe", "livenessProbe", "readinessProbe", "ports"] {
-            server.as_object_mut().unwrap().remove(gone);
+        for field in ["startupProbe", "livenessProbe", "readinessProbe", "ports"] {
+            server.as_object_mut().unwrap().remove(field);
         }
         server["command"] = json!(["mariadbd"]);
         server["args"] = json!(["--log-error=/dev/stderr", "--wsrep-recover", "--user=mysql"]);
         let claim = |of: &str| json!({ "name": of, "persistentVolumeClaim": { "claimName": format!("{of}-{member}") } });
         let mut volumes = template["spec"]["volumes"].as_array().unwrap().clone();
         volumes.extend([claim("storage"), claim("galera")]);
-        let marks = template["metadata"]["labels"]
+        let guard_labels = template["metadata"]["labels"]
             .as_object()
             .unwrap()
             .iter()
             .filter(|(key, _)| key.starts_with("gatera.dev/"));
-        let labels: serde_json::Map<_, _> = marks.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let labels: serde_json::Map<_, _> =
+            guard_labels.map(|(key, value)| (key.clone(), value.clone())).collect();
         let job = json!({
             "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name, "namespace": galera.namespace },
             "spec": { "template": {
@@ -234,13 +237,13 @@ impl<'a> Operator<'a> {
             .lines()
             .rev()
             .find_map(|line| line.split_once("WSREP: Recovered position: "))
-            .expect("it says so")
+            .expect("the server logs its position")
             .1;
         let (uuid, seqno) = line.trim().split(',').next().unwrap().split_once(':').unwrap();
         Position { uuid: uuid.to_owned(), seqno: seqno.parse().unwrap_or(-1), safe: false }
     }
 
-    /// Leaves a member alone that is Synced within ten seconds, and deletes the pod of another.
+    /// Deletes the pod of a member that is not Synced within ten seconds, and waits until it is.
     fn restart_unless_synced(&self, ordinal: usize) {
         let (galera, pod) = (&self.galera, self.galera.member(ordinal));
         let synced = || galera.wsrep(&pod).is_ok_and(|it| it.state == "Synced" && it.component == "Primary");
@@ -260,7 +263,7 @@ impl<'a> Operator<'a> {
         });
     }
 
-    /// Returns each member's cluster, and how many of the ten rows it has that only two members got.
+    /// Returns each member's cluster id, and how many of the ten rows it has that only two members had received.
     pub fn identities_and_late_rows(&self) -> Vec<(String, Option<u64>)> {
         let look = |it: usize| {
             let uuid = self.galera.wsrep(&self.galera.member(it)).map_or_else(|error| error, |it| it.uuid);
@@ -270,8 +273,8 @@ impl<'a> Operator<'a> {
     }
 }
 
-/// Returns the member from which the cluster starts: the first that says it may, or else the newest if all are known. Identities are
-/// not compared.
+/// Returns the member from which the operator starts the cluster: the first that is safe to bootstrap, or else the newest. If `all`,
+/// the newest counts only when every position is known. Identities are not compared.
 fn member_to_start_from(found: &[Position], all: bool) -> Option<(usize, Position)> {
     let safe = found.iter().position(|it| it.safe);
     let known = !all || found.iter().all(Position::is_known);
@@ -281,7 +284,7 @@ fn member_to_start_from(found: &[Position], all: bool) -> Option<(usize, Positio
     Some((source, found[source].clone()))
 }
 
-/// Creates what an installation of the operator brings: its definition and its account.
+/// Installs the operator; for the stand-in, its custom resource definition and its account.
 pub fn install_operator(lab: &ControlPlane) {
     if real_operator::is_used() {
         return real_operator::install(lab);

@@ -1,5 +1,5 @@
-//! The real mariadb-operator, built from a checkout of its repository and installed by its own chart. Clusters are as its defaults
-//! make them, with TLS.
+//! The real mariadb-operator, built from a checkout of its repository and installed by its own chart. Its clusters have the
+//! operator's defaults, among them TLS.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,16 +15,17 @@ use crate::lab::{Asked, ControlPlane, User};
 use crate::power::{self, Kill};
 use crate::writer::Writer;
 
-/// Returns the checkout, which `make e2e-driven` hands in.
+/// Returns the checkout of the operator's repository, if there is one.
 fn checkout() -> Option<PathBuf> {
     env::var_os("GATERA_MARIADB_OPERATOR").filter(|it| !it.is_empty()).map(PathBuf::from)
 }
 
+/// Returns whether tests use the real operator.
 pub fn is_used() -> bool {
     checkout().is_some()
 }
 
-/// Installs its definitions, and then its chart with the defaults.
+/// Installs the operator's custom resource definitions, and then its chart with the defaults.
 pub fn install(lab: &ControlPlane) {
     let checkout = checkout().expect("GATERA_MARIADB_OPERATOR names a checkout");
     let image = env::var_os("GATERA_MARIADB_OPERATOR_IMAGE").map(PathBuf::from);
@@ -32,7 +33,7 @@ pub fn install(lab: &ControlPlane) {
     let definitions = format!("--filename={}", checkout.join("deploy/crds/crds.yaml").display());
     lab.kubectl(User::Admin, &["apply", "--server-side", &definitions]).succeeded();
     lab.until_defined();
-    // Helm wants the chart of the definitions in the other's folder, even if it is not used.
+    // Helm requires the dependency, the chart of the definitions, even though it is not used.
     let (charts, own) = (checkout.join("deploy/charts"), lab.folder().join("operator-chart"));
     copy_folder(&charts.join("mariadb-operator"), &own);
     std::fs::create_dir(own.join("charts")).unwrap();
@@ -53,18 +54,18 @@ fn copy_folder(folder: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-r").args([folder, to]).status().unwrap().success());
 }
 
-/// Creates a MariaDB whose pods have the guard's label, or not. Returns when it is Ready.
+/// Creates a MariaDB, whose pods have the guard's label if `adopted`. Returns when it is Ready.
 pub fn create(galera: &Galera<'_>, adopted: bool) {
     let lab = galera.lab;
     lab.have_local_volumes(10);
     let labels = if adopted { json!({ "gatera.dev/cluster": "ours-galera" }) } else { json!({}) };
     let claim = json!({ "storageClassName": "local", "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "100Mi" } } });
-    let of_its_pods =
+    let selector =
         json!({ "app.kubernetes.io/name": "mariadb", "app.kubernetes.io/instance": "ours-galera" });
     let named = |name: &str| json!({ "name": name, "namespace": galera.namespace });
     lab.create(&json!({ "apiVersion": "v1", "kind": "List", "items": [
         { "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "ours-root", "namespace": galera.namespace, "labels": { "k8s.mariadb.com/watch": "" } }, "stringData": { "password": "a-drill" } },
-        { "apiVersion": "v1", "kind": "Service", "metadata": named("ours-cs"), "spec": { "selector": of_its_pods, "ports": [{ "port": 3306 }] } },
+        { "apiVersion": "v1", "kind": "Service", "metadata": named("ours-cs"), "spec": { "selector": selector, "ports": [{ "port": 3306 }] } },
         { "apiVersion": "k8s.mariadb.com/v1alpha1", "kind": "MariaDB", "metadata": named("ours-galera"), "spec": {
             "image": format!("mariadb:{}", series()),
             "rootPasswordSecretKeyRef": { "name": "ours-root", "key": "password" },
@@ -77,7 +78,7 @@ pub fn create(galera: &Galera<'_>, adopted: bool) {
     until_ready(galera, 3);
 }
 
-/// Waits until the operator says that the cluster is Ready, and all members are, with the newest template.
+/// Waits until the operator reports the cluster as Ready, and all members are Ready with the newest template.
 fn until_ready(galera: &Galera<'_>, members: usize) {
     patiently(&format!("a MariaDB of {members} is Ready"), || {
         let it = galera.lab.get(&galera.namespace, "mariadb/ours-galera");
@@ -92,13 +93,13 @@ fn until_ready(galera: &Galera<'_>, members: usize) {
     galera.until_synced(members, members);
 }
 
-/// Returns when all members are Ready, and whether the operator recovered the cluster meanwhile.
+/// Waits until all members are Ready. Returns whether the operator recovered the cluster meanwhile.
 pub fn until_healed(galera: &Galera<'_>) -> bool {
     let recoveries = || {
         let get = ["get", "events", "--field-selector=reason=GaleraClusterBootstrap", "--output=json"];
         let list: Value = serde_json::from_str(&galera.kubectl(&get).succeeded()).unwrap();
         let counts = list["items"].as_array().unwrap().iter().map(|it| {
-            // One that is repeated within minutes becomes a series.
+            // An Event that is repeated within minutes becomes a series.
             it["series"]["count"].as_u64().or(it["count"].as_u64()).unwrap_or(1)
         });
         counts.sum::<u64>()
@@ -108,24 +109,25 @@ pub fn until_healed(galera: &Galera<'_>) -> bool {
     recoveries() > before
 }
 
-/// Changes the template of its pods. Returns when the operator has restarted all members.
-pub fn restart_members(galera: &Galera<'_>, word: &str) {
-    patch_spec(galera, &json!({ "podMetadata": { "annotations": { "restarted": word } } }));
+/// Changes the template of the pods. Returns when the operator has restarted all members.
+pub fn restart_members(galera: &Galera<'_>, value: &str) {
+    patch_spec(galera, &json!({ "podMetadata": { "annotations": { "restarted": value } } }));
     patiently("every member has restarted", || {
         let pods = (0..3).filter_map(|it| galera.pod(&galera.member(it)));
-        let new = pods.filter(|pod| pod["metadata"]["annotations"]["restarted"] == word).count();
+        let new = pods.filter(|pod| pod["metadata"]["annotations"]["restarted"] == value).count();
         if new == 3 { Ok(()) } else { Err(format!("{new} of 3 are")) }
     });
     until_ready(galera, 3);
 }
 
+/// Changes the spec of the MariaDB.
 fn patch_spec(galera: &Galera<'_>, spec: &Value) {
     let patch = json!({ "spec": spec }).to_string();
     galera.kubectl(&["patch", "mariadb", "ours-galera", "--type=merge", "--patch", &patch]).succeeded();
 }
 
-/// Does what the stand-in cannot: all members die while the operator is away; two nodes are drained at once; other sizes; an option
-/// that no server knows, and its end; more time before a recovery.
+/// Runs drills that the stand-in cannot: all members die while the operator does not run; two nodes are drained at once; the
+/// cluster is resized; an option that no server knows is set and removed; the operator waits longer before a recovery.
 pub fn further_drills(galera: &Galera<'_>, writer: &Writer<'_>) {
     let lab = galera.lab;
     let replicas = |count: &str| {
@@ -172,9 +174,9 @@ pub fn further_drills(galera: &Galera<'_>, writer: &Writer<'_>) {
         if dead == 1 { Ok(()) } else { Err(format!("{dead} of 3")) }
     });
     writer.until_writes();
-    // Without any text, the operator keeps the ConfigMap with the last one.
+    // If the text were removed, the operator would keep the ConfigMap with the last one.
     patch_spec(galera, &json!({ "myCnf": "[mariadb]\n" }));
-    timed("an option that no server knows, taken back", 3);
+    timed("an option that no server knows, removed again", 3);
 
     patch_spec(
         galera,
@@ -185,7 +187,7 @@ pub fn further_drills(galera: &Galera<'_>, writer: &Writer<'_>) {
     timed("all servers killed while one was behind, with clusterHealthyTimeout 2m", 3);
 }
 
-/// Drains the nodes of two members at the same time: one of them goes, and the other waits until it is Ready on another node.
+/// Drains the nodes of two members at the same time: one member is evicted, and the other waits until that one is Ready again.
 fn drain_at_once(galera: &Galera<'_>, pods: &[String]) {
     let node = |pod: &String| galera.pod(pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
     let nodes: Vec<_> = pods.iter().map(node).collect();
@@ -195,18 +197,18 @@ fn drain_at_once(galera: &Galera<'_>, pods: &[String]) {
             ["drain", node, "--delete-emptydir-data", "--ignore-daemonsets", members, "--timeout=80s"];
         galera.lab.kubectl(User::Admin, &drain)
     };
-    let said: Vec<_> = thread::scope(|scope| {
+    let outputs: Vec<_> = thread::scope(|scope| {
         let drains: Vec<_> = nodes.iter().map(|node| scope.spawn(|| drain(node))).collect();
         drains.into_iter().map(|it| it.join().unwrap()).collect()
     });
-    let waited = said.iter().filter(|it| it.stderr.contains("[G02]")).count();
-    assert!(waited == 1 && said.iter().all(|it| it.status == 0), "{said:#?}");
+    let waited = outputs.iter().filter(|it| it.stderr.contains("[G02]")).count();
+    assert!(waited == 1 && outputs.iter().all(|it| it.status == 0), "{outputs:#?}");
     for node in &nodes {
         galera.lab.kubectl(User::Admin, &["uncordon", node]).succeeded();
     }
 }
 
-/// Prints how long the API server took for the operator's writes of each kind, alone and with the guard.
+/// Prints how long the API server took for the operator's writes of each kind, in each namespace: without and with the guard.
 pub fn print_write_latencies(lab: &ControlPlane) {
     let mut all = BTreeMap::<_, Vec<_>>::new();
     for it in lab.asked_by_accounts_of("mariadb-system").into_iter().filter(Asked::writes) {
@@ -219,7 +221,7 @@ pub fn print_write_latencies(lab: &ControlPlane) {
     }
 }
 
-/// Changes the root password in its Secret. Returns when each server takes the new one, and pods have it.
+/// Changes the root password in its Secret. Returns when each server accepts the new one and the pods have restarted with it.
 pub fn change_root_password(galera: &Galera<'_>) {
     let patch = r#"{"stringData":{"password":"another-drill"}}"#;
     galera.kubectl(&["patch", "secret", "ours-root", "--patch", patch]).succeeded();
@@ -240,7 +242,7 @@ pub fn change_root_password(galera: &Galera<'_>) {
     restart_members(galera, "again");
 }
 
-/// Checks that the guard writes nothing in a minute in which the operator looks at its cluster every ten seconds.
+/// Checks that the guard writes nothing for a minute, while the operator reconciles its cluster every ten seconds.
 pub fn guard_writes_nothing(galera: &Galera<'_>) {
     let counts = || {
         [galera.lab.asked_by_accounts_of("mariadb-system"), galera.lab.asked_by_the_guard()]
@@ -251,5 +253,5 @@ pub fn guard_writes_nothing(galera: &Galera<'_>) {
     let after = counts();
     let [operator, guard] = [0, 1].map(|it| after[it] - before[it]);
     println!("in a minute the operator wrote {operator} times, the guard {guard} times");
-    assert_eq!(guard, 0, "the guard writes what belongs to the operator");
+    assert_eq!(guard, 0, "the guard writes to a cluster of the operator");
 }
