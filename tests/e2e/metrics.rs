@@ -1,5 +1,5 @@
-//! The exporter of charts/galera: a running cluster gets one as charts/galera/README.md says, and it answers everything that the
-//! dashboard asks for. Part of `make drills`.
+//! The exporter of charts/galera: it is added to a running cluster as charts/galera/README.md says, and has every metric that the
+//! dashboard uses. Part of `make drills`.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -14,7 +14,7 @@ use crate::page::{galera_readme_blocks, run_block};
 
 const DASHBOARD: &str = include_str!("../../charts/galera/files/dashboard.json");
 
-/// Returns what the exporter says of one member, as a pod of the cluster reads it.
+/// Returns the exporter's page about one member, requested from the pod of another.
 fn exporter_page(galera: &Galera<'_>, ordinal: usize) -> String {
     let target = format!("{}.{}-hs:3306", galera.member(ordinal), galera.name);
     let ask = format!(
@@ -30,14 +30,14 @@ fn value(page: &str, metric: &str) -> Option<f64> {
     page.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse().ok())
 }
 
-/// Lists the metrics that the dashboard asks for.
+/// Returns the names of the metrics that the dashboard uses.
 fn dashboard_metrics() -> BTreeSet<String> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().flat_map(|it| it["targets"].as_array().into_iter().flatten());
-    let words = targets
+    let names = targets
         .flat_map(|it| it["expr"].as_str().unwrap().split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
-    words.filter(|it| it.starts_with("mysql_")).map(str::to_owned).collect()
+    names.filter(|it| it.starts_with("mysql_")).map(str::to_owned).collect()
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn a_running_cluster_gets_an_exporter() {
     assert_eq!(example, "ns=db I=shop");
     let head = format!("set -e\nns={} I={}", galera.namespace, galera.name);
     let commands = commands.replace(" charts/galera ", &format!(" {} ", chart("galera")));
-    let said = run_block(&galera, &head, &commands);
-    assert!(said.status == 0 && !said.stderr.contains("[G"), "{said}");
+    let output = run_block(&galera, &head, &commands);
+    assert!(output.status == 0 && !output.stderr.contains("[G"), "{output}");
 
     let pages = patiently("the exporter reaches each member", || {
         let pages = [0, 1, 2].map(|it| exporter_page(&galera, it));
@@ -72,11 +72,11 @@ fn a_running_cluster_gets_an_exporter() {
         assert_eq!(value(page, "mysql_global_status_wsrep_cluster_size"), Some(3.0));
         let missing: Vec<_> =
             dashboard_metrics().into_iter().filter(|it| value(page, it).is_none()).collect();
-        assert!(missing.is_empty(), "the dashboard asks for {missing:?}, and the exporter says:\n{page}");
+        assert!(missing.is_empty(), "the dashboard uses {missing:?}, and the exporter has only:\n{page}");
     }
     assert_eq!(uids(), before, "no member was restarted");
 
-    // A member that is gone is a value, not an error.
+    // The page about a member that is gone has a value, not an error.
     galera.kubectl(&["delete", "pod", &galera.member(1), "--wait=false"]).succeeded();
     patiently("the exporter reports that the member is gone", || {
         let page = exporter_page(&galera, 1);

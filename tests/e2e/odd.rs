@@ -1,6 +1,6 @@
-//! Two instances in one namespace. One of them is odd: its passwords contain every printable character, and two of its members
-//! share a node. Neither sees the other; what would mix them up or lose data is refused; the node with two members is drained
-//! while a client writes; and a password is changed as `gatera explain G12` says.
+//! Two instances in one namespace. One of them is unusual: its passwords contain every printable character, and two of its members
+//! share a node. The clusters stay apart; changes that would mix them up or lose data are refused; the node with two members is
+//! drained while a client writes; and a password is changed as `gatera explain G12` says.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -65,17 +65,17 @@ fn install_on_two_nodes(galera: &Galera<'_>) {
 }
 
 fn neither_sees_the_other(one: &Galera<'_>, other: &Galera<'_>) {
-    assert_ne!(one.until_synced(3, 3), other.until_synced(3, 3), "two clusters");
+    assert_ne!(one.until_synced(3, 3), other.until_synced(3, 3), "two clusters with one identity");
     one.ask(&one.member(0), "CREATE DATABASE ours");
     let seen = other.ask(&other.member(0), "SHOW DATABASES LIKE 'ours'");
-    assert_eq!(seen, "", "what one writes the other does not have");
+    assert_eq!(seen, "", "a database of one cluster is not in the other");
     for galera in [one, other] {
         let own: Vec<_> = (0..3).map(|it| galera.member(it)).collect();
         assert_eq!(endpoints(galera), own, "the client Service leads to its own members");
     }
 }
 
-/// A node that is cordoned by a drain and takes pods again when this value is dropped, even after a panic.
+/// Makes a node schedulable again when it is dropped, even after a panic.
 struct UncordonOnDrop<'a>(&'a ControlPlane, String);
 
 impl Drop for UncordonOnDrop<'_> {
@@ -90,21 +90,24 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
     for pod in (0..3).map(|it| galera.member(it)) {
         on.entry(node(&pod)).or_default().push(pod);
     }
-    let (full, both) = on.iter().max_by_key(|(_, pods)| pods.len()).unwrap();
+    let (crowded, both) = on.iter().max_by_key(|(_, pods)| pods.len()).unwrap();
     assert_eq!(both.len(), 2, "one node holds two members: {on:?}");
     let survivor = (0..3).map(|it| galera.member(it)).find(|pod| !both.contains(pod)).unwrap();
 
     let writer = Writer::start(galera, &password(galera));
-    let said = {
-        let _cordoned = UncordonOnDrop(galera.lab, full.clone());
-        let said = keeping_a_majority(galera, &survivor, || drain(galera, full));
-        // Until then the newest pod may still be looking for a node.
+    let printed = {
+        let _cordoned = UncordonOnDrop(galera.lab, crowded.clone());
+        let printed = keeping_a_majority(galera, &survivor, || drain(galera, crowded));
+        // The pod that was evicted last may still be pending.
         galera.until_ready(3);
-        said
+        printed
     };
-    assert!(said.contains("will retry after 5s") && said.contains("[G02]"), "the second one waits: {said}");
+    assert!(
+        printed.contains("will retry after 5s") && printed.contains("[G02]"),
+        "the second eviction waits: {printed}"
+    );
     for pod in both {
-        assert_ne!(&node(pod), full, "{pod} has moved");
+        assert_ne!(&node(pod), crowded, "{pod} has moved");
     }
     galera.until_synced(3, 3);
     writer.until_writes();
@@ -112,22 +115,22 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
     println!("drain: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Drains a node until that succeeds. Returns what all attempts printed.
+/// Drains a node, repeatedly until that succeeds. Returns the stderr of all attempts.
 fn drain(galera: &Galera<'_>, node: &str) -> String {
-    let mut said = String::new();
+    let mut printed = String::new();
     patiently("the node is drained", || {
         let output = galera.drain(node, "--timeout=80s");
-        said.push_str(&output.stderr);
+        printed.push_str(&output.stderr);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });
-    said
+    printed
 }
 
-/// Runs `act` while a member that stays is queried repeatedly: it must have a majority at every moment.
+/// Runs `act` and asserts that this member, which is queried meanwhile, always has a majority.
 fn keeping_a_majority<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let looks = scope.spawn(|| {
+        let queries = scope.spawn(|| {
             let mut seen = Vec::new();
             while !done.load(Ordering::Relaxed) {
                 seen.extend(galera.wsrep(survivor).ok());
@@ -137,9 +140,9 @@ fn keeping_a_majority<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce()
         });
         let result = act();
         done.store(true, Ordering::Relaxed);
-        let seen = looks.join().unwrap();
-        let whole = |it: &&Wsrep| it.component == "Primary" && it.size >= 2;
-        assert!(seen.len() > 3 && seen.iter().all(|it| whole(&it)), "{seen:?}");
+        let seen = queries.join().unwrap();
+        let has_majority = |it: &&Wsrep| it.component == "Primary" && it.size >= 2;
+        assert!(seen.len() > 3 && seen.iter().all(|it| has_majority(&it)), "{seen:?}");
         result
     })
 }
@@ -167,5 +170,5 @@ fn a_claim_is_deleted_as_the_refusal_says(galera: &Galera<'_>) {
     }
     galera.until_ready(3);
     galera.until_synced(3, 3);
-    assert_ne!(uid(&claim), before, "it copied everything anew");
+    assert_ne!(uid(&claim), before, "the member has a new claim");
 }

@@ -1,5 +1,5 @@
-//! Clean-ups of the bootstrap node that do not go smoothly: the guard's leader is killed at every step of one, and the
-//! namespace is deleted in the middle of another.
+//! Interrupted clean-ups of the bootstrap node: the guard's leader is killed at every step of one, and the namespace is deleted
+//! during another.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ fn lease(lab: &ControlPlane) -> (String, Timestamp) {
     (pod, text("renewTime").parse().unwrap())
 }
 
-/// Kills the leader without an orderly stop, as when its node fails. Waits for both replicas first, so that other tests always
-/// find a guard.
+/// Kills the leader without an orderly stop, as when its node fails. Waits for both replicas first, so that a guard always
+/// answers.
 fn kill_the_leader(lab: &ControlPlane, killed: &mut Vec<String>, during: &str) {
     until_registered(lab);
     let leader = patiently("a replica that was not killed leads", || {
@@ -37,19 +37,20 @@ fn kill_the_leader(lab: &ControlPlane, killed: &mut Vec<String>, during: &str) {
 /// A finalizer that makes the clean-up take longer: objects with it stay until it is removed.
 const HOLD: &str = "odd.example/hold";
 
+/// Adds the finalizer to an object, or removes it.
 fn hold(galera: &Galera<'_>, what: &str, hold: bool) {
     let finalizers: &[&str] = if hold { &[HOLD] } else { &[] };
     let patch = json!({ "metadata": { "finalizers": finalizers } }).to_string();
-    // Requests may still go to the address of a leader that was killed a moment ago.
+    // The API server may still call the leader that was killed a moment ago.
     patiently("the finalizers are set", || {
         let output = galera.kubectl(&["patch", what, "--type=merge", "--patch", &patch]);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });
 }
 
-/// Waits until the object is being deleted and only our finalizer keeps it.
+/// Waits until the object is being deleted and only `HOLD` keeps it.
 fn until_only_held(galera: &Galera<'_>, what: &str) {
-    patiently(&format!("{what} is deleted, as far as it is let"), || {
+    patiently(&format!("only the finalizer keeps {what}"), || {
         let meta = galera.lab.get(&galera.namespace, what)["metadata"].clone();
         let held = meta["deletionTimestamp"].is_string() && meta["finalizers"] == json!([HOLD]);
         if held { Ok(()) } else { Err(meta.to_string()) }
@@ -66,14 +67,14 @@ fn bootstrap_objects(galera: &Galera<'_>) -> [String; 3] {
     ]
 }
 
-/// Returns how far the removal of the bootstrap node is, from the guard's mark.
+/// Returns the first word of the guard's mark about the bootstrap node: how far its removal is.
 fn progress(galera: &Galera<'_>) -> String {
-    let note = r"--output=jsonpath={.metadata.annotations.gatera\.dev/bootstrap}";
-    let note = galera.kubectl(&["get", &format!("statefulset/{}-galera", galera.name), note]).succeeded();
-    note.split(' ').next().unwrap_or_default().to_owned()
+    let mark = r"--output=jsonpath={.metadata.annotations.gatera\.dev/bootstrap}";
+    let mark = galera.kubectl(&["get", &format!("statefulset/{}-galera", galera.name), mark]).succeeded();
+    mark.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Returns what must not change: the pods, and how often their servers were restarted.
+/// Returns the uid of each member's pod, and how often its server was restarted.
 fn uids_and_restarts(galera: &Galera<'_>) -> Vec<Value> {
     let life = |ordinal| {
         let pod = galera.pod(&galera.member(ordinal)).unwrap();
@@ -110,7 +111,7 @@ fn a_clean_up_continues_after_its_leader_is_killed() {
             let waited = galera.kubectl(&deleted);
             if waited.status == 0 { Ok(()) } else { Err(waited.stderr) }
         });
-        kill_the_leader(lab, &mut killed, &format!("while {what} goes: {}", progress(&galera)));
+        kill_the_leader(lab, &mut killed, &format!("while {what} is deleted: {}", progress(&galera)));
         until_only_held(&galera, what);
         hold(&galera, what, false);
     }
@@ -120,15 +121,15 @@ fn a_clean_up_continues_after_its_leader_is_killed() {
         if now.starts_with("removed") { Ok(()) } else { Err(now) }
     });
     let reported = events(&galera, "BootstrapRemoved");
-    assert_eq!(reported.len(), 1, "it is reported once: {reported:?}");
+    assert_eq!(reported.len(), 1, "the removal is reported once: {reported:?}");
     galera.until_synced(3, 3);
-    assert_eq!(uids_and_restarts(&galera), before, "nobody restarts for it");
+    assert_eq!(uids_and_restarts(&galera), before, "no member restarts during a clean-up");
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
 }
 
-/// Checks that a Secret without a key is named, and completes that Secret.
+/// Checks that the chart refuses a Secret that lacks a key and names the key, and then adds the key.
 fn a_secret_without_a_key_is_named(galera: &Galera<'_>) {
     let half = json!({
         "apiVersion": "v1",
@@ -140,9 +141,9 @@ fn a_secret_without_a_key_is_named(galera: &Galera<'_>) {
     let install = ["install", &galera.name, &chart("galera"), "--namespace", &galera.namespace];
     let output =
         galera.lab.helm(User::Admin, &[&install, SMALL, &["--set=auth.existingSecret=own"]].concat());
-    let words =
+    let expected =
         format!("Secret {}/own has no key sst.cnf: servers do not start without it", galera.namespace);
-    assert!(output.status == 1 && output.stderr.contains(&words), "{output}");
+    assert!(output.status == 1 && output.stderr.contains(&expected), "{output}");
     let rest = json!({ "stringData": { "sst.cnf": "[mariadbd]\nwsrep_sst_auth = \"sst:of its own\"\n" } });
     galera.kubectl(&["patch", "secret", "own", "--patch", &rest.to_string()]).succeeded();
 }
@@ -204,8 +205,8 @@ fn a_namespace_is_deleted_during_a_clean_up() {
         if since > gone + Duration::from_secs(20) { Ok(()) } else { Err(since.to_string()) }
     });
     let after = log_lines(lab, &namespace);
-    assert!(after.len() <= before.len(), "it is over: {after:#?}");
-    let troubles: Vec<_> = before.iter().filter(|it| it.contains("WARN") || it.contains("ERROR")).collect();
-    println!("troubles of the guard: {troubles:#?}");
-    assert!(troubles.len() <= 3, "{troubles:#?}");
+    assert!(after.len() <= before.len(), "the leader still works on the deleted namespace: {after:#?}");
+    let problems: Vec<_> = before.iter().filter(|it| it.contains("WARN") || it.contains("ERROR")).collect();
+    println!("warnings and errors of the guard: {problems:#?}");
+    assert!(problems.len() <= 3, "{problems:#?}");
 }

@@ -1,4 +1,4 @@
-//! A password in use is changed: not only in the Secret, but line by line as the manual page of G12 says.
+//! A password in use is changed, line by line as the page of G12 says. A change of only the Secret is refused.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::advice::{commands, follow, refused};
 use crate::galera::{Galera, patiently};
 use crate::lab::User;
 
-/// Returns the lines of code of each step on the page of G12.
+/// Returns the commands of each step on the page of G12.
 fn steps() -> Vec<Vec<String>> {
     let page = Command::new(env!("CARGO_BIN_EXE_gatera")).args(["explain", "G12"]).output().unwrap();
     let page = String::from_utf8(page.stdout).unwrap();
@@ -20,7 +20,7 @@ fn steps() -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Returns the line with its words in capitals replaced.
+/// Returns the line with its placeholders replaced.
 fn filled(line: &str, names: &[(&str, &str)]) -> String {
     names.iter().fold(line.to_owned(), |line, (name, value)| line.replace(name, value))
 }
@@ -36,12 +36,13 @@ fn logs_in(galera: &Galera<'_>, client: &str, password: &str) -> bool {
     output.status == 0
 }
 
+/// Changes the passwords of root and of the state transfer as the page says. `client` is a pod that tries to log in.
 pub fn change_as_the_page_says(galera: &Galera<'_>, client: &str) {
     let secret = format!("{}-secret", galera.name);
     let hasty = json!({ "stringData": { "root-password": "hasty" } }).to_string();
     let hasty = galera.kubectl(&["patch", "secret", &secret, "--patch", &hasty]);
     refused(&hasty, "G12", "the members of plain-galera read key root-password");
-    // The page is where the last line of the refusal says.
+    // The command in the last line of the refusal prints the page.
     let (_, more) = hasty.stderr.split_once("\n  more: ").unwrap();
     let page = galera.lab.kubectl(User::Admin, &commands(more)[0].iter().map(|it| &**it).collect::<Vec<_>>());
     assert!(page.succeeded().starts_with("G12: "), "{hasty}");
@@ -82,15 +83,18 @@ pub fn change_as_the_page_says(galera: &Galera<'_>, client: &str) {
         }
         kubectl(&patch[0], &[("KEY", key), ("NEW", new)]);
     }
-    assert!(logs_in(galera, client, &old) && logs_in(galera, client, "a-new-one"), "with either");
+    assert!(
+        logs_in(galera, client, &old) && logs_in(galera, client, "a-new-one"),
+        "both passwords work during the change"
+    );
     for ordinal in 0..3 {
         galera.ask(&galera.member(ordinal), &sql(&transfer[0], "sst", "localhost", old_sst));
     }
     kubectl(&restart[0], &[]);
-    let through = commands(&filled(&restart[1], &common)).remove(0);
-    let through: Vec<_> = through.iter().map(|word| &**word).chain(["--timeout=60s"]).collect();
+    let rollout = commands(&filled(&restart[1], &common)).remove(0);
+    let rollout: Vec<_> = rollout.iter().map(|word| &**word).chain(["--timeout=60s"]).collect();
     patiently("the rollout is complete", || {
-        let output = galera.lab.kubectl(User::Admin, &through);
+        let output = galera.lab.kubectl(User::Admin, &rollout);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });
     galera.until_ready(3);
@@ -100,5 +104,8 @@ pub fn change_as_the_page_says(galera: &Galera<'_>, client: &str) {
             galera.ask(&galera.member(0), &sql(&drop_old[0], user, host, old));
         }
     }
-    assert!(logs_in(galera, client, "a-new-one") && !logs_in(galera, client, &old), "with the new one only");
+    assert!(
+        logs_in(galera, client, "a-new-one") && !logs_in(galera, client, &old),
+        "only the new password works after the change"
+    );
 }

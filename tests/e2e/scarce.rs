@@ -1,5 +1,5 @@
-//! What runs out while rows are written: a member's disk, its memory, and the answers of the API server. The members that have
-//! enough go on, what is missing is reported, and nothing is lost. Part of `make drills`.
+//! Resources that run out while rows are written: a member's disk, its memory, and the API server. The other members go on, the
+//! shortage is reported, and no row is lost. Part of `make drills`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::outage::{outage, outage_with};
 use crate::power;
 use crate::volumes::run_on_host;
 
-/// The disk of one member fills up. The other members evict it, and it joins again when there is room.
+/// The disk of one member fills up. The other members exclude it, and it joins again when there is room.
 #[test]
 fn a_disk_that_fills() {
     let (before, after) = outage("fills", "shop.t, shop.heavy", |galera, writer, pods| {
@@ -34,16 +34,16 @@ fn a_disk_that_fills() {
             let rows = "USE shop; INSERT INTO shop.heavy (body) SELECT REPEAT('x', 1048576) FROM seq_1_to_4";
             galera.sql(&pods[0], rows);
             let text = status(galera);
-            // A server that ends frees some of its room, and its next start then needs more than there is.
-            let evicted = text.contains(&format!("DISK-FULL {}: make room", pods[2]));
+            // A server that exits frees some room, and its next start may be refused because that is too little.
+            let excluded = text.contains(&format!("DISK-FULL {}: make room", pods[2]));
             let refused =
                 text.contains(&format!("REFUSED {}: ", pods[2])) && text.contains("(its disk is full)");
-            if evicted || refused { Ok(text) } else { Err(text) }
+            if excluded || refused { Ok(text) } else { Err(text) }
         });
         println!("{reported}\nafter {:.1} s", began.elapsed().as_secs_f64());
         writer.until_writes();
         run_on_host(r#"rm -rf "$1.was" && mount -o remount,size=2G "$1""#, &[&volume]);
-        // As the way out says. A server whose start was refused starts again by itself, but sooner if its pod is deleted.
+        // The way out deletes the pod. A server whose start was refused would also start again by itself, but later.
         galera.kubectl(&["delete", "pod", &pods[2]]).succeeded();
     });
     assert_eq!(before, after);
@@ -86,7 +86,7 @@ fn exhaust_memory(galera: &Galera<'_>, pods: &[String]) {
     });
 }
 
-/// The API server answers no request for three minutes; meanwhile all servers die.
+/// The API server is away for three minutes; meanwhile all servers die.
 #[test]
 fn an_api_server_that_is_away_for_minutes() {
     let (before, after) = outage("offline", "shop.t", |galera, writer, pods| {
@@ -104,8 +104,8 @@ fn an_api_server_that_is_away_for_minutes() {
         galera.until_ready(3);
         println!("all Ready {:.1} s after the API server is back", began.elapsed().as_secs_f64());
         let pause = writer.longest_pause();
-        println!("the writer waited {pause:.1} s at most");
-        assert!(pause < 120.0, "they formed without it: {pause}");
+        println!("longest pause of the writer: {pause:.1} s");
+        assert!(pause < 120.0, "members form the cluster without the API server: {pause}");
     });
     assert_eq!(before, after);
 }

@@ -1,5 +1,5 @@
-//! A plain cluster moves to TLS and back as charts/galera/README.md says, block by block, while a client writes: no row is
-//! lost, the group is encrypted, and running servers load a renewed certificate. Part of `make drills`.
+//! TLS is turned on and off as charts/galera/README.md says, block by block, while a client writes: no row is lost, replication is
+//! encrypted, and running servers load a renewed certificate. Part of `make drills`.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::page::{galera_readme_blocks, run_block};
 use crate::power;
 use crate::writer::Writer;
 
-/// Returns whether a server sends data before its client does, as the group does without TLS.
+/// Returns whether the replication port of a server speaks without TLS: it then sends data before its client does.
 fn speaks_without_tls(galera: &Galera<'_>, ordinal: usize) -> bool {
     let host = format!("{}.{}-hs", galera.member(ordinal), galera.name);
     let read = format!("exec 3<>/dev/tcp/{host}/4567 && timeout 2 head -c 1 <&3 | wc -c");
@@ -19,22 +19,23 @@ fn speaks_without_tls(galera: &Galera<'_>, ordinal: usize) -> bool {
     galera.kubectl(&inside).succeeded().trim() == "1"
 }
 
-/// Counts the group connections with TLS and without that a member's log shows since the member started.
+/// Counts the replication connections with TLS and without that a member's log shows since its start.
 fn connections(galera: &Galera<'_>, ordinal: usize) -> [usize; 2] {
     let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).succeeded();
-    let made = || log.lines().filter(|line| line.contains("connection established to"));
+    let connections = || log.lines().filter(|line| line.contains("connection established to"));
     ["ssl://", "tcp://"].map(|scheme| {
-        made().filter(|line| line.rsplit(' ').next().is_some_and(|it| it.starts_with(scheme))).count()
+        connections().filter(|line| line.rsplit(' ').next().is_some_and(|it| it.starts_with(scheme))).count()
     })
 }
 
+/// Returns the value of an option of the Galera provider.
 fn provider_option(galera: &Galera<'_>, ordinal: usize, option: &str) -> String {
     let all = galera.ask(&galera.member(ordinal), "SELECT @@wsrep_provider_options");
     let value = all.split("; ").find_map(|it| it.strip_prefix(&format!("{option} = ")));
     value.unwrap_or("unset").to_owned()
 }
 
-/// Returns the end of validity of the certificate that a client sees.
+/// Returns the end of validity of the certificate that the server shows to clients.
 fn certificate_end(galera: &Galera<'_>, ordinal: usize) -> String {
     const ASK: &str = "MYSQL_PWD=$MARIADB_ROOT_PASSWORD exec mariadb --no-defaults --user=root --host=127.0.0.1 --ssl \
         --batch --skip-column-names --execute=\"SHOW STATUS LIKE 'Ssl_server_not_after'\"";
@@ -64,7 +65,7 @@ fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
         writer.until_writes();
     };
     run(certificate);
-    assert!(speaks_without_tls(&galera, 0), "the group speaks plainly");
+    assert!(speaks_without_tls(&galera, 0), "replication has no TLS yet");
     tls_in_one_step_is_refused(&galera);
 
     run(first);
@@ -77,10 +78,13 @@ fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
     for ordinal in 0..3 {
         assert_eq!(provider_option(&galera, ordinal, "socket.ssl"), "YES");
         assert_ne!(provider_option(&galera, ordinal, "socket.dynamic"), "yes");
-        assert!(!speaks_without_tls(&galera, ordinal), "without TLS the group says nothing");
+        assert!(!speaks_without_tls(&galera, ordinal), "replication has TLS");
     }
     let [tls, plain] = connections(&galera, 0);
-    assert!(tls >= 2 && plain == 0, "the last one that restarted: {tls} with TLS, {plain} without");
+    assert!(
+        tls >= 2 && plain == 0,
+        "connections of the member that restarted last: {tls} with TLS, {plain} without"
+    );
 
     let before = certificate_end(&galera, 0);
     run(renew);
@@ -90,7 +94,11 @@ fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
         let new = seen.filter(|text| text.trim() == wanted.trim()).count();
         if new == 3 { Ok(()) } else { Err(format!("{new} of 3 have it")) }
     });
-    assert_eq!(certificate_end(&galera, 0), before, "a server that runs reads it when it is asked to");
+    assert_eq!(
+        certificate_end(&galera, 0),
+        before,
+        "a running server loads a new certificate only on request"
+    );
     run(reload);
     for ordinal in 0..3 {
         assert_ne!(certificate_end(&galera, ordinal), before);
@@ -101,7 +109,7 @@ fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
     run(back);
     assert!(
         speaks_without_tls(&galera, 0) && provider_option(&galera, 0, "socket.ssl") != "YES",
-        "plain again"
+        "replication has no TLS any more"
     );
     power::members_agree(&galera, "shop.t");
     let pause = writer.longest_pause();
@@ -111,7 +119,7 @@ fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
     );
 }
 
-/// Checks that the chart refuses TLS in one step, and that the guard does, whatever tool the change comes from.
+/// Checks that the chart refuses TLS in one step, and that the guard refuses it from kubectl.
 fn tls_in_one_step_is_refused(galera: &Galera<'_>) {
     let chart = chart("galera");
     let upgrade = ["upgrade", &galera.name, &chart, "--namespace", &galera.namespace, "--reuse-values"];

@@ -1,5 +1,5 @@
-//! Slow state transfers, and servers that die: the donor waits for its joiner, no probe kills a member that copies, and Ready
-//! never outlives the server that earned it.
+//! Slow state transfers, and servers that die: a donor stays until its joiner is Synced, no probe kills a joiner, and a member is
+//! not Ready again before its new server is Synced.
 //!
 //! GATERA_SLOW sets the length of a transfer in seconds. The default of 70 exceeds the minute after which the liveness probes of
 //! the seed documents kill a server.
@@ -17,12 +17,13 @@ use crate::{power, rolling};
 /// The rate at which a donor sends, in KiB/s.
 const RATE: u64 = 1024;
 
+/// Returns the seconds that a transfer should take.
 fn seconds() -> u64 {
     env::var("GATERA_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(70)
 }
 
-/// Limits what donors send, in the option file that the members read, and makes the database so large that it matters. The
-/// guard restarts the members for the change, one after the other.
+/// Limits the rate of donors in the option file that the members read, for which the guard restarts them, and enlarges the
+/// database until a transfer takes `seconds`.
 pub fn slow_down_transfers(galera: &Galera<'_>, options: &str) {
     let before = rolling::mark(galera);
     let patch = json!({ "data": { "innodb.cnf": format!("{options}\n[sst]\nrlimit={RATE}k\n") } });
@@ -39,23 +40,23 @@ pub fn slow_down_transfers(galera: &Galera<'_>, options: &str) {
     }
 }
 
-/// Waits for the member that sends a state transfer to this one, and returns it. A server that was killed during a transfer
-/// still counts as a member for some seconds, and its donor as a donor: until the other members have removed it, another
-/// leaving member would cost them the majority.
+/// Waits until exactly one member is the donor of this joiner, and returns it. After a server was killed during a transfer, it
+/// counts as a member for some seconds, and its donor as a donor; if another member left then, the rest would lose the
+/// majority.
 fn donor(galera: &Galera<'_>, joiner: &str) -> String {
     patiently("exactly one donor sends to the joiner", || {
         let probe = ["exec", joiner, "--container=mariadb", "--", "/etc/gatera/wait-for-sync.sh", "started"];
-        let receives = galera.kubectl(&probe).stdout;
-        let gives = |pod: &String| galera.wsrep(pod).is_ok_and(|it| it.state.starts_with("Donor"));
-        let mut donors = (0..2).map(|it| galera.member(it)).filter(gives);
-        match (receives.starts_with("the server is JOINING"), donors.next(), donors.next()) {
+        let joiner_state = galera.kubectl(&probe).stdout;
+        let is_donor = |pod: &String| galera.wsrep(pod).is_ok_and(|it| it.state.starts_with("Donor"));
+        let mut donors = (0..2).map(|it| galera.member(it)).filter(is_donor);
+        match (joiner_state.starts_with("the server is JOINING"), donors.next(), donors.next()) {
             (true, Some(donor), None) => Ok(donor),
-            seen => Err(format!("{seen:?}: {receives}")),
+            seen => Err(format!("{seen:?}: {joiner_state}")),
         }
     })
 }
 
-/// Scales the last member away in order, deletes its volume, and scales up again, which requires a full copy.
+/// Removes the last member by scaling, deletes its volume, and adds the member again, which then needs a full copy.
 pub fn lose_volume(galera: &Galera<'_>, last: usize) {
     let (set, joiner) = (format!("statefulset/{}-galera", galera.name), galera.member(last));
     galera.kubectl(&["scale", &set, &format!("--replicas={last}")]).succeeded();
@@ -66,14 +67,14 @@ pub fn lose_volume(galera: &Galera<'_>, last: usize) {
     galera.kubectl(&["scale", &set, &format!("--replicas={}", last + 1)]).succeeded();
 }
 
-/// Checks that a donor that is deleted while it sends stays until its joiner is Synced, though only its preStop hook holds it.
+/// Checks that a donor that is deleted during a transfer stays until its joiner is Synced. Its preStop hook waits for that.
 pub fn a_donor_stays_until_its_joiner_is_synced(galera: &Galera<'_>) {
     let joiner = galera.member(2);
     lose_volume(galera, 2);
     donor(galera, &joiner);
     power::a_joiner_leaves_within_seconds(galera, &joiner);
     let (began, donor) = (Instant::now(), donor(galera, &joiner));
-    assert!(galera.is_ready(&donor), "a donor that can answer stays Ready: {donor}");
+    assert!(galera.is_ready(&donor), "a donor that answers queries is Ready: {donor}");
 
     let refused = galera.kubectl(&["delete", "pod", &donor, "--wait=false"]);
     assert!(refused.stderr.contains("[G02]"), "{refused}");
@@ -94,15 +95,15 @@ pub fn a_donor_stays_until_its_joiner_is_synced(galera: &Galera<'_>) {
     let pod = galera.pod(&joiner).unwrap();
     assert_eq!(
         pod["status"]["containerStatuses"][0]["restartCount"], 0,
-        "no probe killed it, no donor left it"
+        "neither a probe nor a lost donor restarted the joiner"
     );
     println!(
         "the transfer took {:.0} s; the donor left {:.1} s after its joiner was Ready",
         ready.unwrap().duration_since(began).as_secs_f64(),
         left.unwrap().saturating_duration_since(ready.unwrap()).as_secs_f64()
     );
-    let aborted = galera.kubectl(&["logs", &joiner, "--container=mariadb"]).stdout;
-    assert!(!aborted.contains("is no longer in the group"), "the joiner lost its donor");
+    let log = galera.kubectl(&["logs", &joiner, "--container=mariadb"]).stdout;
+    assert!(!log.contains("is no longer in the group"), "the joiner lost its donor");
 }
 
 /// Checks that a member whose server was killed is not Ready until its new server is Synced.
@@ -115,11 +116,11 @@ pub fn a_killed_server_is_not_ready_until_synced(galera: &Galera<'_>, ordinal: u
     patiently("the server is started again", || {
         galera.pod(&pod).filter(restarted).map(drop).ok_or_else(|| "not yet".to_owned())
     });
-    // From here on the status file of the old server lies beside the new server.
+    // Until the new server writes its status file, the one of the old server remains.
     loop {
         let ready = galera.is_ready(&pod);
         let synced = galera.wsrep(&pod).is_ok_and(|it| it.state == "Synced" || it.state.starts_with("Donor"));
-        assert!(synced || !ready, "{pod} is Ready, and its server is not Synced");
+        assert!(synced || !ready, "{pod} is Ready, but its server is not Synced");
         if ready {
             break;
         }

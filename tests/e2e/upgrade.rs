@@ -1,7 +1,8 @@
-//! The upgrade that G17 describes, while a client commits rows: one series at a time, one member at a time, and back again
-//! while a member still has the old series. Part of `make drills`, which brings the images of all series.
+//! The upgrade that G17 describes, while a client commits rows: one series at a time, one member at a time, and a rollback while
+//! a member still has the old series. Part of `make drills`, which builds the images of all series.
 //!
-//! The image of 11.4 has no `mariadb-upgrade`, so that step is taken without it. Its `mariadb-backup` is that of 11.8.
+//! The lab's image of 11.4 has no `mariadb-upgrade`, so the system tables are upgraded with 11.8 only. Its `mariadb-backup` is
+//! that of 11.8.
 
 use std::env;
 use std::path::Path;
@@ -18,10 +19,11 @@ use crate::power;
 use crate::transfer;
 use crate::writer::Writer;
 
-/// Returns the nodes, with the images of all series.
+/// Returns the shared nodes, with the guard and the images of all series.
 fn with_all_series() -> &'static ControlPlane {
     static IMAGES: LazyLock<()> = LazyLock::new(|| {
-        let images = env::var("GATERA_MARIADB_IMAGES").expect("it names images: use `make drills`");
+        let images =
+            env::var("GATERA_MARIADB_IMAGES").expect("GATERA_MARIADB_IMAGES names images: use `make drills`");
         for archive in images.split_whitespace() {
             guarded().import_image(Path::new(archive));
         }
@@ -39,13 +41,13 @@ impl Upgrade<'_> {
         format!("statefulset/{}-galera", self.galera.name)
     }
 
-    /// Installs or upgrades the release, with a cache for more than what is written while a member restarts.
+    /// Installs or upgrades the release, with a write-set cache that holds what is written while a member restarts.
     fn release(&self, verb: &str, series: &str, options: &str) {
         let values = format!("--set=image.tag={series},gcacheSize=256M,config={options}");
         helm(self.galera, verb, &[&values]);
     }
 
-    /// Makes members below this ordinal keep their revision.
+    /// Keeps members below this ordinal at their revision.
     fn hold_below(&self, ordinal: usize) {
         let patch = json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": ordinal } } } })
             .to_string();
@@ -69,7 +71,7 @@ impl Upgrade<'_> {
         self.galera.until_synced(3, 3);
     }
 
-    /// Returns how a member received what it had missed since its pod started.
+    /// Returns how a member caught up since its pod started.
     fn caught_up(&self, ordinal: usize) -> &'static str {
         let log = self.galera.kubectl(&["logs", &self.galera.member(ordinal), "--container=mariadb"]).stdout;
         match (log.contains("Running IST"), log.contains("Moving the backup to")) {
@@ -86,6 +88,7 @@ impl Upgrade<'_> {
         log.lines().filter(|line| line.contains("[ERROR]")).collect::<Vec<_>>().join("\n")
     }
 
+    /// Prints the version of these members, and how they caught up.
     fn print_progress(&self, ordinals: &[usize], began: Instant) {
         for ordinal in ordinals {
             println!(
@@ -124,16 +127,16 @@ impl Upgrade<'_> {
         power::members_agree(self.galera, &format!("shop.t, shop.{table}"));
     }
 
-    /// Upgrades the system tables of every member, one after the other, while the others serve.
+    /// Runs `mariadb-upgrade` on every member, one after the other, while the others serve.
     fn upgrade_system_tables(&self) {
         const UPGRADE: &str =
             "MYSQL_PWD=$MARIADB_ROOT_PASSWORD mariadb-upgrade --user=root --skip-write-binlog";
         for ordinal in 0..3 {
             let pod = self.galera.member(ordinal);
-            let said = self.galera.in_pod(&pod, UPGRADE);
-            println!("{pod}: {}", said.lines().last().unwrap_or_default());
+            let output = self.galera.in_pod(&pod, UPGRADE);
+            println!("{pod}: {}", output.lines().last().unwrap_or_default());
             let needed = format!("{UPGRADE} --check-if-upgrade-is-needed; echo $?");
-            assert!(self.galera.in_pod(&pod, &needed).ends_with("1\n"), "it is not needed any more");
+            assert!(self.galera.in_pod(&pod, &needed).ends_with("1\n"), "another upgrade is not needed");
         }
         self.galera.until_synced(3, 3);
     }
@@ -153,7 +156,7 @@ fn an_upgrade_series_by_series_loses_no_row_and_can_be_rolled_back() {
     let writer = Writer::start(&galera, &password(&galera));
     upgrade.only_the_next_series_is_allowed("11.4", Some("11.8"));
 
-    // The last member first, then also without its data; then two of three, and back.
+    // The last member alone, and again without its data; then two of three; then back.
     let began = Instant::now();
     upgrade.hold_below(2);
     upgrade.release("upgrade", "11.4", "");
@@ -196,7 +199,7 @@ fn an_upgrade_series_by_series_loses_no_row_and_can_be_rolled_back() {
     println!("upgrade: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Sets the old image again; a member that the new one has changed copies everything from one that it has not.
+/// Sets the old image again. Members whose data the new series has changed copy everything from one that still has the old series.
 fn roll_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
     let galera = upgrade.galera;
     let began = Instant::now();
@@ -208,7 +211,7 @@ fn roll_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
             galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
         if set.status == 0 { Ok(()) } else { Err(set.stderr) }
     });
-    // The old series cannot read a copy that a member of the new series sends.
+    // The old series cannot read a copy from a member of the new series, so the donor is the member with the old one.
     upgrade.release("upgrade", "10.11", &format!("wsrep_sst_donor = {}", galera.member(0)));
     for ordinal in [2, 1] {
         let pod = galera.member(ordinal);

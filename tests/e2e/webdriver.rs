@@ -1,7 +1,7 @@
 //! The part of the W3C's WebDriver protocol that the drills use: a browser session, its elements, and actions on them. JSON
 //! over HTTP, one connection per command.
 //!
-//! Must not know: where the browser runs, how long drills wait, which pages there are.
+//! Must not know: where the browser runs, how long tests wait, which pages there are.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-/// The time limit for one command: longer than for a page, so that the driver itself reports what went wrong.
-const COMMAND: Duration = Duration::from_secs(120);
+/// The time limit for one command. It is longer than that for a page, so that the driver reports what went wrong.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(120);
 const PAGE_LOAD: Duration = Duration::from_secs(60);
 
 /// The protocol's name for the only field of a reference to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// The code of the Enter key, which is not a letter.
+/// The protocol's character for the Enter key.
 pub const ENTER: &str = "\u{e007}";
 
 pub struct Session {
@@ -29,7 +29,7 @@ impl Session {
     /// Starts a new browser without stored data, at the driver that listens on `driver`.
     pub fn start(driver: &str) -> Result<Self, String> {
         // Chromium's own sandbox needs rights that a pod does not have, and the shared memory of pods is too small. No
-        // background requests: nothing outside would answer them.
+        // background requests, because the lab has no internet.
         let arguments = [
             "--headless",
             "--no-sandbox",
@@ -50,7 +50,7 @@ impl Session {
                 "prefs": { "net.network_prediction_options": 2 },
             },
             "timeouts": { "pageLoad": PAGE_LOAD.as_millis(), "script": PAGE_LOAD.as_millis(), "implicit": 0 },
-            // A dialog of the page is a mistake of the drill: the command that meets it fails with the text of the dialog.
+            // Tests expect no dialogs: the command that meets one fails with its text.
             "unhandledPromptBehavior": "dismiss and notify",
         }}});
         let answer = command(driver, "POST", "/session", Some(&wanted))?;
@@ -132,7 +132,7 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Ends the session and with it the browser. If the driver is gone, the browser is too.
+    /// Ends the session and with it the browser. If the driver is gone, so is the browser.
     fn drop(&mut self) {
         let _ = command(&self.driver, "DELETE", &self.path, None);
     }
@@ -161,7 +161,7 @@ fn command(driver: &str, verb: &str, path: &str, body: Option<&Value>) -> Result
 
 fn exchange(driver: &str, verb: &str, path: &str, body: Option<&Value>) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(driver)?;
-    stream.set_read_timeout(Some(COMMAND))?;
+    stream.set_read_timeout(Some(COMMAND_DEADLINE))?;
     let body = body.map(Value::to_string).unwrap_or_default();
     write!(
         stream,

@@ -1,6 +1,6 @@
-//! WordPress by charts/wordpress, as a person at a browser meets it: set up through its own page. What is written in its editor
-//! is still served after its database restarts or a member of its Galera cluster is killed, after its own pod restarts, and
-//! after an upgrade. Part of `make drills`, which builds its image and the browser's.
+//! WordPress from charts/wordpress in a browser: it is set up through its own page, and a post from its editor is still served
+//! after its database restarts or a member of its Galera cluster is killed, after its own pod restarts, and after an upgrade. Part
+//! of `make drills`, which builds the images of WordPress and the browser.
 
 use std::cell::RefCell;
 use std::env;
@@ -22,7 +22,7 @@ const POST: &str = "Written on one, read on another";
 /// Text beyond ASCII, and with characters that have a meaning in HTML.
 const WORDS: &str = "Trois serveurs, une même ligne: ça reste & < 4 minutes.";
 const USER: &str = "admin";
-/// A password so strong that the setup page takes it without a confirmation.
+/// A password that is strong enough for the setup page to accept it without a confirmation.
 const PASSWORD: &str = "Nine-rows.Of-three.Members-58";
 
 struct Blog<'a> {
@@ -36,6 +36,7 @@ struct Blog<'a> {
 }
 
 impl<'a> Blog<'a> {
+    /// Imports the image, installs the chart, and runs its test. `drill` names the folder of the pictures.
     fn installed(lab: &'a ControlPlane, namespace: &str, database: &str, drill: &str) -> Self {
         static IMAGE: LazyLock<()> = LazyLock::new(|| {
             let image = env::var_os("GATERA_WORDPRESS_IMAGE").map(PathBuf::from);
@@ -60,6 +61,7 @@ impl<'a> Blog<'a> {
         self.lab.kubectl(User::Admin, &[&["--namespace", &*self.namespace], arguments].concat())
     }
 
+    /// Installs or upgrades the release.
     fn release(&self, verb: &str, more: &str) {
         let values = format!(
             "--set={},database.image.tag={},database.volumeSize=1Gi,image.tag=lab,volumeSize=1Gi,{more}",
@@ -76,13 +78,13 @@ impl<'a> Blog<'a> {
         self.kubectl(&["rollout", "status", &deployment, "--timeout=80s"]).succeeded();
     }
 
-    /// Deletes the pods of a tier. Returns when the old pod is gone and its successor is Ready.
+    /// Deletes the pod of a tier. Returns when its successor is Ready.
     fn restart(&self, tier: &str, deployment: &str) {
         self.kubectl(&["delete", "pod", &format!("--selector=tier={tier}")]).succeeded();
         self.until_rolled_out(deployment);
     }
 
-    /// Returns an address with the name that WordPress was set up under, as WordPress redirects every request to that name.
+    /// Returns an address with the host name of the setup, to which WordPress redirects every request.
     fn url(&self, path: &str) -> String {
         format!("http://wordpress.{}.svc.cluster.local{path}", self.namespace)
     }
@@ -91,7 +93,7 @@ impl<'a> Blog<'a> {
     fn set_up(&self) {
         let browser = &self.browser;
         browser.open_until(&self.url("/"), |page| contains(page, "h1", "Welcome"));
-        // The page's own script ends with the cursor in this field, after it has put in a password of its own.
+        // The page's script puts a password into this field and then moves the cursor there.
         browser.see("#pass1:focus");
         browser.fill("#weblog_title", TITLE);
         browser.fill("#user_login", USER);
@@ -102,7 +104,7 @@ impl<'a> Blog<'a> {
         browser.read("h1", "Success!");
         browser.picture("set-up");
         browser.press("a[href*='wp-login.php']");
-        // Shortly after the page has loaded, its script moves the cursor to that field.
+        // Shortly after the page has loaded, its script moves the cursor to this field.
         browser.see("#user_login:focus");
         browser.fill("#user_login", USER);
         browser.fill("#user_pass", PASSWORD);
@@ -111,7 +113,7 @@ impl<'a> Blog<'a> {
         browser.picture("dashboard");
     }
 
-    /// Writes and publishes a post in the block editor, as a person who sees it for the first time.
+    /// Writes and publishes a post in the block editor, which shows its guide for new users first.
     fn write_post(&self) {
         const TITLE_FIELD: &str = ".editor-post-title__input";
         const PARAGRAPH: &str = "[data-type='core/paragraph']";
@@ -137,8 +139,8 @@ impl<'a> Blog<'a> {
         self.post.replace(browser.url());
     }
 
-    /// Checks that the front page shows the post, and opens the post. A user who is logged in gets no page from a cache.
-    fn is_served(&self, when: &str) {
+    /// Checks that the front page and the page of the post show it. The user is logged in, so no page comes from a cache.
+    fn post_is_served(&self, when: &str) {
         let started = Instant::now();
         self.browser.open_until(&self.url("/"), |page| {
             contains(page, ".wp-block-site-title", TITLE)?;
@@ -179,14 +181,14 @@ fn a_post_outlives_a_restart_of_its_own_database_of_its_pod_and_an_upgrade() {
     let blog = Blog::installed(lab, &namespace, "database.galera=", "wordpress-own-database");
     blog.set_up();
     blog.write_post();
-    blog.is_served("at-first");
+    blog.post_is_served("at-first");
 
     blog.restart("mysql", "wordpress-mysql");
-    blog.is_served("after-its-database-restarted");
+    blog.post_is_served("after-its-database-restarted");
     blog.restart("frontend", "wordpress");
-    blog.is_served("after-its-pod-restarted");
+    blog.post_is_served("after-its-pod-restarted");
     blog.release("upgrade", "service.type=ClusterIP,resources.requests.cpu=60m");
-    blog.is_served("after-an-upgrade");
+    blog.post_is_served("after-an-upgrade");
 }
 
 #[test]
@@ -196,7 +198,7 @@ fn a_post_on_a_galera_cluster_outlives_a_member_a_restart_and_an_upgrade() {
     let blog = Blog::installed(galera.lab, &galera.namespace, &database, "wordpress-galera");
     blog.set_up();
     blog.write_post();
-    blog.is_served("at-first");
+    blog.post_is_served("at-first");
     let published = "SELECT post_title FROM wordpress.wp_posts WHERE post_type = 'post' AND post_status = 'publish' ORDER BY ID";
     let posts = format!("Hello world!\n{POST}");
     assert_eq!(galera.ask(&galera.member(2), published), posts);
@@ -207,12 +209,12 @@ fn a_post_on_a_galera_cluster_outlives_a_member_a_restart_and_an_upgrade() {
     );
 
     assert!(power::kill_if_running(&galera.member(1)));
-    blog.is_served("after-a-member-was-killed");
+    blog.post_is_served("after-a-member-was-killed");
     galera.until_synced(3, 3);
     assert_eq!(galera.ask(&galera.member(1), published), posts);
     blog.restart("frontend", "wordpress");
-    blog.is_served("after-its-pod-restarted");
+    blog.post_is_served("after-its-pod-restarted");
     blog.release("upgrade", "service.type=ClusterIP,resources.requests.cpu=60m");
-    blog.is_served("after-an-upgrade");
+    blog.post_is_served("after-an-upgrade");
     assert_eq!(galera.ask(&galera.member(1), published), posts);
 }

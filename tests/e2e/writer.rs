@@ -1,7 +1,7 @@
-//! A client that commits rows throughout, through the cluster's client Service, and records which were acknowledged. At the end
-//! every acknowledged row must be there: that is the meaning of "nothing is lost".
+//! A client that commits rows through the cluster's client Service, and records which were acknowledged. At the end every
+//! acknowledged row must be on every member: that is what "no row is lost" means.
 //!
-//! Must not know: what happens to the cluster meanwhile.
+//! Must not know: what a test does to the cluster.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::galera::{Galera, patiently, series};
 
 const POD: &str = "writer";
 
-/// One transaction per line: it is acknowledged when its number is printed. A failed one is tried again with the next number,
-/// so a commit whose answer was lost is never counted.
+/// Each number is inserted in its own transaction, and printed once it is acknowledged. After a failure the next number is tried, so
+/// a commit whose answer was lost is not counted.
 const SCRIPT: &str = r#"
 number=0
 export MYSQL_PWD=$PASSWORD
@@ -36,9 +36,9 @@ impl<'a> Writer<'a> {
         Self::on_node(galera, password, &serde_json::Value::Null)
     }
 
-    /// Starts the writer on the node of this member, which other members may leave.
+    /// Does the same as `start`, on the node of this member: a test may stop the other nodes.
     pub fn beside(galera: &'a Galera<'a>, password: &serde_json::Value, member: &str) -> Self {
-        let node = galera.pod(member).expect("it is there")["spec"]["nodeName"].clone();
+        let node = galera.pod(member).expect("the pod exists")["spec"]["nodeName"].clone();
         Self::on_node(galera, password, &node)
     }
 
@@ -56,7 +56,7 @@ impl<'a> Writer<'a> {
             "spec": {
                 "terminationGracePeriodSeconds": 1,
                 "nodeName": node,
-                // As the strictest namespace wants it.
+                // As Pod Security "restricted" requires.
                 "securityContext": {
                     "runAsNonRoot": true,
                     "runAsUser": 65534,
@@ -120,7 +120,7 @@ impl<'a> Writer<'a> {
         (acknowledged.len(), failed)
     }
 
-    /// Counts as `counted` does, and ends the writer.
+    /// Does the same as `counted`, and ends the writer.
     pub fn finish(self, members: usize) -> (usize, usize) {
         let counted = self.counted(members);
         self.galera.kubectl(&["delete", "pod", POD, "--now"]).succeeded();
