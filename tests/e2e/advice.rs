@@ -4,9 +4,9 @@ use crate::lab::{ControlPlane, Output, User};
 
 /// Asserts that `rule` refused the request of kubectl with this text.
 #[track_caller]
-pub fn refused(output: &Output, rule: &str, words: &str) {
+pub fn refused(output: &Output, rule: &str, text: &str) {
     assert_eq!(output.status, 1, "{output}");
-    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
+    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(text), "{output}");
 }
 
 /// Returns the kubectl commands in a text, split into words as a shell does: single quotes keep words together.

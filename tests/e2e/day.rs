@@ -42,21 +42,21 @@ fn two_people_and_random_faults_lose_no_acknowledged_row() {
     let writer = Writer::start(&galera, &password(&galera));
     let tally = Tally::default();
     let began = Instant::now();
-    let day = Day { galera: &galera, tally: &tally, began, ends: began + lasts };
+    let drill = Drill { galera: &galera, tally: &tally, began, ends: began + lasts };
     thread::scope(|scope| {
-        scope.spawn(|| day.run_commands("ann", Chance(seed)));
-        scope.spawn(|| day.run_commands("bob", Chance(seed ^ 0xb0b)));
-        scope.spawn(|| day.inject_faults(Chance(seed ^ 0xbad)));
-        day.recover_outages();
+        scope.spawn(|| drill.run_commands("ann", Chance(seed)));
+        scope.spawn(|| drill.run_commands("bob", Chance(seed ^ 0xb0b)));
+        scope.spawn(|| drill.inject_faults(Chance(seed ^ 0xbad)));
+        drill.recover_outages();
     });
     for (what, times) in tally.lock().unwrap().iter() {
         println!("{times:4} × {what}");
     }
 
-    day.recover_until_whole();
+    drill.recover_until_whole();
     // The last upgrade may have changed the configuration, which the guard then rolls out.
     until_status_reports(&galera, &["HEALTHY", "Steps of the guard: done"]);
-    assert_eq!(galera.until_synced(3, 3), cluster, "GATERA_SEED={seed}: its history goes on");
+    assert_eq!(galera.until_synced(3, 3), cluster, "GATERA_SEED={seed}: the cluster keeps its identity");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
     no_guard_panicked(&galera);
@@ -64,14 +64,15 @@ fn two_people_and_random_faults_lose_no_acknowledged_row() {
     println!("day: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-struct Day<'a> {
+/// The cluster under test, and how long commands and faults go on.
+struct Drill<'a> {
     galera: &'a Galera<'a>,
     tally: &'a Tally,
     began: Instant,
     ends: Instant,
 }
 
-impl Day<'_> {
+impl Drill<'_> {
     fn is_running(&self) -> bool {
         Instant::now() < self.ends
     }

@@ -72,10 +72,10 @@ pub fn status(galera: &Galera<'_>) -> String {
 
 /// Asserts that `rule` refused the request of kubectl, or of its plugin for KUDO, with this text.
 #[track_caller]
-pub fn refused(output: &Output, rule: &str, words: &str) {
+pub fn refused(output: &Output, rule: &str, text: &str) {
     // The exit codes of a refusal: 1 from kubectl, 255 from the plugin.
     assert!([1, 255].contains(&output.status), "{output}");
-    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
+    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(text), "{output}");
 }
 
 /// Returns the text of an override for half an hour.

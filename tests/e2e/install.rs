@@ -137,9 +137,9 @@ fn doctor_finds_no_problem(lab: &ControlPlane, namespace: &str) {
         .arg(lab.kubeconfig(User::Admin))
         .output()
         .unwrap();
-    let said = String::from_utf8(doctor.stdout).unwrap();
-    assert_eq!(doctor.status.code(), Some(0), "{said}");
-    assert!(said.contains("ready, and each reports that all is well"), "{said}");
+    let report = String::from_utf8(doctor.stdout).unwrap();
+    assert_eq!(doctor.status.code(), Some(0), "{report}");
+    assert!(report.contains("ready, and each reports that all is well"), "{report}");
 }
 
 #[test]

@@ -172,12 +172,12 @@ fn a_corrected_operator_runs_every_plan_and_loses_no_row() {
 }
 
 fn destructive_operations_on_the_instance_are_refused(galera: &Galera<'_>) {
-    let words = format!(
+    let deletes = format!(
         "Instance {}/{INSTANCE}: deleting it deletes cluster {INSTANCE}-galera (3 of 3 members Synced",
         galera.namespace
     );
-    refused(&kudo(galera, &["uninstall", "--instance", INSTANCE]), "K05", &words);
-    refused(&galera.kubectl(&["delete", "instance", INSTANCE]), "K05", &words);
+    refused(&kudo(galera, &["uninstall", "--instance", INSTANCE]), "K05", &deletes);
+    refused(&galera.kubectl(&["delete", "instance", INSTANCE]), "K05", &deletes);
     let all = galera.kubectl(&["delete", "customresourcedefinition", "instances.kudo.dev"]);
     refused(
         &all,

@@ -229,9 +229,9 @@ pub fn change_root_password(galera: &Galera<'_>) {
         let line = "MYSQL_PWD=another-drill exec mariadb --user=root --execute='SELECT 1'";
         for it in 0..3 {
             let exec = ["exec", &galera.member(it), "--container=mariadb", "--", "sh", "-c", line];
-            let said = galera.kubectl(&exec);
-            if said.status != 0 {
-                return Err(said.stderr);
+            let output = galera.kubectl(&exec);
+            if output.status != 0 {
+                return Err(output.stderr);
             }
         }
         Ok(())

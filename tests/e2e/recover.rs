@@ -75,9 +75,9 @@ fn kill_after_every_line(galera: &Galera<'_>) -> Vec<String> {
         let mut child = recover(galera, &["--yes"]).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         // Without the time of day.
-        let mut words =
+        let mut steps =
             lines.map(|line| line.unwrap().split_once(' ').map(|it| it.1.to_owned()).unwrap_or_default());
-        match words.find(|line| !printed.contains(line)) {
+        match steps.find(|line| !printed.contains(line)) {
             Some(line) => {
                 printed.push(line);
                 // The command prints each step before it takes it.

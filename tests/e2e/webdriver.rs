@@ -45,8 +45,8 @@ impl Session {
             "goog:chromeOptions": {
                 "binary": "/usr/bin/chromium",
                 "args": arguments,
-                // No connections in advance. A server that waits for the first byte (as Apache does) never accepts such a
-                // connection, so it does not close it when its pod goes: the next page would wait for that pod for minutes.
+                // No connections in advance. A server that waits for the first byte, as Apache does, never accepts such a
+                // connection and does not close it when its pod ends: the next page would wait minutes for that pod.
                 "prefs": { "net.network_prediction_options": 2 },
             },
             "timeouts": { "pageLoad": PAGE_LOAD.as_millis(), "script": PAGE_LOAD.as_millis(), "implicit": 0 },

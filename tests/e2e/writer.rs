@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
     pub fn longest_pause(&self) -> f64 {
         let log = self.galera.kubectl(&["logs", POD, "--timestamps"]).succeeded();
         let rows = log.lines().filter_map(|line| line.split_once(' '));
-        let rows = rows.filter(|(_, said)| said.parse::<u64>().is_ok());
+        let rows = rows.filter(|(_, line)| line.parse::<u64>().is_ok());
         let times: Vec<Timestamp> = rows.filter_map(|(time, _)| time.parse().ok()).collect();
         let pauses = times.windows(2).map(|two| two[1].duration_since(two[0]).as_secs_f64());
         pauses.fold(0.0, f64::max)
