@@ -74,8 +74,8 @@ impl GitOpsEngine for Flux {
         }
     }
 
-    /// A deletion that has begun cannot be undone. Without its finalizer the HelmRelease is deleted and created again, and Helm then
-    /// has a release whose uninstallation is unfinished.
+    /// A deletion that has begun cannot be undone. Without its finalizer the HelmRelease is deleted and created again, and Helm
+    /// then has a release whose uninstallation is unfinished.
     fn finish_revert(&self, shop: &Shop<'_>) {
         if shop.content == Content::Release {
             let (galera, release) = (&shop.galera, format!("helmrelease/{}", shop.galera.name));

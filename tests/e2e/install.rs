@@ -1,5 +1,5 @@
-//! The charts of the guard and of a cluster. A cluster forms, the bootstrap node is removed automatically, `helm test` passes, the
-//! cluster grows to five members and shrinks to three, and all members are restarted, while a client commits rows.
+//! The charts of the guard and of a cluster. A cluster forms, the bootstrap node is removed automatically, `helm test` passes,
+//! the cluster grows to five members and shrinks to three, and all members are restarted, while a client commits rows.
 
 use std::env;
 use std::process::Command;

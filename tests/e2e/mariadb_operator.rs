@@ -1,6 +1,6 @@
-//! A stand-in for mariadb-operator. As in its sources (8970edf8), it founds and recovers a cluster, and sends the same requests from
-//! the same account in the same order. Where the operator uses its agents in the pods, the stand-in uses `kubectl exec`. The same
-//! tests also run with the real operator (`real_operator.rs`).
+//! A stand-in for mariadb-operator. As in its sources (8970edf8), it founds and recovers a cluster, and sends the same requests
+//! from the same account in the same order. Where the operator uses its agents in the pods, the stand-in uses `kubectl exec`. The
+//! same tests also run with the real operator (`real_operator.rs`).
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,8 +37,8 @@ impl Position {
 }
 
 impl<'a> Operator<'a> {
-    /// Creates a MariaDB and its cluster, in a namespace with these labels; with any, its pods have the guard's label, too. Returns
-    /// when all members are Ready.
+    /// Creates a MariaDB and its cluster, in a namespace with these labels; with any, its pods have the guard's label, too.
+    /// Returns when all members are Ready.
     pub fn create(lab: &'a ControlPlane, name: &str, labels: &[(&str, &str)]) -> Self {
         let namespace = lab.namespace_with_labels(name, labels);
         let galera = Galera::new(lab, &namespace, "ours");
@@ -123,8 +123,8 @@ impl<'a> Operator<'a> {
         (0..3).filter(|it| self.galera.is_ready(&self.galera.member(*it))).count()
     }
 
-    /// Recovers the cluster whenever no member has been Ready for half a minute. Waits until all members are Ready. Returns whether
-    /// it recovered the cluster.
+    /// Recovers the cluster whenever no member has been Ready for half a minute. Waits until all members are Ready. Returns
+    /// whether it recovered the cluster.
     pub fn until_healed(&self) -> bool {
         if real_operator::is_used() {
             return real_operator::until_healed(&self.galera);
@@ -273,8 +273,8 @@ impl<'a> Operator<'a> {
     }
 }
 
-/// Returns the member from which the operator starts the cluster: the first that is safe to bootstrap, or else the newest. If `all`,
-/// the newest counts only when every position is known. Identities are not compared.
+/// Returns the member from which the operator starts the cluster: the first that is safe to bootstrap, or else the newest. If
+/// `all`, the newest counts only when every position is known. Identities are not compared.
 fn member_to_start_from(found: &[Position], all: bool) -> Option<(usize, Position)> {
     let safe = found.iter().position(|it| it.safe);
     let known = !all || found.iter().all(Position::is_known);

@@ -1,6 +1,6 @@
-//! Two instances in one namespace. One of them is unusual: its passwords contain every printable character, and two of its members
-//! share a node. The clusters stay apart; changes that would mix them up or lose data are refused; the node with two members is
-//! drained while a client writes; and a password is changed as `gatera explain G12` says.
+//! Two instances in one namespace. One of them is unusual: its passwords contain every printable character, and two of its
+//! members share a node. The clusters stay apart; changes that would mix them up or lose data are refused; the node with two
+//! members is drained while a client writes; and a password is changed as `gatera explain G12` says.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! TLS is turned on and off as charts/galera/README.md says, block by block, while a client writes: no row is lost, replication is
-//! encrypted, and running servers load a renewed certificate. Part of `make drills`.
+//! TLS is turned on and off as charts/galera/README.md says, block by block, while a client writes: no row is lost, replication
+//! is encrypted, and running servers load a renewed certificate. Part of `make drills`.
 
 use std::fs;
 

@@ -199,7 +199,8 @@ fn an_upgrade_series_by_series_loses_no_row_and_can_be_rolled_back() {
     println!("upgrade: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Sets the old image again. Members whose data the new series has changed copy everything from one that still has the old series.
+/// Sets the old image again. Members whose data the new series has changed copy everything from one that still has the old
+/// series.
 fn roll_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
     let galera = upgrade.galera;
     let began = Instant::now();

@@ -1,6 +1,6 @@
 //! WordPress from charts/wordpress in a browser: it is set up through its own page, and a post from its editor is still served
-//! after its database restarts or a member of its Galera cluster is killed, after its own pod restarts, and after an upgrade. Part
-//! of `make drills`, which builds the images of WordPress and the browser.
+//! after its database restarts or a member of its Galera cluster is killed, after its own pod restarts, and after an upgrade.
+//! Part of `make drills`, which builds the images of WordPress and the browser.
 
 use std::cell::RefCell;
 use std::env;

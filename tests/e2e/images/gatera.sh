@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the image of Gatera from a static program: one file on nothing, and nobody's user.
+# Builds the image of Gatera from a static program: that one file, run by a user without rights.
 #
 # usage: gatera.sh PROGRAM OUT.tar
 #
@@ -20,7 +20,7 @@ say() { printf '%s\n' "$*" >&2; }
     exit 2
 }
 if ! ldd "$1" 2>&1 | grep -q -e 'statically linked' -e 'not a dynamic executable'; then
-    say "$1 needs shared libraries, and in an image that holds nothing else it cannot start. Build it with"
+    say "$1 needs shared libraries, which the image does not have. Build it with"
     say "RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --target x86_64-unknown-linux-gnu"
     exit 3
 fi

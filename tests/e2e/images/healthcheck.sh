@@ -1,12 +1,12 @@
 #!/bin/bash
-# What probes call in the lab's MariaDB image. It answers as the official image's script does where a probe relies on it.
+# The check for probes in the lab's MariaDB image. It gives the answers of the official image's script that probes rely on.
 #
 # usage: healthcheck.sh [OPTION...] TEST...
 #
 # Tests, in the order in which they are given: --connect, --innodb_initialized, --innodb_buffer_pool_loaded, --galera_online,
-# --galera_ready. Options: --su-mysql and --su=USER (these begin again as that user), --datadir=FOLDER.
-# The client reads .my-healthcheck.cnf in the data directory, if it is there, and otherwise logs in as the user of the system.
-# Exit status: 0 all tests passed; 1 one did not, and which one is on stderr.
+# --galera_ready. Options: --su-mysql and --su=USER (which start the script again as that user), --datadir=FOLDER.
+# The client reads .my-healthcheck.cnf in the data directory, if there is one, and otherwise logs in as the user of the process.
+# Exit status: 0 all tests passed; 1 a test failed, whose name is on stderr.
 set -o pipefail
 
 datadir=/var/lib/mysql
@@ -23,12 +23,12 @@ value_of() {
         --execute="SELECT variable_value FROM information_schema.global_status WHERE variable_name = '$1'"
 }
 
-# The server listens. Whether it knows the user does not matter: it had to be asked to say so.
+# The server listens. A refused login proves that, too.
 connect() {
     local answer
     answer=$(client --protocol=socket --execute='SELECT @@skip_networking' 2>/dev/null)
     [[ $answer ]] || answer=$(client --protocol=tcp --host=127.0.0.1 --execute='SELECT @@skip_networking' 2>&1)
-    # Access denied, a password that has expired, a locked account, too many connections of this user.
+    # Access denied, an expired password, a locked account, too many connections of this user.
     [[ $answer == 0 || $answer =~ 'ERROR '(1[0-9]+\ \(28000\)|1820|4151|1226) ]]
     connected=$?
     return "$connected"
@@ -41,7 +41,7 @@ innodb_initialized() {
 
 innodb_buffer_pool_loaded() { [[ $(value_of Innodb_buffer_pool_load_status) == *'load completed'* ]]; }
 
-# Synced, and nothing else: not a donor.
+# The server is Synced. A donor is not.
 galera_online() { [[ $(value_of wsrep_local_state) == 4 ]]; }
 
 galera_ready() { [[ $(value_of wsrep_ready) == ON ]]; }
@@ -56,7 +56,7 @@ while [[ $# -gt 0 ]]; do
     --datadir=*) datadir=${argument#*=} ;;
     --connect | --innodb_initialized | --innodb_buffer_pool_loaded | --galera_online | --galera_ready)
         "${argument#--}" || { echo "healthcheck ${argument#--} failed" >&2; exit 1; } ;;
-    *) echo "healthcheck.sh knows no $argument" >&2; exit 1 ;;
+    *) echo "healthcheck.sh: unknown argument $argument" >&2; exit 1 ;;
     esac
 done
 [[ $connected == 0 ]] || connect

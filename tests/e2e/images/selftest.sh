@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tries the MariaDB image's entrypoint without Kubernetes: in the image's own root file system, in namespaces of its own,
-# with a network that has nothing but loopback. Whatever is started or mounted ends with them.
+# Tests the entrypoint of the MariaDB image without Kubernetes: in the image's root file system, in separate namespaces, with only
+# loopback as network. All processes and mounts end with the namespaces.
 #
 # usage: selftest.sh             (root; takes the image from build.sh)
 #
@@ -13,7 +13,7 @@ say() { printf '%s\n' "$*" >&2; }
 
 in_namespaces() {
     cd "$(dirname "$0")"
-    # In a variable of its own: a failed build ends this script.
+    # A separate assignment, so that a failed build ends this script.
     folder=$(./build.sh)
     root=$(mktemp -d)
     trap 'rm -rf --one-file-system "$root"' EXIT
@@ -37,12 +37,12 @@ wrong() {
     exit 1
 }
 
-says() { grep -q -F -e "$1" "$log" || wrong "nothing says: $1"; }
+says() { grep -q -F -e "$1" "$log" || wrong "the log lacks: $1"; }
 
-never_says() { ! grep -q -F -e "$1" "$log" || wrong "something says: $1"; }
+never_says() { ! grep -q -F -e "$1" "$log" || wrong "the log has: $1"; }
 
-# in_image [NAME=VALUE...] COMMAND [ARGUMENT...]: in a clean environment, as a container starts it. It takes the place of
-# the shell that calls it.
+# in_image [NAME=VALUE...] COMMAND [ARGUMENT...]: runs it in a clean environment, as in a container. Replaces the shell that calls
+# it.
 in_image() {
     exec chroot "$root" /usr/bin/env -i PATH="$PATH" LANG=C.UTF-8 "$@" >"$log" 2>&1
 }
@@ -52,7 +52,7 @@ entrypoint() { (in_image "$@"); }
 checks() { chroot "$root" /usr/bin/env -i PATH="$PATH" healthcheck.sh "$@" >"$root/checks" 2>&1; }
 
 start() {
-    # What the last one said does not count.
+    # Earlier messages do not count.
     : >"$log"
     in_image "$@" &
     server=$!
@@ -70,7 +70,7 @@ stop() {
     wait "$server" || wrong "the server stops with status $?"
 }
 
-# as USER PASSWORD SQL: over TCP, as clients in other pods come.
+# as USER PASSWORD SQL: runs SQL over TCP, as clients in other pods do.
 as() {
     MYSQL_PWD=$2 chroot "$root" mariadb --no-defaults --default-character-set=utf8mb4 --batch --raw --skip-column-names \
         --protocol=tcp --host=127.0.0.1 --port="$port" --user="$1" --execute="$3"
@@ -81,7 +81,7 @@ expect() {
 }
 
 refuses() {
-    if entrypoint "$@"; then wrong "it should fail, and does not"; fi
+    if entrypoint "$@"; then wrong "it does not fail"; fi
     [ ! -e "$root/var/lib/mysql/mysql" ] || wrong "it has touched the data directory"
 }
 
@@ -90,8 +90,8 @@ fresh() {
     mkdir "$root/var/lib/mysql"
 }
 
-# Every program that could be given a password as an argument notes its arguments.
-note_arguments() {
+# Replaces every program that could get a password as an argument by a script that records its arguments.
+record_arguments() {
     for program in mariadb mariadbd mariadb-install-db mariadb-tzinfo-to-sql; do
         real=$(chroot "$root" /bin/sh -c "command -v $program")
         # shellcheck disable=SC2016
@@ -155,12 +155,12 @@ a_galera_node_is_initialised() {
     rm "$root/var/lib/mysql/.my-healthcheck.cnf"
     checks --connect || wrong "connect fails"
     ! checks --connect --galera_online || wrong "galera_online passes without a login"
-    grep -q "healthcheck galera_online failed" "$root/checks" || wrong "it does not say what failed"
+    grep -q "healthcheck galera_online failed" "$root/checks" || wrong "it does not name the failed test"
     ok "healthcheck.sh passes, and without its file it only sees that the server listens"
 
     # shellcheck disable=SC2012
     expect "$(ls -ld --numeric-uid-gid "/proc/$server" | cut -d ' ' -f 3)" 999 "the server's user"
-    ! tr '\0' '\n' <"/proc/$server/environ" | grep -q abcxyz || wrong "the server's environment holds one"
+    ! tr '\0' '\n' <"/proc/$server/environ" | grep -q abcxyz || wrong "the server's environment holds a password"
     ok "no password is in an argument, in the log or in the server's environment"
     stop
 }
@@ -177,7 +177,7 @@ a_second_start_leaves_the_data_alone() {
 }
 
 system_tables_are_upgraded_when_asked() {
-    # The server of 11.4 is without it.
+    # The image of 11.4 does not have it.
     [ -e "$root/usr/bin/mariadb-upgrade" ] || return 0
     rm "$root"/var/lib/mysql/m*_upgrade_info
     start MARIADB_AUTO_UPGRADE=1 docker-entrypoint.sh mariadbd
@@ -192,7 +192,7 @@ system_tables_are_upgraded_when_asked() {
     ok "system tables are upgraded when asked to, once"
 }
 
-a_random_password_is_told() {
+a_random_password_is_printed() {
     fresh
     rm "$root"/docker-entrypoint-initdb.d/*
     start MYSQL_RANDOM_ROOT_PASSWORD=yes MARIADB_INITDB_SKIP_TZINFO=1 MARIADB_MYSQL_LOCALHOST_USER=1 \
@@ -203,37 +203,37 @@ a_random_password_is_told() {
     expect "$users" "healthcheck@127.0.0.1,healthcheck@::1,healthcheck@localhost,mariadb.sys@localhost,mysql@localhost,root@localhost" \
         "the list of users"
     stop
-    ok "a random password is told, and root stays on localhost when asked to"
+    ok "a random password is printed, and root stays on localhost when asked to"
 }
 
-mistakes_are_told() {
+mistakes_are_reported() {
     fresh
     rm "$root/etc/mysql/conf.d/galera.cnf"
     refuses docker-entrypoint.sh mariadbd
-    says "nothing says what root's password shall be. Set one of MARIADB_ROOT_PASSWORD"
+    says "no variable sets root's password. Set one of MARIADB_ROOT_PASSWORD"
     refuses MARIADB_ROOT_PASSWORD=a MARIADB_ROOT_PASSWORD_FILE=/secret docker-entrypoint.sh mariadbd
     says "MARIADB_ROOT_PASSWORD and MARIADB_ROOT_PASSWORD_FILE are both set. Keep one of them."
     refuses MARIADB_ROOT_PASSWORD_FILE=/none docker-entrypoint.sh mariadbd
     says "MARIADB_ROOT_PASSWORD_FILE names /none, which is not there or cannot be read."
     refuses MARIADB_ROOT_PASSWORD=a MARIADB_USER=root MARIADB_PASSWORD=b docker-entrypoint.sh mariadbd
-    says "MARIADB_USER is root, who is there already."
+    says "MARIADB_USER is root, which exists already."
     refuses MARIADB_ROOT_PASSWORD=a MARIADB_ROOT_PASSWORD_HASH=b docker-entrypoint.sh mariadbd
-    says "MARIADB_ROOT_PASSWORD_HASH is set, and this image does not know it."
+    says "MARIADB_ROOT_PASSWORD_HASH is set, and this image does not support it."
     printf '[mariadbd]\nno-such-option = 1\n' >"$root/etc/mysql/conf.d/wrong.cnf"
     refuses MARIADB_ROOT_PASSWORD=a docker-entrypoint.sh mariadbd
     says "The server does not accept its configuration:"
     says "unknown variable 'no-such-option=1'"
     rm "$root/etc/mysql/conf.d/wrong.cnf"
-    ok "mistakes are told, and the data directory stays empty"
+    ok "mistakes are reported, and the data directory stays empty"
 }
 
-other_commands_just_run() {
+other_commands_are_run() {
     entrypoint docker-entrypoint.sh mariadbd --version
     says "Ver ${GATERA_MARIADB:-10.11}."
     entrypoint docker-entrypoint.sh id -un
     says root
-    [ ! -e "$root/var/lib/mysql/mysql" ] || wrong "a database was made"
-    ok "other commands just run"
+    [ ! -e "$root/var/lib/mysql/mysql" ] || wrong "a database was created"
+    ok "other commands are run unchanged"
 }
 
 inside() {
@@ -243,16 +243,16 @@ inside() {
     mount -t proc proc "$root/proc"
     mount -t proc proc /proc
     mount --rbind /dev "$root/dev"
-    # Without a tool from iproute2 on this machine: the image has one.
+    # With `ip` from the image, because this machine may not have it.
     chroot "$root" ip link set lo up
     trap 'exit 143' TERM
-    note_arguments
+    record_arguments
     a_galera_node_is_initialised
     a_second_start_leaves_the_data_alone
     system_tables_are_upgraded_when_asked
-    a_random_password_is_told
-    mistakes_are_told
-    other_commands_just_run
+    a_random_password_is_printed
+    mistakes_are_reported
+    other_commands_are_run
 }
 
 case ${1-} in

@@ -1,13 +1,13 @@
 <?php
-// As the official image's: everything that differs between installations comes from the environment.
-function of_environment($name, $otherwise) {
+// As in the official image, everything that differs between installations comes from the environment.
+function from_environment($name, $default) {
     $value = getenv($name);
-    return $value === false ? $otherwise : $value;
+    return $value === false ? $default : $value;
 }
-define('DB_HOST', of_environment('WORDPRESS_DB_HOST', 'mysql'));
-define('DB_NAME', of_environment('WORDPRESS_DB_NAME', 'wordpress'));
-define('DB_USER', of_environment('WORDPRESS_DB_USER', 'wordpress'));
-define('DB_PASSWORD', of_environment('WORDPRESS_DB_PASSWORD', ''));
+define('DB_HOST', from_environment('WORDPRESS_DB_HOST', 'mysql'));
+define('DB_NAME', from_environment('WORDPRESS_DB_NAME', 'wordpress'));
+define('DB_USER', from_environment('WORDPRESS_DB_USER', 'wordpress'));
+define('DB_PASSWORD', from_environment('WORDPRESS_DB_PASSWORD', ''));
 define('DB_CHARSET', 'utf8mb4');
 define('DB_COLLATE', '');
 foreach (['AUTH', 'SECURE_AUTH', 'LOGGED_IN', 'NONCE'] as $name) {
@@ -15,7 +15,7 @@ foreach (['AUTH', 'SECURE_AUTH', 'LOGGED_IN', 'NONCE'] as $name) {
     define($name . '_SALT', hash('sha256', $name . 'salt' . DB_PASSWORD));
 }
 $table_prefix = 'wp_';
-// Nothing is fetched from anywhere.
+// The lab has no internet.
 define('WP_HTTP_BLOCK_EXTERNAL', true);
 define('AUTOMATIC_UPDATER_DISABLED', true);
 define('DISABLE_WP_CRON', true);

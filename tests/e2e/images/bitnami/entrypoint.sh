@@ -1,6 +1,6 @@
 #!/bin/bash
-# Prepares the data only if run.sh follows, by its very path (entrypoint.sh:19-26). The chart mounts an empty folder over the
-# option files (C:360), so their defaults are copied there first.
+# Prepares the data only if the command is run.sh, with its full path (entrypoint.sh:19-26). The chart mounts an empty folder over
+# the option files (C:360), so their defaults are copied there first.
 set -o errexit -o nounset -o pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . /opt/bitnami/scripts/common.sh

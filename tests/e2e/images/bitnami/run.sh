@@ -1,5 +1,5 @@
 #!/bin/bash
-# Starts the server that stays (run.sh:22-48).
+# Starts the server (run.sh:22-48).
 set -o errexit -o nounset -o pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . /opt/bitnami/scripts/common.sh

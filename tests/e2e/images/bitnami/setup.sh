@@ -1,6 +1,6 @@
 #!/bin/bash
-# Prepares option file and data. Only a member that founds gets data, from a server of this script's own, which founds a cluster, too:
-# it listens on Galera's port for everybody (L:540-600, 700-740).
+# Prepares the option file and the data. Only a member that founds the cluster gets data, from a helper server. The helper founds
+# a cluster, too, and listens on Galera's port for other members (L:540-600, 700-740).
 set -o errexit -o nounset -o pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . /opt/bitnami/scripts/common.sh
@@ -46,7 +46,7 @@ fi
 if [[ -e "$data/mysql" ]]; then
     say "Persisted data detected. Restoring"
     founds || exit 0
-    # L:517-535; its last words are in the real one's log, too.
+    # L:517-535; the message is that of the real image, with its mistake.
     ! is_yes "$MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP" || sed -i 's/^safe_to_bootstrap: 0/safe_to_bootstrap: 1/' "$data/grastate.dat"
     grep -q '^safe_to_bootstrap: 1' "$data/grastate.dat" || {
         say "It is not safe to bootstrap form this node ('safe_to_bootstrap=0' is set in 'grastate.dat'). If you want to force" \
