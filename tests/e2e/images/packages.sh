@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs Debian packages, and what they need, into a root file system, and packs it.
+# Installs Debian packages and their dependencies into a root file system, and packs it.
 #
 # usage: packages.sh FOLDER OUT.tar SUITE PACKAGE,PACKAGE…     works in FOLDER; build.sh calls it
 #
@@ -9,12 +9,12 @@ umask 022
 
 say() { printf '%s\n' "$*" >&2; }
 
-# Where apt on this machine gets Debian from: a mirror has all suites.
+# Prints the Debian mirror that apt on this machine uses; a mirror has all suites.
 mirror() {
     apt-get update --print-uris 2>/dev/null | sed -En "s#^'(.*)/dists/(bookworm|trixie)/InRelease'.*#\\1#p" | head -n 1
 }
 
-# Runs a step whose output only matters when it fails.
+# Runs a command, and shows its output only if it fails.
 step() {
     "$@" >"$folder/log" 2>&1 && return
     say "failed: $*"
@@ -22,7 +22,7 @@ step() {
     exit 1
 }
 
-# What no container needs, what tells when it was built, and tools for storage engines that Galera does not replicate.
+# Removes what no container needs, what depends on the time of the build, and tools for engines that Galera does not replicate.
 remove_ballast() {
     cd "$root"
     rm -f etc/dpkg/dpkg.cfg.d/lab etc/machine-id etc/resolv.conf etc/hostname usr/sbin/policy-rc.d var/cache/ldconfig/aux-cache
@@ -46,7 +46,7 @@ started=$(date +%s)
 step debootstrap --foreign --variant=minbase --include="$packages" "$suite" "$root" "$mirror"
 say "fetched the packages in $(($(date +%s) - started)) s"
 
-# Packages are configured in namespaces of their own: whatever one starts or mounts ends with them.
+# Packages are configured in separate namespaces, with which all their processes and mounts end.
 started=$(date +%s)
 echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/lab"
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
