@@ -302,8 +302,7 @@ fn a_member_that_cannot_recover_its_position_is_named() {
     let says = "BLIND galera-instance-galera-1: after a crash the server would start without its position: gatera explain G19 ";
     assert!(text.contains(says), "{text}");
     let (text, _) = status_of(&[0, 1, 2].map(|it| bare(it, "False")));
-    let by_hand =
-        "rejoin without comparing their data; gatera explain G20, \"Without the step\", starts the cluster from its newest data";
+    let by_hand = "rejoin without comparing their data; gatera explain G20, \"Without the step\", starts the cluster from its newest data";
     assert!(text.contains(by_hand), "{text}");
 }
 

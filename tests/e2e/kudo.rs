@@ -73,7 +73,7 @@ fn the_plan_of_the_seed_operator_shows_the_refusal() {
     let installed = install(&galera, "seed", &[]);
     assert_eq!(installed.status, 0, "{installed}");
     // The API server warns about the Instance before KUDO has done anything.
-    let reported = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is left to the default of the operator";
+    let reported = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is not set, so the operator's default applies";
     assert!(installed.stderr.contains(&reported.replace("NS", &galera.namespace)), "{installed}");
 
     let plan = patiently("KUDO's plan shows the refusal", || {
@@ -84,10 +84,10 @@ fn the_plan_of_the_seed_operator_shows_the_refusal() {
     // The first object of the plan that contains a password.
     let first = "Step bootstrap_config [ERROR] (A transient error when executing task deploy.deploy.bootstrap_config.bootstrap_config. \
                  Will retry. admission webhook \"namespace.gatera.dev\" denied the request: [G11] ConfigMap NS/galera-instance-bootstrap: \
-                 galera.cnf line 6 writes out the password of wsrep_sst_auth\n";
+                 galera.cnf line 6 contains the password of wsrep_sst_auth in plain text\n";
     assert!(plan.contains(&first.replace("NS", &galera.namespace)), "{plan}");
     assert!(
-        plan.contains("  do instead: keep it in a Secret and mount that beside this ConfigMap"),
+        plan.contains("  do instead: keep it in a Secret, and mount that beside this ConfigMap"),
         "{plan}"
     );
     assert!(!plan.contains("admin"), "the password is not repeated: {plan}");

@@ -168,7 +168,7 @@ impl Program {
         }
         let (program, arguments) = self.command_line.trim_end_matches('\0').split_once('\0').unwrap();
         let log = fs::File::create(self.folder.join(format!("{}-again.log", self.comm))).unwrap();
-        let restarted = lives_as_long_as_we_do(Path::new(program))
+        let restarted = ends_with_this_process(Path::new(program))
             .args(arguments.split('\0'))
             .current_dir(&self.folder)
             .stdout(log.try_clone().unwrap())
