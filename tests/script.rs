@@ -39,7 +39,7 @@ fn every_state_has_its_answer_to_every_question() {
         ("JOINING", [1, 1, 1], "leaving: the server is JOINING"),
         ("JOINED", [1, 1, 0], "leaving: 0 s have passed\n"),
         ("SYNCED", [0, 0, 0], "leaving: 0 s have passed\n"),
-        ("DONOR", [0, 1, 0], "leaving: 0 s have passed, although this member gives a state transfer\n"),
+        ("DONOR", [0, 1, 0], "leaving: 0 s have passed, although this member is sending a state transfer\n"),
         ("DISCONNECTING", [1, 1, 1], "leaving: 0 s have passed\n"),
     ];
     for_each(&table, |pod, &(state, [ready, blocking, started], leave)| {
@@ -74,7 +74,7 @@ fn a_server_that_the_step_did_not_start_is_not_ready() {
         for question in ["ready", "started"] {
             let outcome = pod.run(question).exits(code);
             assert_eq!(
-                outcome.out.contains("prepares the data; if this lasts, BASH_ENV has no effect"),
+                outcome.out.contains("is preparing the data; if this lasts, BASH_ENV has no effect"),
                 code == 1
             );
         }
@@ -215,7 +215,7 @@ fn a_server_that_is_frozen_is_not_ready() {
 #[test]
 fn a_donor_stays_until_its_transfer_is_done() {
     for_each(&[()], |pod, ()| {
-        let waits = "waiting up to 30 s: this member gives a state transfer\n";
+        let waits = "waiting up to 30 s: this member is sending a state transfer\n";
         pod.state("DONOR").run_until("leave 30", waits, || pod.state("SYNCED")).exits(0).prints(CALM);
     });
 }
@@ -223,7 +223,7 @@ fn a_donor_stays_until_its_transfer_is_done() {
 #[test]
 fn leaving_does_not_wait_for_a_server_that_is_gone() {
     for_each(&[()], |pod, ()| {
-        let waits = "waiting up to 30 s: this member gives a state transfer\n";
+        let waits = "waiting up to 30 s: this member is sending a state transfer\n";
         let leaves = "leaving: there is no server process, and no joiner depends on it\n";
         pod.state("DONOR").run_until("leave 30", waits, || pod.without_server()).exits(0).prints(leaves);
         pod.run("leave 0").exits(0).prints(leaves); // without a second look
@@ -287,8 +287,8 @@ fn waiting_ends_at_the_limit() {
     for_each(&[()], |pod, ()| {
         let began = Instant::now();
         pod.state("DONOR").run("leave 2").exits(0).prints(
-            "waiting up to 2 s: this member gives a state transfer\n\
-             leaving: 2 s have passed, although this member gives a state transfer\n",
+            "waiting up to 2 s: this member is sending a state transfer\n\
+             leaving: 2 s have passed, although this member is sending a state transfer\n",
         );
         assert!((1..60).contains(&began.elapsed().as_secs()));
     });

@@ -39,7 +39,7 @@ fn a_server_without_a_status_file_answers_every_question() {
         (
             "Donor/Desynced",
             [0, 1, 0],
-            "leaving: 0 s have passed, although this member gives a state transfer\n",
+            "leaving: 0 s have passed, although this member is sending a state transfer\n",
         ),
         ("Joined", [1, 1, 0], "leaving: 0 s have passed\n"),
         ("Joining: receiving State Transfer", [1, 1, 1], "leaving: the server is JOINING"),
@@ -53,7 +53,7 @@ fn a_server_without_a_status_file_answers_every_question() {
         pod.run("leave 0").exits(0).says(leave);
     });
     for_each(&[()], |pod, ()| {
-        let waits = "waiting up to 30 s: this member gives a state transfer\n";
+        let waits = "waiting up to 30 s: this member is sending a state transfer\n";
         let done = || pod.client("mariadb", "Primary", "Synced");
         pod.client("mariadb", "Primary", "Donor/Desynced")
             .run_until("leave 30", waits, done)

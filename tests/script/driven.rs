@@ -66,7 +66,7 @@ fn it_does_not_found_beside_members_that_may_serve() {
             pod.write("joined", "yes");
         }
         for _ in 0..2 {
-            starts(pod, "may be left over from the last time: this member joins its peers");
+            starts(pod, "may be left from an earlier recovery: this member joins its peers");
             assert!(started(pod).contains(&SKIPS.to_owned()), "{:?}", started(pod));
         }
     });
@@ -77,7 +77,7 @@ fn it_does_not_start_again_from_data_that_is_not_its_own_or_not_whole() {
     for_each(&[()], |pod, ()| {
         member(pod, &line(&format!("{OTHER}:43")), RESUME);
         pod.write("data/grastate.dat", by_the_agent(ID, "43"));
-        refused(pod, &format!("it was to start cluster {ID} again, and its data ends at {OTHER}:43;"));
+        refused(pod, &format!("it was to start cluster {ID} again, but its data ends at {OTHER}:43;"));
     });
     for_each(&[()], |pod, ()| {
         member(pod, &line(&format!("{ID}:43")), RESUME);
@@ -86,7 +86,7 @@ fn it_does_not_start_again_from_data_that_is_not_its_own_or_not_whole() {
         for _ in 0..2 {
             refused(
                 pod,
-                "it was to start the cluster again, and its data is an incomplete copy of another member's; let the",
+                "it was to start the cluster again, but its data is an incomplete copy of another member's; let the",
             );
         }
         pod.tool("my_print_defaults", "");

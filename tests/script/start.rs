@@ -299,7 +299,7 @@ fn a_server_whose_position_cannot_be_recovered_is_not_started() {
             ("WSREP: Recovered position: $(id)\n", "could not be recovered"),
             (
                 "[ERROR] mariadbd: Error writing file './ddl_recovery.log' (Errcode: 28 \"No space left on device\")\n",
-                "cannot be written (its disk is full), so the server did not look at the data in it;",
+                "cannot be written (its disk is full), so the server could not read its position;",
             ),
             ("[ERROR] InnoDB: Operating system error number 30 in a file operation.\n", "(it is read-only)"),
             ("[Note] InnoDB: Rollback of non-prepared transactions completed\n", "could not be recovered"),

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Tells the kubelet how a Galera member is, and keeps the member from leaving while another one needs it.
+# Reports the state of a Galera member to the kubelet, and delays its stop while another member needs it.
 #
 #   ready [blocking]  readiness probe: the server answers, and is SYNCED, or DONOR unless its state transfer blocks it
-#   started [quietly] startup probe: joining is over; what start-member.sh found out goes with a "not yet"
-#   leave SECONDS     preStop hook: waits, at most so long, until no joiner depends on this member; exits 0
+#   started [quietly] startup probe: joining is over; if not, it also prints what start-member.sh found
+#   leave SECONDS     preStop hook: waits, for this time at most, until no joiner depends on this member; exits 0
 #
 # No password is needed: the server keeps its state in a file (wsrep_status_file), so a changed Secret breaks
 # no probe. Only a server too old to have that file is asked with the client and the container's credentials.
@@ -98,7 +98,7 @@ state_by_client() (
     esac
 )
 
-# The state the server tells, or one of four words of our own: GONE, APART, STALE, UNKNOWN.
+# The state that the server reports, or one of four words of our own: GONE, APART, STALE, UNKNOWN.
 state() {
     if ! find_server; then
         word=GONE
@@ -117,7 +117,7 @@ state() {
 in_words() {
     case $1 in
         GONE) echo "there is no server process" ;;
-        APART) echo "the image, or gatera's step, prepares the data; if this lasts, BASH_ENV has no effect" ;;
+        APART) echo "the image or gatera's step script is preparing the data; if this lasts, BASH_ENV has no effect" ;;
         STALE) echo "the status file was left by an earlier server" ;;
         UNKNOWN) echo "the server does not report its state" ;;
         *) echo "the server is $1" ;;
@@ -131,7 +131,7 @@ joiner_is_connected() {
     grep -qs "^ *[0-9]*: [0-9A-F]*:[0-9A-F]* [0-9A-F]*:$port 01 " "$proc/net/tcp" "$proc/net/tcp6"
 }
 
-# Sets id, the cluster of this server, as grastate.dat tells it; and recorded, what the guard knows of it ($identity, an
+# Sets id, the cluster of this server, as grastate.dat names it; and recorded, what the guard knows of it ($identity, an
 # annotation of the pod; `unknown`: nothing yet).
 read_cluster() {
     id='' recorded=''
@@ -144,7 +144,8 @@ read_cluster() {
     [ "$id" != "$zeros" ] || has_no_id || id=''
 } 2>/dev/null
 
-# Sets home, where grastate.dat is: by the step's word. Of a server that was started by other means, where its data is.
+# Sets home, the folder of grastate.dat: as the step script recorded it, or, for a server that was started otherwise, where
+# its data is.
 find_home() {
     home=''
     read_line "$run/home" && home=$first && return 0
@@ -165,8 +166,8 @@ has_no_id() {
     [ "$history" = "$zeros" ]
 }
 
-# A guard that does not know the cluster is told, by a probe that fails once: the kubelet makes an Event of its words. It
-# drops Events of a pod that made many, but for one in five minutes; so it is sent again until the guard has received it.
+# Reports the cluster to a guard that does not know it, by a probe that fails once: the kubelet makes an Event of its output. It
+# drops Events of a pod that made many, except one in five minutes; so the report is repeated until the guard has received it.
 # The pod itself remembers it, for start-member.sh.
 tell_cluster() {
     [ -n "$id" ] || return 0
@@ -188,15 +189,15 @@ tell_cluster() {
     exit 1
 } 2>/dev/null
 
-# Synced with strangers is not Ready. Zeros are not known, and never another cluster.
+# A member that is Synced in another cluster is not Ready. Zeros stand for an unknown cluster, never for another one.
 in_its_cluster() {
     case $id,$recorded in ",$recorded" | "$zeros,$recorded" | "$id," | "$id,$id" | *,unknown | *,founds | *,free | *,none) return 0 ;; "$id,recovery $id:"*) return 0 ;; esac
-    echo "$(in_words "$now"), in another cluster: $id, and its own is $recorded; if that is old, put the override of G04 on" \
-        "the StatefulSet and delete this pod"
+    echo "$(in_words "$now"), in another cluster: $id, but $recorded is recorded; if that is out of date, put the override of" \
+        "G04 on the StatefulSet and delete this pod"
     exit 1
 }
 
-# Joining is over: what start-member.sh told of the start is no longer true, and an orderly end will be waited for.
+# Joining is over: the report of start-member.sh is outdated, and an orderly end is waited for from now on.
 joined() {
     [ -e "$run/start" ] && [ ! -s "$run/joined" ] || return 0
     put "$run/joined" "$now" && true >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"
@@ -215,7 +216,7 @@ answers() {
     case $? in 124 | 143) echo "the server does not answer on its port" && return 1 ;; esac
 }
 
-# It tells so, and may then neither do it nor end: Galera's own words for a copy that broke off.
+# The server says that it has to restart, but may neither do so nor end: Galera's own words for a copy that broke off.
 has_to_restart() {
     case $now in GONE | APART | STALE | UNKNOWN) return 1 ;; esac
     [ -f "$status_file" ] && grep -qs 'node restart required' "$status_file"
@@ -310,7 +311,7 @@ leave() {
         now=$(state) reason=''
         case $now in
             GONE | DISCONNECTED | JOINING) break ;; # waiting does not help: such a member feeds no joiner
-            DONOR) reason="this member gives a state transfer" ;;
+            DONOR) reason="this member is sending a state transfer" ;;
             *) if joiner_is_connected; then reason="a joiner is still connected"; fi ;;
         esac
         if [ -n "$reason" ]; then calm=0; else calm=$((calm + 1)); fi

@@ -1,22 +1,22 @@
 #!/bin/sh
-# Starts a Galera server from where its data is, and ends one that hangs when the pod is asked to go.
+# Starts a Galera server from the position of its data, and ends a server that hangs when its pod is deleted.
 #
 #   start-member.sh COMMAND...   the command of the image: docker-entrypoint.sh mariadbd ...
 #
-# With GATERA_ONLY_TELLS=yes it only tells where the data ends.
+# With GATERA_ONLY_TELLS=yes it only reports where the data ends.
 #
 # A position is the number of the last transaction that a member has, together with the id of the history it belongs
-# to: UUID:SEQNO. A server that was stopped in order finds its position in grastate.dat. After a crash it stands only
-# in InnoDB's own files. On a host mysqld_safe or systemd reads it there; in a container nothing does, and members
-# without a position form their cluster again without comparing what they have: rows that only some of them got differ
-# from then on. So here:
-#   - the position is recovered and handed to this very start as an argument, never by a file that could be stale;
+# to: UUID:SEQNO. A server that was stopped in order finds its position in grastate.dat. After a crash the position is
+# only in InnoDB's own files. On a host, mysqld_safe or systemd reads it from there; in a container nothing does. Members
+# without a position form their cluster again without comparing their data: rows that only some of them received differ
+# from then on. So this script makes sure that:
+#   - the position is recovered and passed to this very start as an argument, never through a file that could be stale;
 #   - a server whose position Galera would ignore (set_view_aside), or which had not joined, does not form a cluster out of
 #     its last view;
-#   - a cluster that exists is not founded once more (gate): who joins the new one throws its data away;
-#   - a cluster that is down is started again from its newest data, by the guard's word and only from where that says (lead).
-# This shell stays the parent of the server, which does not hear SIGTERM while it waits for others or for a copy. Where it may
-# not signal the server it becomes the server.
+#   - a cluster that exists is not founded once more (gate): members that join the new one throw their data away;
+#   - a cluster that is down is started from its newest data, only if the guard permits it, and only from that position (lead).
+# This shell stays the parent of the server, which ignores SIGTERM while it waits for others or for a copy. A shell that may
+# not signal the server is replaced by it (exec).
 # Plain POSIX shell. Of the image it needs the server itself, mv, what wait-for-sync.sh needs, and my_print_defaults where
 # option files say where the data is; as root also find and chown. The server's user may write in $run and where the data is,
 # so nothing is written through a link or a pipe there.
@@ -41,7 +41,7 @@ put() { rm -f "$1" && { (set -C && printf '%s\n' "$2" >"$1") || ! rm -f "$1"; };
 
 is_file() { [ -f "$1" ] && [ ! -L "$1" ]; }
 
-# What this start knows of its data: in the log; for the probe; and as the message that the kubelet keeps, emptied when joining
+# Reports what is known of the data: in the log, for the probe, and as the termination message, which is emptied when joining
 # is over.
 tell() {
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ 2>/dev/null) || now='an unknown time'
@@ -54,7 +54,7 @@ tell() {
     [ -z "${GATERA_ONLY_TELLS:-}" ] || exit 0
 }
 
-# Not started on a guess.
+# Does not start the server, and says why.
 refuse() {
     say "$*"
     echo "gatera did not start the server: $*" 2>/dev/null >"$message"
@@ -136,8 +136,8 @@ is_id() {
     case $1 in *[!0-9a-f-]* | "$zeros") return 1 ;; ????????-????-????-????-????????????) return 0 ;; *) return 1 ;; esac
 }
 
-# Sets right: the position from which this member may start the cluster again, by the guard's word, and until when;
-# and recorded: the cluster that this member belongs to, by the guard's word in an annotation of the pod; `none`: one
+# Sets right: the position from which the guard lets this member start the cluster again, and until when; and
+# recorded: the cluster that this member belongs to, as the guard's annotation of the pod says; `none`: one
 # that lost its identity. Before the guard knows it (`unknown`) this pod remembers what it has seen itself, for a
 # container that starts again without its data. `founds` (a person has taken the responsibility) and `free` (nothing
 # is refused here) stop no server.
@@ -163,7 +163,7 @@ may_resume() {
     [ -z "$now" ] || [ "$now" -lt "${driven#resume }" ] 2>/dev/null
 }
 
-# Refuses a server that would found a cluster where one exists, whatever got past the webhooks: an address out of a Secret, a
+# Refuses a server that would found a cluster where one exists, even if something got past the webhooks: an address out of a Secret, a
 # template that changed while the guard was down, a container that lost its disk.
 gate() {
     founding=''
@@ -180,17 +180,18 @@ gate() {
         resumes=yes
         ! may_resume || return 0
         resumes='' founds=--skip-wsrep-new-cluster
-        say "an option file founds a new cluster, and may be left over from the last time: this member joins its peers; if none" \
-            "of them serves, delete this pod"
+        say "an option file asks for a new cluster, but may be left from an earlier recovery: this member joins its peers; if" \
+            "none of them serves, delete this pod"
         return 0
     fi
     [ -z "$new" ] || founding=wsrep_new_cluster
     [ -n "$founding" ] && [ -n "$recorded" ] || return 0
     known=$recorded
     [ "$known" != none ] || known='it lost its identity'
-    refuse "it would found a new cluster ($founding), and its cluster exists already: $known; members that join the new" \
-        "one throw their data away; let it join: give it the members' addresses; if no member is left, gatera recover (or the" \
-        "operator that drives it) starts from the newest data; with the override of G04 on the StatefulSet a new pod of this name may found"
+    refuse "it would found a new cluster ($founding), but its cluster exists already: $known; members that join a new" \
+        "cluster throw their data away; give it the members' addresses, so that it joins; if no member is left, gatera recover" \
+        "(or the operator that drives it) starts from the newest data; to found a new cluster, put the override of G04 on the" \
+        "StatefulSet and delete this pod"
 }
 
 # The cluster is down, and the guard knows from every member where its data ends: this one starts it again, if its own ends
@@ -198,19 +199,19 @@ gate() {
 lead() {
     [ -n "$right" ] || return 0
     if [ -e "$run/led" ]; then
-        say "this pod has started the cluster once and does not do so again: it joins the others"
+        say "this pod has already started the cluster once, so it now joins the others"
         return 0
     fi
     now=$(date -u +%Y%m%d%H%M%S 2>/dev/null) || now=''
-    [ -z "$now" ] || [ "$now" -lt "$right_ends" ] 2>/dev/null || refuse "it was to start the cluster from $right until $right_ends, and" \
-        "by the clock of its node it is $now; others may have gone on: gatera recover looks at all of them again"
-    holds_data || refuse "it was to start the cluster from $right, and there is no database in $datadir"
-    [ "$at" = "$right" ] || refuse "it was to start the cluster from $right, and its data ends at ${at:-no position}; look at all" \
-        "members again: gatera recover"
+    [ -z "$now" ] || [ "$now" -lt "$right_ends" ] 2>/dev/null || refuse "it was to start the cluster from $right until $right_ends, but" \
+        "the clock of its node shows $now; other members may have continued: run gatera recover again"
+    holds_data || refuse "it was to start the cluster from $right, but there is no database in $datadir"
+    [ "$at" = "$right" ] || refuse "it was to start the cluster from $right, but its data ends at ${at:-no position}; run gatera" \
+        "recover again"
     set_view_aside "this member starts the cluster again"
     if ! mkdir "$run/led" 2>/dev/null || ! make_safe 2>/dev/null; then
         rmdir "$run/led" 2>/dev/null
-        refuse "it was to start the cluster again, and $home/grastate.dat or $run cannot be written"
+        refuse "it was to start the cluster again, but $home/grastate.dat or $run cannot be written"
     fi
     say "the cluster is down, and this member has its newest data: it starts the cluster again, from $at"
     founds=--wsrep-new-cluster
@@ -221,12 +222,12 @@ lead() {
 resume() {
     [ -n "$resumes" ] || return 0
     elsewhere="let the operator start from another member (forceClusterBootstrapInPod)"
-    [ ! -e "$mark" ] || refuse "it was to start the cluster again, and its data is an incomplete copy of another member's; $elsewhere"
+    [ ! -e "$mark" ] || refuse "it was to start the cluster again, but its data is an incomplete copy of another member's; $elsewhere"
     [ -n "$recorded" ] || return 0
-    [ "${at%:*}" = "$recorded" ] || refuse "it was to start cluster $recorded again, and its data ends at ${at:-no position of it};" \
-        "$elsewhere"
+    [ "${at%:*}" = "$recorded" ] || refuse "it was to start cluster $recorded again, but its data ends at" \
+        "${at:-no position of it}; $elsewhere"
     set_view_aside "this member starts the cluster again"
-    make_safe 2>/dev/null || refuse "it was to start the cluster again, and $home/grastate.dat cannot be written"
+    make_safe 2>/dev/null || refuse "it was to start the cluster again, but $home/grastate.dat cannot be written"
     say "its operator starts the cluster again from this member, from $at"
 }
 
@@ -243,13 +244,13 @@ safe_to_bootstrap: 1" || return 1
     mv -f "$new_state" "$home/grastate.dat"
 }
 
-# Joining another cluster than its own, a member throws its data away. That may be right: it may have been founded anew.
-# A person has a minute, once: probes that know nothing of it must not kill it over and over.
+# A member that joins another cluster than its own throws its data away. That may be right: the cluster may have been
+# founded anew. It waits for a minute, so that a person can stop it; only once, so that probes do not kill it again and again.
 name_stranger() {
     is_id "$own" || own=$uuid
     is_id "$own" && is_id "$recorded" && [ "$own" != "$recorded" ] && [ -z "$founding" ] || return 0
     mkdir "$run/named-$own-$recorded" 2>/dev/null || return 0
-    say "the data in $datadir is of cluster $own, and the members' cluster is $recorded: joining replaces the data. If" \
+    say "the data in $datadir is of cluster $own, but the members' cluster is $recorded: joining replaces the data. If" \
         "it is still needed, delete or scale down this pod within $patience s and copy the volume"
     sleep "$patience" &
     await
@@ -279,8 +280,7 @@ is_the_agents() { [ -n "$driven" ] && [ -n "$uuid" ] && ! grep -qs '^# GALERA sa
 # Galera writes an id when a copy is whole. The agent may write one over half a copy.
 distrust_agent() {
     [ -e "$mark" ] && is_the_agents || return 0
-    mv -f "$home/grastate.dat" "$home/grastate.dat.set-aside" || \
-        refuse "$home/grastate.dat calls an incomplete copy complete, and cannot be set aside"
+    mv -f "$home/grastate.dat" "$home/grastate.dat.set-aside" || refuse "$home/grastate.dat cannot be set aside, although the data is an incomplete copy"
     say "grastate.dat is set aside: the data is an incomplete copy of another member's"
     uuid='' seqno='' safe=''
 }
@@ -307,7 +307,7 @@ is_half_a_copy() {
 set_view_aside() {
     [ -e "$home/gvwstate.dat" ] || return 0
     rm -f "$home/gvwstate.dat.set-aside" 2>/dev/null
-    mv -f "$home/gvwstate.dat" "$home/gvwstate.dat.set-aside" || refuse "$home/gvwstate.dat is still there: $1"
+    mv -f "$home/gvwstate.dat" "$home/gvwstate.dat.set-aside" || refuse "$home/gvwstate.dat cannot be set aside: $1"
     say "gvwstate.dat is set aside: $1"
 }
 
@@ -380,7 +380,7 @@ recover() {
         find "$datadir/." "$home/." ! -user mysql -exec chown -h mysql: {} + 2>/dev/null
         set -- "$@" --user=mysql
     fi
-    # Whatever option files say, the position is printed, and here. What is warm in memory is not read for this, nor forgotten.
+    # The position is printed here, regardless of option files. The saved buffer pool is neither loaded nor overwritten.
     LC_ALL=C "$server" "$@" --wsrep-recover --disable-log-error --loose-silent-startup=OFF \
         --loose-innodb-buffer-pool-dump-at-shutdown=OFF --loose-innodb-buffer-pool-load-at-startup=OFF \
         2>>"$log" >/dev/null </dev/null &
@@ -408,16 +408,16 @@ recover() {
     esac
     if [ "$code" != 0 ] || [ -z "$position" ]; then
         while IFS= read -r line; do echo "$line"; done <"$log" >&2
-        [ -z "$hindered" ] || refuse "$datadir cannot be written ($hindered), so the server did not look at the data in it; fix that," \
-            "and this member starts again"
+        [ -z "$hindered" ] || refuse "$datadir cannot be written ($hindered), so the server could not read its position; correct" \
+            "that, and this member starts again"
         # Without an id in grastate.dat Galera takes no position, and copies everything anew.
         [ -n "$uuid$prepared" ] || { position=unasked && return 0; }
-        [ -z "$prepared" ] || refuse "prepared transactions must be committed or rolled back by hand; the server's messages are" \
-            "in the log; if other members have the data, empty $datadir, and this one copies everything anew"
+        [ -z "$prepared" ] || refuse "prepared transactions must be committed or rolled back by hand; the log shows the server's" \
+            "messages; if other members have the data, empty $datadir, and this one copies everything from them"
         name_option "$log"
-        refuse "its position could not be recovered (exit code $code${words:+: $words}; the server's messages are in the log); if" \
-            "other members have the data, remove grastate.dat and gvwstate.dat from $home, and this one copies everything anew;" \
-            "gatera.dev/start: keep on the pod template starts it without this step"
+        refuse "its position could not be recovered (exit code $code${words:+: $words}; the log shows the server's messages); if" \
+            "other members have the data, remove grastate.dat and gvwstate.dat from $home, and this one copies everything from" \
+            "them; annotation gatera.dev/start: keep on the pod template starts it without this step"
     fi
 }
 
@@ -467,18 +467,18 @@ await() {
     done
 }
 
-# SIGTERM goes on to the server. One that has not joined does not hear it: it waits for others, or receives a copy, and does so
-# again at its next start. One that has joined, or of which nothing is known, has all the time it needs.
+# Passes SIGTERM on to the server. One that has not joined ignores it: it waits for others, or receives a copy, and does so
+# again at its next start. One that has joined, or of which nothing is known, gets all the time it needs.
 # shellcheck disable=SC2317 # by `trap`
 stop() {
     asked=yes
     [ -n "$child" ] || return 0
     if [ -n "$recovering" ]; then
-        kill -KILL "$child" # as harmless as a crash, and it does not hear SIGTERM either
+        kill -KILL "$child" # as harmless as a crash, and it ignores SIGTERM, too
         return 0
     fi
     known=$(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null) && known='' # it has joined
-    [ -e "$status_file" ] || known='' # it answered a client, so it hears SIGTERM
+    [ -e "$status_file" ] || known='' # it answered a client, so it obeys SIGTERM
     (
         # The image prepares the data; a first start that is cut short would leave half of it.
         while read -r comm <"$proc/$child/comm" && [ "$comm" = docker-entrypoi ]; do sleep 1; done
@@ -488,7 +488,7 @@ stop() {
     case $known in "the server is "*) ;; *) return 0 ;; esac
     (
         sleep 3
-        say "the server has not joined, and ignores SIGTERM while it waits: it is killed"
+        say "the server has not joined and ignores SIGTERM while it waits, so it is killed"
         kill -KILL "$child"
     ) &
     killer=$!
@@ -624,7 +624,7 @@ watch_over() {
     [ ! -s "$run/joined" ] || rm -f "$mark" "$datadir/sst_in_progress" "$run/waited"
 }
 
-# All else goes on as it is: log files are reopened on SIGHUP.
+# Passes SIGHUP on: the server reopens its log files.
 # shellcheck disable=SC2317 # by `trap`
 pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
 
@@ -632,8 +632,9 @@ pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
 look_at_self
 trap 'heard=yes; stop' TERM INT QUIT
 trap 'heard=yes; pass_on' HUP
-split_command "$@" || [ -n "${GATERA_ONLY_TELLS:-}" ] || exec "$@" # whatever it is, it is none of ours
-command -v "$1" >/dev/null || refuse "this image has no $1; gatera.dev/start: keep on the pod template leaves its command alone"
+split_command "$@" || [ -n "${GATERA_ONLY_TELLS:-}" ] || exec "$@" # not a server: it starts unchanged
+command -v "$1" >/dev/null || refuse "this image has no $1; annotation gatera.dev/start: keep on the pod template leaves its" \
+    "command alone"
 of_server() { shift "$before"; prepare "$@"; }
 of_server "$@"
 [ -z "$position" ] || set -- "$@" "--wsrep-start-position=$position"
