@@ -76,10 +76,10 @@ fn secret_entries_and_lease_heal_after_damage_while_no_replica_ran() {
 
 /// Checks that deleted configurations, the emergency exit, stay deleted, and that probes, metrics and Events report it.
 fn assert_deleted_configurations_stay_deleted(setup: &Setup) {
-    let both = "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera are not there: nothing is guarded; \
-                `helm upgrade` brings them back";
-    let one = "ValidatingWebhookConfiguration gatera is not there: deletions, scaling and evictions are not judged; \
-               `helm upgrade` brings it back";
+    let both = "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera do not exist, so nothing is guarded; \
+                `helm upgrade` creates them again";
+    let one = "ValidatingWebhookConfiguration gatera does not exist, so deletions, scaling and evictions are not judged; \
+               `helm upgrade` creates it again";
     for (objects, words, metric, reason) in [
         (vec![Object::Validating], one, "configuration_deleted", "ValidatingWebhookConfigurationDeleted"),
         (vec![Object::Mutating, Object::Validating], both, "both_configurations_deleted", "NothingIsGuarded"),

@@ -95,7 +95,7 @@ impl ConfigMaps {
             }
             Ok(made)
         };
-        in_time(namespace, "a copy of a ConfigMap could not be made", all).await
+        in_time(namespace, "a snapshot of a ConfigMap could not be created", all).await
     }
 }
 

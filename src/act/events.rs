@@ -134,7 +134,7 @@ fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
             (RECOVERY_OVER, format!("the recovery is done: {member} started the cluster from {position}{by}"))
         }
         Turn::TakenBack(Recovery { member, .. }) => {
-            (RECOVERY_OVER, format!("the recovery was taken back{by}: {member} does not serve"))
+            (RECOVERY_OVER, format!("the recovery request was withdrawn{by}: {member} does not serve"))
         }
     }
 }
@@ -242,7 +242,7 @@ pub fn break_glass_began(namespace: &str, break_glass: &Override) -> Notice {
 /// Returns the Event about a break-glass that has ended. An annotation that is still there only shows that there was one.
 pub fn break_glass_ended(namespace: &str) -> Notice {
     let note = format!(
-        "what is to be refused in this namespace is refused again; if the annotation is still there: {}",
+        "break-glass has ended: the guard refuses again in this namespace what its rules and modes refuse; if the annotation is still there: {}",
         exceptions::mend(namespace)
     );
     let regarding = the_namespace(namespace);

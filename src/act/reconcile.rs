@@ -113,7 +113,7 @@ async fn one(context: &StepContext, scheduler: &mut StepScheduler, step: &Leader
     }
 }
 
-const NO_ANSWER: &str = "no answer in the time that the lease leaves";
+const NO_ANSWER: &str = "the API server did not answer before the leader's Lease could expire";
 
 /// Logs the outcome of a step, as sentences instead of debug structures.
 fn log(step: &LeaderStep, outcome: &StepOutcome) {
@@ -144,7 +144,7 @@ type StepOutcome = Result<Result<Done, kube::Error>, Elapsed>;
 enum Done {
     /// The step is done.
     Yes,
-    /// The step is postponed, for this reason: the world has changed, or something else must happen first.
+    /// The step is postponed, for this reason: the cluster has changed, or something else must happen first.
     NotNow(String),
     /// The step was refused, and this Event should report it.
     Refused(Announcement),

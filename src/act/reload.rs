@@ -95,8 +95,11 @@ pub fn take(read: Result<Settings, String>, guard: &Guard, adopted: &watch::Send
             guard.ready.settings.store(None);
         }
         Err(words) => {
-            warn!(error = words, "the settings cannot be read; the last good ones stay");
-            guard.ready.settings.store(Some(Arc::new(format!("{words}; the last good ones stay"))));
+            warn!(error = words, "the settings cannot be read; the last valid ones stay in effect");
+            guard
+                .ready
+                .settings
+                .store(Some(Arc::new(format!("{words}; the last valid ones stay in effect"))));
         }
     }
 }

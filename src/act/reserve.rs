@@ -100,7 +100,7 @@ impl<S: LeaseStore> ReservationStore<S> {
         still_right: impl Fn(&Reservations) -> bool,
     ) -> Reserving {
         let Ok(_permit) = self.permits.try_acquire() else {
-            return Reserving::Unknown("too many members are being asked to leave at once".to_owned());
+            return Reserving::Unknown("too many members are to be removed at the same time".to_owned());
         };
         let (problem, error) =
             match timeout(RESERVATION_DEADLINE, self.write(member_removal, still_right)).await {
@@ -108,7 +108,7 @@ impl<S: LeaseStore> ReservationStore<S> {
                 Ok(Err(error)) => (api_message(&error), chain(&error)),
                 Err(_) => ("the API server did not answer in time".to_owned(), "no answer".to_owned()),
             };
-        warn!(cluster = %member_removal.cluster, pod = member_removal.pod, error, "a departure could not be reserved");
+        warn!(cluster = %member_removal.cluster, pod = member_removal.pod, error, "the removal of a member could not be reserved");
         Reserving::Unknown(problem)
     }
 

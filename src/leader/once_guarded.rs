@@ -9,8 +9,7 @@ use facts::view::{Id, View};
 use facts::way_out::{Command, WayOut, say};
 
 /// The text that explains what this means for a cluster.
-pub const SAYS: &str =
-    "it was guarded, and no selector in `adopt` matches it now: the guard refuses and changes nothing there";
+pub const SAYS: &str = "it was guarded before, but no selector in `adopt` matches it now, so the guard neither refuses nor changes anything there";
 
 /// Returns both ways out: guard the cluster again, or drop the mark.
 pub fn instead(Id { namespace, name }: &Id) -> WayOut {

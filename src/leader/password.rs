@@ -177,14 +177,14 @@ pub fn next(observed: &Observed, now: Timestamp) -> PasswordStep {
 fn restart(stale_readers: &[&ReadingPod], written_at: Option<Timestamp>, now: Timestamp) -> PasswordStep {
     // A pod that is created now may get the earlier value as well.
     if written_at.is_some_and(|at| now <= at + SETTLED) {
-        return PasswordStep::Wait("kubelets are given a few seconds to see the Secret".to_owned());
+        return PasswordStep::Wait("kubelets need a few seconds to see the change of the Secret".to_owned());
     }
     let workloads: BTreeSet<_> = stale_readers.iter().filter_map(|pod| pod.workload.clone()).collect();
     let pods = stale_readers.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
     if workloads.is_empty() {
         let names = pods.join(", ");
         return PasswordStep::Wait(format!(
-            "{names} may hold the other password, and no controller restarts it: delete it, and create it again if it is needed"
+            "no controller restarts {names}, which may still use the other password: delete it, and create it again if you need it"
         ));
     }
     PasswordStep::Restart { workloads, pods }
@@ -230,14 +230,14 @@ impl Observed {
             let OnMember { member, .. } = on_member;
             if self.accounts_of_readers(on_member).next().is_none() {
                 return Some(format!(
-                    "{member} does not accept the password of {user} that the Secret holds: set that one in MariaDB first, or write the one that MariaDB has to the Secret (gatera explain G12)"
+                    "{member} does not accept the password of {user} that the Secret holds: set that password in MariaDB first, or write the one that MariaDB has to the Secret (gatera explain G12)"
                 ));
             }
             self.accounts_of_readers(on_member).find_map(|it| {
                 let besides = it.accepts_besides(self.passwords())?;
                 let host = &it.host;
                 Some(format!(
-                    "on {member}, {user} at host {host} accepts {besides}, too, which would still log in afterwards: remove that method from the account first"
+                    "on {member}, {user} at host {host} also accepts {besides}, which could still log in after the change: remove that method from the account first"
                 ))
             })
         })
@@ -254,11 +254,13 @@ pub fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
     match view.state(cluster) {
         _ if cluster.workload.metadata.mark(RECOVER).is_some() => {
-            Some(format!("a recovery is under way: {} continues it", cluster.recover_command()))
+            Some(format!("a recovery is under way; to continue it: {}", cluster.recover_command()))
         }
-        State::Forming => Some("no member ever held data: it is a first install".to_owned()),
-        State::Stopped => Some(format!("it is stopped: {} starts it", cluster.start_command())),
-        State::Down => Some(format!("no member is Ready: {} recovers it first", cluster.recover_command())),
+        State::Forming => {
+            Some("no member has held data yet: wait until its first install is complete".to_owned())
+        }
+        State::Stopped => Some(format!("it is stopped; to start it: {}", cluster.start_command())),
+        State::Down => Some(format!("no member is Ready; recover it first: {}", cluster.recover_command())),
         _ => None,
     }
 }
@@ -281,7 +283,10 @@ pub fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
             Some(format!("a rollout of its template is under way ({})", view.count(cluster)))
         }
         _ if candidate.is_some() => Some("a rollout of its configuration is under way".to_owned()),
-        Some(pod) => Some(format!("{} still exists; the guard removes it when no member needs it", pod.name)),
+        Some(pod) => Some(format!(
+            "bootstrap pod {} still exists; the guard removes it when no member needs it",
+            pod.name
+        )),
         None => None,
     }
 }

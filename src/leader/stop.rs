@@ -118,12 +118,14 @@ fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     match view.state(cluster) {
         _ if cluster.workload.metadata.mark(RECOVER).is_some() => Some(format!(
-            "a recovery is under way: {} continues it, and --abort takes it back",
+            "a recovery is under way; to continue it (or, with --abort, to withdraw it): {}",
             cluster.recover_command()
         )),
-        State::Forming => Some("no member ever held data: it is a first install".to_owned()),
+        State::Forming => {
+            Some("no member has held data yet: wait until its first install is complete".to_owned())
+        }
         State::Down => Some(format!(
-            "no member is Ready, so it is unknown which has the newest data ({}): {} recovers it first",
+            "no member is Ready, so it is unknown which has the newest data ({}); recover it first: {}",
             view.describe(cluster),
             cluster.recover_command()
         )),
@@ -154,14 +156,14 @@ pub fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         Some(_) => {
             format!("{} has no claim of its own for its data, which would be lost with its pod", member.name)
         }
-        None => format!("{} has neither a pod nor a claim", member.name),
+        None => format!("{} has neither a pod nor a claim, so its data is missing", member.name),
     })
 }
 
 /// Returns why it would be unknown which member may start first.
 fn never_starts_again(cluster: &Cluster) -> Option<String> {
     if cluster.has_no_identity() {
-        let why = "it has no identity, so nothing would show which member may start first: gatera explain G04, a cluster without an identity";
+        let why = "it has no identity, so nothing would show which member may start first: see gatera explain G04, a cluster without an identity";
         return Some(why.to_owned());
     }
     let blind = cluster.members.iter().find(|member| member.pod.as_deref().is_some_and(|pod| !pod.step))?;
@@ -196,7 +198,11 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<StopStep> {
     }
     let pod = cluster.bootstrap.pods.first().map(|pod| &pod.name)?;
     Some(match bootstrap::kept_until_a_person_acts(cluster, view) {
-        Some(why) => StopStep::Cannot(format!("{pod}, its bootstrap node, still exists and stays: {why}")),
-        None => StopStep::Wait(format!("{pod} still exists; the guard removes it when no member needs it")),
+        Some(why) => StopStep::Cannot(format!(
+            "its bootstrap node {pod} still exists, and gatera does not remove it: {why}"
+        )),
+        None => StopStep::Wait(format!(
+            "bootstrap pod {pod} still exists; the guard removes it when no member needs it"
+        )),
     })
 }

@@ -91,9 +91,9 @@ fn a_forged_annotation_deletes_nothing() {
 #[test]
 fn an_annotation_that_the_guard_cannot_have_written_is_removed_and_reported_once() {
     for (annotation, data, members, why) in [
-        ("removing 1 Secret/root/uid", "present", "ready", "its format is not gatera's"),
-        ("removing 1 Service/x", "present", "ready", "its format is not gatera's"),
-        ("gone", "present", "ready", "its format is not gatera's"),
+        ("removing 1 Secret/root/uid", "present", "ready", "its value is not one that gatera writes"),
+        ("removing 1 Service/x", "present", "ready", "its value is not one that gatera writes"),
+        ("gone", "present", "ready", "its value is not one that gatera writes"),
         ("removing 1 Service/x/y", "none", "starting", "no member ever held data"),
     ] {
         let scene =
@@ -232,7 +232,9 @@ fn in_doubt_a_config_map_stays() {
         vec![Reader::read("Deployment", &it.to_string()).unwrap()]
     };
     let stays = |why: &str| Warrant::Stays(why.to_owned());
-    let unmarked = || stays("it was not marked while the bootstrap node existed, so its owner is unknown");
+    let unmarked = || {
+        stays("gatera had not marked it while the bootstrap node existed, so it may belong to something else")
+    };
     for (case, map, readers, warrant) in [
         ("it may be deleted", Some(map(json!({}))), Ok(vec![]), Warrant::Given("7".into())),
         ("gone", None, Ok(vec![]), Warrant::Gone),

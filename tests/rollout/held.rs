@@ -21,14 +21,14 @@ fn no_member_restarts_while_something_else_is_under_way() {
     let healed = Situation { members: vec![old, unverified, old], ..new() };
     assert_eq!(
         healed.stage().0,
-        "max_connections: galera-1 is the first",
+        "max_connections: galera-1 restarts first",
         "its pod was created while no guard ran"
     );
     let unverified = Situation { members: vec![old, unverified, unverified], ..new() };
     let (says, _) = unverified.stage();
     assert_eq!(
         says,
-        "waits: galera-1 is Ready, and nothing proves it Synced: gatera status names the way out"
+        "waits: galera-1 is Ready, but nothing proves that it is Synced: `gatera status` shows what to do"
     );
     let set = |set: Value| Situation { set, ..new() };
     waits(
@@ -38,7 +38,7 @@ fn no_member_restarts_while_something_else_is_under_way() {
     waits(set(json!({ "spec": { "replicas": 5 } })), "waits: 3 of 5 members Synced, galera-3 does not exist");
     waits(
         set(json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } })),
-        "held: its updateStrategy is OnDelete, so members restart when you delete them",
+        "held: its updateStrategy is OnDelete, so a member restarts only when you delete its pod",
     );
     waits(
         set(json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": 3 } } } })),
@@ -47,15 +47,15 @@ fn no_member_restarts_while_something_else_is_under_way() {
     waits(Situation { bootstrap: "running", ..new() }, "waits: the bootstrap node still exists");
     waits(
         Situation { members: vec![old], ..new() },
-        "waits: it has one member, and a restart stops the cluster",
+        "waits: the cluster has only one member, so a restart would stop it",
     );
     waits(
         set(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "paused" } } })),
-        "held: paused by gatera.dev/rollout",
+        "held: paused by annotation gatera.dev/rollout; `gatera rollout resume` continues it",
     );
     waits(
         set(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "Paused!" } } })),
-        "held: gatera.dev/rollout has a value that gatera does not know",
+        "held: annotation gatera.dev/rollout has an unknown value; `gatera rollout resume` removes it",
     );
     waits(
         Situation { mode: "audit", ..new() },

@@ -178,7 +178,7 @@ fn a_rollout_is_paused_resumed_and_undone_by_command() {
     set_option(&alive, "max_connections = 79");
     eventually("status to say that it is paused", || {
         let (code, text) = rollout(&["status", STATEFUL_SET, "--watch"]);
-        (code == 1 && text.contains(": waits (paused by gatera.dev/rollout)")).then_some(())
+        (code == 1 && text.contains(": waits (paused by annotation gatera.dev/rollout;")).then_some(())
     });
     let before = alive.members();
     // A member that restarts meanwhile starts with the good revision.
@@ -187,7 +187,7 @@ fn a_rollout_is_paused_resumed_and_undone_by_command() {
     assert!(revisions(&alive).values().all(|(mark, _)| *mark == good), "{:?}", revisions(&alive));
     assert_eq!(alive.members()[1..], before[1..]);
 
-    says(&["resume", STATEFUL_SET], &format!("{id} goes on"));
+    says(&["resume", STATEFUL_SET], &format!("{id} continues"));
     let done = eventually("the rollout", || {
         let recorded = recorded(&alive);
         (recorded["good"] != good && recorded["next"].is_null()).then_some(recorded)
@@ -198,16 +198,22 @@ fn a_rollout_is_paused_resumed_and_undone_by_command() {
     assert!(history.lines().next().unwrap().contains("good, in the ConfigMap  run by"), "{history}");
     assert!(history.lines().nth(1).unwrap().starts_with(&good), "{history}");
 
-    let undone = says(&["undo", STATEFUL_SET], &format!("members of {id} are to run {good}"));
+    let undone = says(&["undo", STATEFUL_SET], &format!("members of {id} will restart with {good}"));
     assert!(undone.contains(&format!("the ConfigMap still holds {new}")), "{undone}");
     eventually("all members to run the previous configuration", || {
         let back = revisions(&alive).values().all(|(mark, _)| *mark == good);
         (back && recorded(&alive)["good"] == good).then_some(())
     });
     let (code, text) = rollout(&["undo", STATEFUL_SET, "--to=nonsense"]);
-    assert_eq!((code, &*text), (2, "gatera: nonsense is no revision; `gatera rollout history` lists them\n"));
+    assert_eq!(
+        (code, &*text),
+        (2, "gatera: nonsense is not a revision; `gatera rollout history` lists them\n")
+    );
     let (code, text) = rollout(&["retry", STATEFUL_SET]);
-    assert_eq!((code, text), (2, format!("gatera: nothing of {id} was given up\n")));
+    assert_eq!(
+        (code, text),
+        (2, format!("gatera: {id} has no revision that was given up, so there is nothing to retry\n"))
+    );
     let (code, text) = rollout(&["pause", "other"]);
     assert!(code == 2 && text.starts_with("gatera: there is no Galera cluster other in namespace"), "{text}");
 }

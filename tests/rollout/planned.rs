@@ -14,16 +14,16 @@ pub(super) fn stage_is(situation: &Situation, says: &str, does: &str) {
 #[test]
 fn the_running_configuration_is_recorded_once() {
     let first = "record {\"good\":\"OLD\"} after 0s";
-    stage_is(&Situation::default(), "writing down which configuration members run", first);
+    stage_is(&Situation::default(), "recording which configuration members run", first);
     // A StatefulSet that was recreated: the revision of its pods counts, not a change to the ConfigMap in the meantime.
     let orphaned = Situation { record: Value::Null, live: File::New.text(), ..Situation::recorded() };
-    stage_is(&orphaned, "writing down which configuration members run", first);
+    stage_is(&orphaned, "recording which configuration members run", first);
     stage_is(&Situation::recorded(), "settled", "");
     let comments = "# hello\n[server]\n  max-connections = 1 # same\n";
     stage_is(&Situation { live: comments, ..Situation::recorded() }, "settled", "");
     // A deleted snapshot is created again, but not one that exists and is too large for the view.
     let without = || Situation { snapshots: Vec::new(), ..Situation::recorded() };
-    stage_is(&without(), "making a missing snapshot again", first);
+    stage_is(&without(), "creating a missing snapshot again", first);
     stage_is(&Situation { unread: vec![File::Old], ..without() }, "settled", "");
 }
 
@@ -33,14 +33,14 @@ fn a_change_reaches_one_member_then_all() {
     let (old, ready, new_file) = (("ready", Some(File::Old)), "ready", File::New);
     stage_is(
         &new(vec![old; 3]),
-        "max_connections: galera-2 is the first",
+        "max_connections: galera-2 restarts first",
         "record {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\",\"canary\":2}} after 10s event RollingOut: max_connections: galera-2 restarts with \
          the new configuration, then the others, one at a time (NEW)",
     );
     let under_way = |canary, members| Situation::under_way(canary, members);
     let old = (ready, File::Old);
     let first = under_way(Some(2), [old, old, old]);
-    stage_is(&first, "0 of 3 run with max_connections; galera-2 is next", "evict galera-2 after 0s");
+    stage_is(&first, "0 of 3 run with max_connections; galera-2 restarts next", "evict galera-2 after 0s");
     let starts = under_way(Some(2), [old, old, ("pending", new_file)]);
     assert_eq!(starts.stage().0, "galera-2 starts with max_connections");
     assert!(starts.stage().1.contains("does not become Ready with max_connections\"}} after 600s"));
@@ -51,7 +51,7 @@ fn a_change_reaches_one_member_then_all() {
         "record {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\"}} after 10s",
     );
     let second = under_way(None, [old, old, (ready, new_file)]);
-    stage_is(&second, "1 of 3 run with max_connections; galera-1 is next", "evict galera-1 after 0s");
+    stage_is(&second, "1 of 3 run with max_connections; galera-1 restarts next", "evict galera-1 after 0s");
     let unwell = under_way(None, [("starting", File::Old), old, (ready, new_file)]);
     stage_is(
         &unwell,
@@ -74,7 +74,7 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
         &fails,
         "galera-2 keeps failing with max_connections",
         "record {\"good\":\"OLD\",\"stopped\":{\"revision\":\"NEW\",\"why\":\"galera-2 keeps failing with max_connections\"}} after 20s event \
-         RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the previous configuration, and no other member restarts; its \
+         RolloutStopped: galera-2 keeps failing with max_connections: it returns to the previous configuration, and no other member restarts; its \
          log is lost with its pod unless logs are collected; correct ConfigMap galera-instance-nodeconfig, or revert the change (NEW)",
     );
     let (says, does) = Situation::under_way(Some(2), [old, old, ("starting", File::New)]).stage();
@@ -87,7 +87,7 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
     };
     stage_is(
         &stopped([old, old, ("stuck", File::New)]),
-        "stopped: galera-2 fails; galera-2 goes back to the previous configuration",
+        "stopped: galera-2 fails; galera-2 returns to the previous configuration",
         "evict galera-2 after 0s",
     );
     stage_is(&stopped([old, old, ("starting", File::Old)]), "stopped: galera-2 fails", "");
@@ -101,7 +101,7 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
     // Members that are Ready with it also go back, one at a time.
     stage_is(
         &stopped([old, ("starting", File::Old), ("ready", File::New)]),
-        "stopped: galera-2 fails; galera-2 goes back later: 2 of 3 members Synced, galera-1 is not Ready yet",
+        "stopped: galera-2 fails; galera-2 returns to the previous configuration later: 2 of 3 members Synced, galera-1 is not Ready yet",
         "",
     );
     // A person found another cause for the failure: each new value of the annotation starts one more try.
@@ -117,7 +117,7 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
     };
     for (request, retried) in [("retry", None), ("retry 2", Some("")), ("retry 2", Some("1"))] {
         let (says, does) = again(request, retried);
-        assert_eq!(says, "max_connections: galera-2 is the first");
+        assert_eq!(says, "max_connections: galera-2 restarts first");
         assert!(does.contains("\"canary\":2}} after 10s"), "{does}");
     }
     assert_eq!(again("retry", Some("")).0, "stopped: galera-2 fails");
@@ -129,11 +129,11 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
     assert!(fails_again.stage().1.contains("\"retried\":\"2\""), "{:?}", fails_again.stage());
     // The snapshot of the good revision is gone.
     let lost = Situation { snapshots: vec![File::New], ..stopped([old, old, ("stuck", File::New)]) };
-    stage_is(&lost, "stopped: there is no snapshot of OLD to go back to", "");
+    stage_is(&lost, "stopped: members cannot return to OLD, because no snapshot of it is kept", "");
     // The ConfigMap holds another revision: it is tried.
     let newer = Situation { live: File::Newer.text(), ..stopped([old; 3]) };
     let (says, does) = newer.stage();
-    assert_eq!(says, "innodb_log_file_size, max_connections: galera-2 is the first");
+    assert_eq!(says, "innodb_log_file_size, max_connections: galera-2 restarts first");
     assert!(
         does.starts_with(
             "record {\"good\":\"OLD\",\"next\":{\"revision\":\"NEWER\",\"canary\":2}} after 10s"
@@ -142,7 +142,11 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
     );
     // The ConfigMap holds the good revision again.
     let back = Situation { live: File::Old.text(), ..stopped([old; 3]) };
-    stage_is(&back, "clearing the record of what failed", "record {\"good\":\"OLD\"} after 0s");
+    stage_is(
+        &back,
+        "clearing the record of the configuration that failed",
+        "record {\"good\":\"OLD\"} after 0s",
+    );
 }
 
 #[test]
@@ -156,8 +160,8 @@ fn only_failures_that_the_new_file_may_cause_stop_a_rollout() {
     assert!(canary("ended unknown variable x").stage().0.ends_with("(unknown variable x)"));
     stage_is(
         &canary("unpulled"),
-        "galera-2 has no image to start from with max_connections",
-        "event RolloutWaits: galera-2 has no image to start from with max_connections: kubectl -n db describe pod galera-2 shows why; no other member restarts until the image is there or the change is reverted",
+        "galera-2 cannot start with max_connections, because its image is not available",
+        "event RolloutWaits: galera-2 cannot start with max_connections, because its image is not available: kubectl -n db describe pod galera-2 shows why; no other member restarts until the image is there or the change is reverted",
     );
     let waiting = ("starting", File::Old);
     let none_serves = Situation::under_way(Some(2), [waiting, waiting, ("starting", File::New)]);
@@ -165,7 +169,7 @@ fn only_failures_that_the_new_file_may_cause_stop_a_rollout() {
     // The others wait for the canary, which fails for another reason.
     let cured = [("stuck", Some(File::Old)), ("starting", Some(File::New)), ("starting", Some(File::New))];
     let cured = Situation { members: cured.to_vec(), ..Situation::under_way(Some(0), [waiting; 3]) };
-    stage_is(&cured, "2 of 3 run with max_connections; galera-0 is next", "evict galera-0 after 0s");
+    stage_is(&cured, "2 of 3 run with max_connections; galera-0 restarts next", "evict galera-0 after 0s");
 }
 
 #[test]
@@ -184,11 +188,11 @@ fn a_failing_member_is_the_canary_of_the_corrected_file() {
     let (old, stuck) = (("ready", Some(File::Old)), ("stuck", Some(File::Old)));
     let cure = Situation { live: File::New.text(), members: vec![old, stuck, old], ..Situation::recorded() };
     let (says, does) = cure.stage();
-    assert_eq!(says, "max_connections: galera-1 is the first");
+    assert_eq!(says, "max_connections: galera-1 restarts first");
     assert!(does.contains("\"canary\":1"), "{does}");
     let next =
         Situation::under_way(Some(1), [("ready", File::Old), ("stuck", File::Old), ("ready", File::Old)]);
-    stage_is(&next, "0 of 3 run with max_connections; galera-1 is next", "evict galera-1 after 0s");
+    stage_is(&next, "0 of 3 run with max_connections; galera-1 restarts next", "evict galera-1 after 0s");
 }
 
 #[test]
@@ -204,7 +208,7 @@ fn a_change_during_a_rollout_starts_over_with_a_member_that_has_restarted() {
     let back = Situation { live: File::Old.text(), ..Situation::under_way(None, [old, old, new]) };
     stage_is(&back, "the configuration changed again", "record {\"good\":\"OLD\"} after 10s");
     let then = Situation { record: json!({ "good": File::Old.revision() }), ..back };
-    stage_is(&then, "stopped: galera-2 goes back to the previous configuration", "evict galera-2 after 0s");
+    stage_is(&then, "stopped: galera-2 returns to the previous configuration", "evict galera-2 after 0s");
 }
 
 #[test]
@@ -220,7 +224,7 @@ fn a_person_may_keep_a_revision_until_the_config_map_changes() {
     assert!(newer.stage().1.contains("\"revision\":\"NEWER\""));
     let lost =
         Situation { live: File::New.text(), set: keep(File::Newer, File::New), ..Situation::recorded() };
-    stage_is(&lost, "held: there is no snapshot of NEWER, which gatera.dev/rollout asks for", "");
+    stage_is(&lost, "held: annotation gatera.dev/rollout asks for NEWER, but no snapshot of it is kept", "");
 }
 
 #[test]
@@ -241,7 +245,7 @@ fn a_file_that_a_new_template_brought_is_good_once_all_members_run_it() {
     };
     stage_is(&forming, "no member holds data yet", "record {\"good\":\"NEW\"} after 0s");
     let then = Situation { record: json!({ "good": File::New.revision() }), ..forming };
-    stage_is(&then, "stopped: galera-0 goes back to the previous configuration", "evict galera-0 after 0s");
+    stage_is(&then, "stopped: galera-0 returns to the previous configuration", "evict galera-0 after 0s");
 }
 
 #[test]
@@ -278,13 +282,13 @@ fn a_failing_member_is_replaced_even_if_others_are_not_ready() {
     let record =
         json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "x" } });
     let two = Situation { record: record.clone(), ..Situation::under_way(None, [old, stuck, stuck]) };
-    stage_is(&two, "stopped: x; galera-2 goes back to the previous configuration", "evict galera-2 after 0s");
+    stage_is(&two, "stopped: x; galera-2 returns to the previous configuration", "evict galera-2 after 0s");
     // A pod that was created while no guard ran reads the ConfigMap, which holds the revision that failed.
     let mut unmarked = Situation { record, ..Situation::under_way(None, [old, old, old]) };
     unmarked.members[1] = ("stuck", None);
     stage_is(
         &unmarked,
-        "stopped: x; galera-1 goes back to the previous configuration",
+        "stopped: x; galera-1 returns to the previous configuration",
         "evict galera-1 after 0s",
     );
     // A first installation: the other members do not exist yet.
@@ -296,11 +300,7 @@ fn a_failing_member_is_replaced_even_if_others_are_not_ready() {
         bootstrap: "running",
         ..Situation::recorded()
     };
-    stage_is(
-        &forming,
-        "stopped: galera-0 goes back to the previous configuration",
-        "evict galera-0 after 0s",
-    );
+    stage_is(&forming, "stopped: galera-0 returns to the previous configuration", "evict galera-0 after 0s");
     // The member fails during the rollout of a template, and the file has been corrected since.
     let set = json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } });
     let rolls = Situation { live: File::Newer.text(), set, ..Situation::recorded() };
@@ -309,7 +309,7 @@ fn a_failing_member_is_replaced_even_if_others_are_not_ready() {
         ..rolls
     };
     let (says, does) = rolls.stage();
-    assert_eq!(says, "innodb_log_file_size, max_connections: galera-2 is the first");
+    assert_eq!(says, "innodb_log_file_size, max_connections: galera-2 restarts first");
     assert!(does.contains("\"canary\":2"), "{does}");
 }
 
@@ -321,11 +321,11 @@ fn a_second_pod_without_a_snapshot_stops_the_rollout() {
     it.members[2] = ("ready", None);
     stage_is(
         &it,
-        "0 of 3 run with max_connections; galera-2 is next",
+        "0 of 3 run with max_connections; galera-2 restarts next",
         "record {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\",\"canary\":2,\"healed\":[\"galera-2\",\"pod-2\"]}} after 0s",
     );
     it.record["next"]["healed"] = json!([format!("{STATEFUL_SET}-2"), "pod-2"]);
-    stage_is(&it, "0 of 3 run with max_connections; galera-2 is next", "evict galera-2 after 0s");
+    stage_is(&it, "0 of 3 run with max_connections; galera-2 restarts next", "evict galera-2 after 0s");
     it.record["next"]["healed"] = json!([format!("{STATEFUL_SET}-2"), "another"]);
     let (says, does) = it.stage();
     assert_eq!(says, "galera-2 starts without a snapshot of its configuration");

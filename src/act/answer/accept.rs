@@ -150,7 +150,7 @@ pub async fn accept(
         }
     };
     if timeout(drain, finished).await.is_err() {
-        debug!("connections were still open when the time to drain was over");
+        debug!("the drain time is over, and connections are still open");
     }
 }
 

@@ -71,13 +71,19 @@ impl Refused {
     /// Returns the HTTP status, the metric label and the message for the client.
     pub(super) fn response(self) -> (StatusCode, &'static str, &'static str) {
         match self {
-            Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "malformed", "gatera reads 8 MiB at most"),
+            Self::TooLong => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "malformed",
+                "the request body is too large: gatera reads at most 8 MiB",
+            ),
             Self::TooMuch => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "malformed",
-                "the request holds more values than any review: gatera reads 49152 at most",
+                "the request body holds too many values: gatera reads at most 49152",
             ),
-            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "malformed", "the request body came too slowly"),
+            Self::TooSlow => {
+                (StatusCode::REQUEST_TIMEOUT, "malformed", "the request body arrived too slowly")
+            }
             Self::TooEarly => (StatusCode::BAD_REQUEST, "malformed", "the request body ended too early"),
             Self::NoRoom => (
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -117,7 +117,10 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
         guard.metrics.not_answered(endpoint.path(), "not_ready");
         // An error, so that the entry's failurePolicy decides: requests about other objects pass, those about Galera clusters are
         // refused until the guard is ready.
-        return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: the first lists are not complete")
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "gatera is not ready: it is still listing the objects of the cluster",
+        )
             .into_response();
     }
     let review = &incoming.review;

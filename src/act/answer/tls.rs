@@ -71,7 +71,9 @@ impl Tls {
                     self.config.store(config);
                     info!(file = %file.display(), "the client CAs are read");
                 }
-                Err(error) => warn!(error, "the client CAs cannot be read; the last good ones stay"),
+                Err(error) => {
+                    warn!(error, "the client CAs cannot be read; the last valid ones stay in effect");
+                }
             }
         };
         reload::contents(read, take).await;

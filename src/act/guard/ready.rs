@@ -47,7 +47,7 @@ impl Readiness {
     pub fn report(&self, view: &View<'_>) -> Report {
         let now = view.now;
         let lists = match view.freshness {
-            Freshness::Loading => Err("the first lists are not complete".to_owned()),
+            Freshness::Loading => Err("still listing the objects of the cluster".to_owned()),
             Freshness::Current | Freshness::Partial => Ok(match self.unlisted.load().as_deref() {
                 Some(words) => format!("current; {words}"),
                 None => "current".to_owned(),

@@ -167,7 +167,7 @@ impl Reported {
         guard.metrics.audited(&counts, &self.counts);
         self.counts = counts;
         if held_back > 0 && sent > 0 {
-            info!(sent, held_back, "more Events than are sent at once; the rest follow");
+            info!(sent, held_back, "there are more Events than are sent at once; the others follow");
         }
     }
 }

@@ -54,7 +54,7 @@ pub(super) async fn configure(
         }
     }
     if !context.may(step) {
-        return Ok(Done::NotNow("the world has changed".to_owned()));
+        return Ok(Done::NotNow("the cluster has changed since this step was planned".to_owned()));
     }
     for event in &it.events {
         announce(client, event).await?;

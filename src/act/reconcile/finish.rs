@@ -27,7 +27,7 @@ pub(super) async fn finish(context: &StepContext, step: &LeaderStep, it: &Finish
     for target in &it.rest {
         let found = look_up(client, &it.id.namespace, target).await?;
         if !context.may(step) {
-            return Ok(Done::NotNow("the world has changed".to_owned()));
+            return Ok(Done::NotNow("the cluster has changed since this step was planned".to_owned()));
         }
         let warrant = context.look(|view| {
             let cluster = view.cluster(&it.id.namespace, &it.id.name)?;

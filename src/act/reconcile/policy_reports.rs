@@ -68,7 +68,10 @@ impl PolicyReports {
                     self.next_list = Instant::now() + pause;
                     // A failure here affects no report that web pages read, and the next list tries again.
                     if let Ok(Err(error)) = timeout(ROUND_DEADLINE, self.delete_replaced()).await {
-                        warn!(error = chain(&error), "reports of the kind that was replaced are not deleted");
+                        warn!(
+                            error = chain(&error),
+                            "the audit's reports of the kind that is no longer written could not be deleted"
+                        );
                     }
                 }
                 Ok(Err(error)) => self.pause_after(&error),
@@ -138,7 +141,7 @@ impl PolicyReports {
         match outcome.await {
             Ok(Ok(())) => {
                 if !std::mem::take(&mut self.failure).is_empty() {
-                    info!("the audit's reports are written again");
+                    info!("the audit's reports can be written again");
                 }
             }
             Ok(Err((_, error))) if Fault::of(&error).is_away() => self.pause_after(&error),
@@ -194,7 +197,7 @@ impl PolicyReports {
     /// Logs that a report is not written, unless the same was logged last.
     fn warn_once(&mut self, why: &str) {
         if self.failure != why {
-            warn!(error = why, "a report of the audit is not written");
+            warn!(error = why, "a report of the audit could not be written");
             why.clone_into(&mut self.failure);
         }
     }
@@ -202,7 +205,11 @@ impl PolicyReports {
     /// Logs that no reports are written for a while, unless the same was logged last, and pauses all requests.
     fn give_up(&mut self, why: &str, pause: Duration) {
         if self.failure != why {
-            warn!(error = why, seconds = pause.as_secs(), "the audit's reports are not written for a while");
+            warn!(
+                error = why,
+                seconds = pause.as_secs(),
+                "the audit's reports could not be written; the next try follows after a pause"
+            );
             why.clone_into(&mut self.failure);
         }
         (self.kind, self.next_list) = (None, Instant::now() + pause);

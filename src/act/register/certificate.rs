@@ -93,7 +93,7 @@ impl Registrar {
             self.guard.ready.leaf_ends.store(Some(Arc::new(ends)));
             #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit a double for a while")]
             self.guard.metrics.certificate_ends.set(ends.as_second() as f64);
-            info!(%ends, "this serving certificate is shown from now on");
+            info!(%ends, "this serving certificate is in use from now on");
             self.known.shown = Some(pair);
         }
         Ok(())

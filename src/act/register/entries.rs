@@ -146,8 +146,8 @@ impl Registrar {
 /// Returns the message that is shown while another writer undoes each write.
 fn contest(kind: &str, name: &str, pause: Duration) -> String {
     format!(
-        "another writer changes the entries of {kind} {name} again and again; they are written again in {} s; `kubectl get \
-         {kind} {name} --show-managed-fields -o yaml` names it",
+        "another client keeps changing the entries of {kind} {name}; the guard writes them again in {} s; `kubectl get \
+         {kind} {name} --show-managed-fields -o yaml` names that client",
         pause.as_secs()
     )
 }

@@ -23,7 +23,7 @@ use super::watch::Watched;
 
 /// Both configurations: the endpoint of their entries, their kind, and what is lost without each.
 pub(super) const CONFIGURATIONS: [(Endpoint, &str, &str); 2] = [
-    (Endpoint::Mutate, "MutatingWebhookConfiguration", "pods get nothing injected"),
+    (Endpoint::Mutate, "MutatingWebhookConfiguration", "nothing is injected into pods"),
     (Endpoint::Validate, "ValidatingWebhookConfiguration", "deletions, scaling and evictions are not judged"),
 ];
 
@@ -154,11 +154,11 @@ impl Known {
         if gone.len() == CONFIGURATIONS.len() {
             let kinds = gone.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().join(" and ");
             return format!(
-                "{kinds} {name} are not there: nothing is guarded; `helm upgrade` brings them back"
+                "{kinds} {name} do not exist, so nothing is guarded; `helm upgrade` creates them again"
             );
         }
         if let Some((kind, lost)) = gone.first() {
-            return format!("{kind} {name} is not there: {lost}; `helm upgrade` brings it back");
+            return format!("{kind} {name} does not exist, so {lost}; `helm upgrade` creates it again");
         }
         if let Some(change) = foreign_change {
             return format!("{change}; the leading replica writes it again");
@@ -365,8 +365,8 @@ mod tests {
         known.entries[1] = Watched::Gone;
         assert_eq!(
             said(&known, Some("x")),
-            "ValidatingWebhookConfiguration gatera is not there: deletions, scaling and evictions are not judged; `helm upgrade` \
-             brings it back"
+            "ValidatingWebhookConfiguration gatera does not exist, so deletions, scaling and evictions are not judged; `helm \
+             upgrade` creates it again"
         );
         assert_eq!(known.deleted(false), None, "the leader reports it");
         assert_eq!(known.deleted(true), Some(vec!["ValidatingWebhookConfiguration"]));
@@ -374,8 +374,8 @@ mod tests {
         known.entries[0] = Watched::Gone;
         assert_eq!(
             said(&known, None),
-            "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera are not there: nothing is guarded; `helm \
-             upgrade` brings them back"
+            "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera do not exist, so nothing is guarded; `helm \
+             upgrade` creates them again"
         );
         assert_eq!(known.deleted(true).map(|it| it.len()), Some(2));
         known.entries = entries("CA");

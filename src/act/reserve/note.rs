@@ -53,7 +53,7 @@ pub(super) fn of(lease: &Lease) -> Vec<ReservationNote> {
     let text = lease.metadata.annotations.as_ref().and_then(|all| all.get(&format!("{PREFIX}{NOTES}")));
     let Some(text) = text else { return Vec::new() };
     serde_json::from_str(text).unwrap_or_else(|error| {
-        warn!(lease = lease.metadata.name, %error, "the reservations in this Lease cannot be read; they are treated as lost");
+        warn!(lease = lease.metadata.name, %error, "the reservations in this Lease cannot be read, so removals from its clusters wait until they have expired");
         vec![ReservationNote::lost(None)]
     })
 }

@@ -47,7 +47,7 @@ fn words(error: &(dyn Error + 'static)) -> (String, bool) {
     // The error of a plugin that failed quotes its environment, and everything that it printed.
     if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) || error.is::<AuthError>() {
         return last(
-            "the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file",
+            "the credentials that the kubeconfig names could not be obtained (exec plugin, auth provider or token file)",
         );
     }
     if let Some(says) = certificate(error) {

@@ -39,7 +39,7 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
         // A removal begins when all members are Ready, and its first mark also records that there is data.
         Removal::Going(_) if !cluster.has_data() => without_record(cluster, "no member ever held data"),
         Removal::Going(targets) => removing(cluster, view, &targets),
-        Removal::Odd => without_record(cluster, "its format is not gatera's"),
+        Removal::Odd => without_record(cluster, "its value is not one that gatera writes"),
         Removal::Done => match view.founders(cluster).next() {
             None => BootstrapStage::Removed,
             Some(reapplied) => BootstrapStage::LeftAlone(format!(
@@ -138,12 +138,12 @@ fn with_deployments<'a>(
         (!is_marked(meta, &cluster.workload.metadata.uid)).then(|| pending(cluster, target, meta))
     });
     if let Some(next) = unmarked {
-        let says = format!("marking {}", next.target);
+        let says = format!("marking {} for removal", next.target);
         return BootstrapStage::Going(says, Some(Box::new(LeaderStep::Condemn(next))));
     }
     let first = due.iter().find(|it| it.kind == Kind::Deployment);
     first.and_then(|it| Some((it, meta_in_view(cluster, view, it)?))).map_or_else(
-        || wait("looking for its Deployment".to_owned()),
+        || wait("waiting until the guard sees its Deployment".to_owned()),
         |(target, meta)| delete(cluster, target, meta),
     )
 }
@@ -164,7 +164,7 @@ fn corrected<'a>(
     });
     let events = events.collect();
     let mark = Mark::with(cluster, Some(&Removal::Going(due)));
-    let says = "recording again what is to be removed".to_owned();
+    let says = "correcting the record of what is removed with it".to_owned();
     BootstrapStage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
 }
 
@@ -200,7 +200,9 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget
         let service = view.service(ns, &target.name).filter(|it| target.is(Kind::Service, &it.metadata));
         match service {
             None => {}
-            Some(Service { metadata, .. }) if metadata.going() => return wait(format!("{target} goes")),
+            Some(Service { metadata, .. }) if metadata.going() => {
+                return wait(format!("{target} is being deleted"));
+            }
             Some(service) => match view.service_stays(cluster, service) {
                 Some(why) => left.push((target.clone(), why)),
                 None if is_marked(&service.metadata, uid) => {
@@ -218,7 +220,7 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget
 /// The reason to keep an object without a mark. Marks are written while the Deployment exists and all objects are in
 /// the view.
 pub(super) const UNMARKED: &str =
-    "it was not marked while the bootstrap node existed, so its owner is unknown";
+    "gatera had not marked it while the bootstrap node existed, so it may belong to something else";
 
 /// Ends the removal. The view contains a ConfigMap only while a guarded workload reads it, so the rest is looked up.
 fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget, String)>) -> BootstrapStage {
@@ -231,7 +233,7 @@ fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget,
     };
     let says = match finish.left.first() {
         Some((target, why)) => format!("{target} is not removed: {why}"),
-        None => "looking up what is left, then writing Events".to_owned(),
+        None => "checking that nothing of it is left, then recording its removal".to_owned(),
     };
     BootstrapStage::Going(says, Some(Box::new(LeaderStep::Finish(finish))))
 }

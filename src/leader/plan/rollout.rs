@@ -28,6 +28,9 @@ const CANARY_PERIOD: Duration = Duration::from_secs(10);
 const MOST_NAMED: usize = 4;
 
 const TEMPLATE_ROLLS: &str = "a rollout of the StatefulSet is under way";
+const PAUSED: &str = "paused by annotation gatera.dev/rollout; `gatera rollout resume` continues it";
+const ODD_REQUEST: &str =
+    "annotation gatera.dev/rollout has an unknown value; `gatera rollout resume` removes it";
 const BEGAN: &str = "RollingOut";
 const DONE: &str = "RolledOut";
 /// The Event reason of a rollout that was given up.
@@ -146,7 +149,7 @@ fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     };
     let step =
         LeaderStep::Configure(Box::new(configure(cluster, RolloutRecord::settled(good.clone()), None)));
-    RolloutStage::Rolls("writing down which configuration members run".to_owned(), Some(Box::new(step)))
+    RolloutStage::Rolls("recording which configuration members run".to_owned(), Some(Box::new(step)))
 }
 
 fn configure(cluster: &Cluster, record: RolloutRecord, event: Option<Announcement>) -> Configure {
@@ -179,16 +182,16 @@ impl Rollout<'_, '_> {
         };
         match RolloutRequest::of(&self.cluster.workload.metadata) {
             None | Some(RolloutRequest::Retry(_)) => Ok(live.clone()),
-            Some(RolloutRequest::Paused) => Err("paused by gatera.dev/rollout".to_owned()),
-            Some(RolloutRequest::Odd) => {
-                Err("gatera.dev/rollout has a value that gatera does not know".to_owned())
-            }
+            Some(RolloutRequest::Paused) => Err(PAUSED.to_owned()),
+            Some(RolloutRequest::Odd) => Err(ODD_REQUEST.to_owned()),
             Some(RolloutRequest::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
-            Some(RolloutRequest::Keep { revision, .. }) if !revision.is_about_the_same(live) => {
-                Err(format!("members do not read all of {revision}, which gatera.dev/rollout asks for"))
-            }
+            Some(RolloutRequest::Keep { revision, .. }) if !revision.is_about_the_same(live) => Err(format!(
+                "annotation gatera.dev/rollout asks for {revision}, but members do not read all of its ConfigMaps"
+            )),
             Some(RolloutRequest::Keep { revision, .. }) => {
-                let gone = format!("there is no snapshot of {revision}, which gatera.dev/rollout asks for");
+                let gone = format!(
+                    "annotation gatera.dev/rollout asks for {revision}, but no snapshot of it is kept"
+                );
                 Some(revision).filter(|it| self.is_kept(it)).ok_or(gone)
             }
         }
@@ -260,9 +263,9 @@ impl Rollout<'_, '_> {
         match live.filter(|_| lacks_snapshot()) {
             // The revision that failed is not wanted any more.
             _ if self.record.stopped.is_some() => {
-                self.settles("clearing the record of what failed", &self.record.good)
+                self.settles("clearing the record of the configuration that failed", &self.record.good)
             }
-            Some(live) => self.settles("making a missing snapshot again", live),
+            Some(live) => self.settles("creating a missing snapshot again", live),
             None => RolloutStage::Settled,
         }
     }
@@ -302,7 +305,7 @@ impl Rollout<'_, '_> {
         );
         let next = Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) };
         let record = RolloutRecord { next: Some(next), stopped: None, ..self.record.clone() };
-        self.write(format!("{names}: {name} is the first"), record, Some((BEGAN, event)), QUIET_PERIOD)
+        self.write(format!("{names}: {name} restarts first"), record, Some((BEGAN, event)), QUIET_PERIOD)
     }
 
     /// Redirects a rollout that is under way, because another revision is wanted now.
@@ -378,10 +381,10 @@ impl Rollout<'_, '_> {
                     .clone()
                     .map(|next| Candidate { healed: Some((name.clone(), pod.uid.clone())), ..next });
                 let record = RolloutRecord { next, ..self.record.clone() };
-                self.write(format!("{says}; {name} is next"), record, None, Duration::ZERO)
+                self.write(format!("{says}; {name} restarts next"), record, None, Duration::ZERO)
             }
             _ => RolloutStage::Rolls(
-                format!("{says}; {name} is next"),
+                format!("{says}; {name} restarts next"),
                 self.evict(member, if turn::fails(member) { Duration::ZERO } else { self.between_two() }),
             ),
         }

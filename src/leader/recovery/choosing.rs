@@ -15,7 +15,11 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> R
         Some(name) => {
             match rows.iter().find(|row| row.member.name == *name || row.member.ordinal.to_string() == *name)
             {
-                None => return RecoveryStep::Cannot(format!("{name} is not a member of it")),
+                None => {
+                    return RecoveryStep::Cannot(format!(
+                        "it has no member {name}; `gatera status` lists its members"
+                    ));
+                }
                 row => row,
             }
         }

@@ -143,19 +143,18 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         Some(to) if want.all => return RecoveryStep::Scale { to },
         Some(_) if cluster.members.is_empty() => {
             return RecoveryStep::Cannot(format!(
-                "it was stopped in order: {} starts it",
+                "it was stopped by gatera stop; to start it: {}",
                 cluster.start_command()
             ));
         }
         None if cluster.members.is_empty() => {
-            let why = "it has 0 replicas, and its claims do not record how many it had: set the former number, with the override of G01 (gatera explain G01), and run this again";
+            let why = "it has 0 replicas, and its claims do not record how many it had: scale it to the former number, which needs the override of G01 (gatera explain G01), then run this again";
             return RecoveryStep::Cannot(why.to_owned());
         }
         _ => {}
     }
     if !cluster.has_data() {
-        let why =
-            "none of its members ever held data: it is a first install, which waits for its bootstrap node";
+        let why = "there is nothing to recover, because no member has ever held data: it is a first install, which waits for its bootstrap node";
         return RecoveryStep::Cannot(why.to_owned());
     }
     if let Some(why) = strays(cluster, view) {
@@ -231,21 +230,21 @@ fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: Signe
     match report {
         _ if pod.going => RecoveryStep::Wait(format!("{} is being deleted", first.name)),
         _ if first.does_not_run() && waited_enough(first, view, still) => RecoveryStep::TakeBack(format!(
-            "{} was to start the cluster, and {}",
+            "{} was to start the cluster, but {}",
             first.name,
             held_up(cluster, first)
         )),
         _ if Condition::of(first, view) == Some(Condition::NodeAway) => {
             let (name, node) = (&first.name, &pod.node);
             RecoveryStep::TakeBack(format!(
-                "{name} was to start the cluster, and its node {node} does not answer"
+                "{name} was to start the cluster, but its node {node} does not answer"
             ))
         }
         _ if has_served(first) && !has_lost_its_peers(first, cluster, view, still) => RecoveryStep::Wait(
-            format!("{} has started the cluster and is not Ready at the moment", first.name),
+            format!("{} has started the cluster, but is not Ready at the moment", first.name),
         ),
         _ if has_served(first) => RecoveryStep::TakeBack(format!(
-            "{} started the cluster and has lost the others since",
+            "{} started the cluster, but has lost the other members since",
             first.name
         )),
         Some(StartReport::Refused(why)) if has_mark => {
@@ -255,7 +254,7 @@ fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: Signe
         _ if (!has_mark || failed) && !still_true(recovery, cluster, view) => members_changed(),
         _ if !has_mark || failed => restart(cluster, first, why()),
         _ if first.does_not_run() => RecoveryStep::Wait(format!(
-            "{} is to start the cluster, and {}",
+            "{} is to start the cluster, but {}",
             first.name,
             held_up(cluster, first)
         )),
@@ -290,7 +289,7 @@ pub(super) fn has_lost_its_peers(
 
 fn members_changed() -> RecoveryStep {
     RecoveryStep::TakeBack(
-        "members have changed since, or are away: all of them are examined again".to_owned(),
+        "members have changed since then, or do not answer: all of them are examined again".to_owned(),
     )
 }
 
@@ -309,7 +308,7 @@ fn after_first(cluster: &Cluster, first: &Member, view: &View<'_>, still: Signed
                 let why = format!("so that it joins {}", first.name);
                 RecoveryStep::Create { member: name.clone(), ordinal: member.ordinal, why }
             }
-            None => RecoveryStep::Wait(format!("its StatefulSet creates {name}")),
+            None => RecoveryStep::Wait(format!("its StatefulSet has to create {name}")),
             Some(_) if member.does_not_run() => {
                 RecoveryStep::Wait(format!("{name}: {}", held_up(cluster, member)))
             }

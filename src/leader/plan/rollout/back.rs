@@ -40,7 +40,7 @@ impl Rollout<'_, '_> {
     fn is_ill(&self, member: &Member, revision: &Revision) -> RolloutStage {
         let (names, name) = (self.names(revision), &member.name);
         if member.pod.as_ref().is_some_and(|pod| pod.lacks_an_image) {
-            let says = format!("{name} has no image to start from with {names}");
+            let says = format!("{name} cannot start with {names}, because its image is not available");
             let pod = format!("kubectl -n {} describe pod {name}", self.cluster.id.namespace);
             let event = format!(
                 "{says}: {pod} shows why; no other member restarts until the image is there or the change is reverted"
@@ -73,7 +73,7 @@ impl Rollout<'_, '_> {
         patience: Duration,
     ) -> RolloutStage {
         let event = format!(
-            "{why}: it goes back to the previous configuration, and no other member restarts; its log is lost with its pod unless logs are collected; correct {}, or revert the change ({revision})",
+            "{why}: it returns to the previous configuration, and no other member restarts; its log is lost with its pod unless logs are collected; correct {}, or revert the change ({revision})",
             revision.config_maps()
         );
         let retried = RolloutRequest::of(&self.cluster.workload.metadata).and_then(RolloutRequest::retry);
@@ -104,7 +104,7 @@ impl Rollout<'_, '_> {
         };
         let astray = |it: &&Member| (strays(it) || reads_live(it)) && (!only_ill || fails(it));
         if !self.is_kept(good) {
-            let why = format!("there is no snapshot of {good} to go back to");
+            let why = format!("members cannot return to {good}, because no snapshot of it is kept");
             return self
                 .cluster
                 .members
@@ -116,11 +116,12 @@ impl Rollout<'_, '_> {
         let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
         let why = self.record.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
         Some(match self.others_need(member) {
-            Some(waits) => {
-                RolloutStage::Stopped(format!("{why}{} goes back later: {waits}", member.name), None)
-            }
+            Some(waits) => RolloutStage::Stopped(
+                format!("{why}{} returns to the previous configuration later: {waits}", member.name),
+                None,
+            ),
             None => RolloutStage::Stopped(
-                format!("{why}{} goes back to the previous configuration", member.name),
+                format!("{why}{} returns to the previous configuration", member.name),
                 self.evict(member, Duration::ZERO),
             ),
         })

@@ -40,7 +40,7 @@ impl<'a> Rollout<'a, '_> {
         }
         if cluster.has_no_identity() {
             return Some(
-                "it has no identity, so a member that leaves never joins again: gatera explain G04"
+                "the cluster has no identity, so a member that restarts could not join again: see gatera explain G04"
                     .to_owned(),
             );
         }
@@ -60,11 +60,11 @@ impl<'a> Rollout<'a, '_> {
             return Some(format!("{pod} was allowed to leave moments ago"));
         }
         if cluster.members.len() == 1 {
-            return Some("it has one member, and a restart stops the cluster".to_owned());
+            return Some("the cluster has only one member, so a restart would stop it".to_owned());
         }
         let unproven = others.find(|it| it.pod.as_ref().is_some_and(|pod| !pod.verified))?;
         Some(format!(
-            "{} is Ready, and nothing proves it Synced: gatera status names the way out",
+            "{} is Ready, but nothing proves that it is Synced: `gatera status` shows what to do",
             unproven.name
         ))
     }
@@ -72,7 +72,7 @@ impl<'a> Rollout<'a, '_> {
     /// Returns why the remaining members do not restart, once all that may have done so.
     pub(super) fn held_back(&self) -> String {
         if self.cluster.workload.spec.update_strategy.on_delete() {
-            "its updateStrategy is OnDelete, so members restart when you delete them".to_owned()
+            "its updateStrategy is OnDelete, so a member restarts only when you delete its pod".to_owned()
         } else {
             format!(
                 "members below {} are held back by the partition of its updateStrategy",
