@@ -86,7 +86,7 @@ enum CliCommand {
         after_help = "Examples:\n  gatera man | man -l -\n  gatera man check > gatera-check.1"
     )]
     Man(generate::Man),
-    /// Change a password in MariaDB, in its Secret, and in what reads it
+    /// Change a password in MariaDB and its Secret, and restart what reads it
     #[command(
         after_help = "Exit codes: 0 if done, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera passwd galera -n db --dry-run\n  gatera passwd galera -n db --user sst\n  gatera passwd galera -n db --abort"
     )]

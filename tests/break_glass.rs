@@ -301,16 +301,16 @@ fn break_glass_that_would_begin_later_is_refused() {
 fn invalid_arguments_are_refused_with_the_reason() {
     let it = Guarded::of("glasswords");
     for (arguments, code, words) in [
-        (&["--for", "2h", "--reason", "x"][..], 2, "it may be a minute at least, and an hour at most"),
-        (&["--for", "0s", "--reason", "x"], 2, "it may be a minute at least, and an hour at most"),
+        (&["--for", "2h", "--reason", "x"][..], 2, "it must be at least one minute and at most one hour"),
+        (&["--for", "0s", "--reason", "x"], 2, "it must be at least one minute and at most one hour"),
         (&["--for", "later", "--reason", "x"], 2, "write it as 15m or 1h"),
         (&["--for", "15m"], 2, "--reason"),
         (
             &["--for", "15m", "--reason", "TEXT", "--yes"],
             2,
-            "this would open nothing: its reason is still a placeholder",
+            "this break-glass would have no effect: its reason is still a placeholder",
         ),
-        (&["--for", "15m", "--reason", " ", "--yes"], 2, "this would open nothing"),
+        (&["--for", "15m", "--reason", " ", "--yes"], 2, "this break-glass would have no effect"),
     ] {
         let output = it.break_glass(arguments);
         assert!(output.status == code && output.stderr.contains(words), "{arguments:?} {output}");

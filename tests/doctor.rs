@@ -302,7 +302,7 @@ fn what_a_replica_says_of_itself_is_reported() {
         state(vec![older]),
         (AnswerState::Remark, "pod gatera-1 has version 0, but this gatera has 1".to_owned())
     );
-    let begins = well.replace("view: current", "view: the first lists are not complete");
+    let begins = well.replace("view: current", "view: still listing the objects of the cluster");
     assert_eq!(state(vec![replica(well, true), replica(&begins, false)]).0, AnswerState::Remark, "a rollout");
     for other in ["", "404 page not found", "ok"] {
         assert_eq!(state(vec![replica(other, true)]).0, AnswerState::NotAsked, "{other}");

@@ -36,7 +36,7 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
     assert!(seen.contains("DEGRADED  3 of 3 members Synced, without a StatefulSet"), "{seen}");
     assert!(seen.contains("apply the StatefulSet again as it was"), "{seen}");
     let stopped = ask(&["stop", STATEFUL_SET, "--yes"]);
-    assert!(stopped.contains("was deleted, and 3 of its pods are still there; apply it again"), "{stopped}");
+    assert!(stopped.contains("was deleted, but 3 of its pods still exist; apply it again"), "{stopped}");
 
     // Objects that the members read, or by which they are reached or protected, stay guarded.
     for (what, rule) in [

@@ -194,7 +194,7 @@ fn a_recovery_is_reported_when_it_is_granted_and_when_it_is_over() {
     let down = Scene { members: [375, 363, 360].map(reported_at).to_vec(), ..Scene::default() };
     let down = down.world(&Settings::default());
     let [reported_of_it] = &reported(&down, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
-    let back = format!("the recovery was taken back, by alice: {STATEFUL_SET}-1 does not serve");
+    let back = format!("the recovery request was withdrawn, by alice: {STATEFUL_SET}-1 does not serve");
     assert!(
         reported_of_it.contains("\"RecoveryOver\"") && reported_of_it.contains(&back),
         "{reported_of_it}"

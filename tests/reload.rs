@@ -36,7 +36,7 @@ fn modes_change_at_once_and_adoption_with_the_next_list() {
     assert!(settings.is_own("us"), "the guard's own user is not a setting");
     let said = |guard: &Guard| guard.report().text;
     assert!(
-        said(&guard).contains("[+] settings: no settings: here; the last good ones stay\n"),
+        said(&guard).contains("[+] settings: no settings: here; the last valid ones stay in effect\n"),
         "{}",
         said(&guard)
     );
@@ -125,7 +125,7 @@ fn the_settings_file_is_read_again_when_it_changes() {
 
     // Until it is confirmed, users see that the cluster was guarded and no longer is.
     let subject = format!(
-        "StatefulSet {ns}/galera-instance-galera: it was guarded, and no selector in `adopt` matches it now"
+        "StatefulSet {ns}/galera-instance-galera: it was guarded before, but no selector in `adopt` matches it now"
     );
     let settings =
         || guard.get("/readyz").unwrap().1.lines().find(|it| it.contains("settings")).unwrap().to_owned();

@@ -108,7 +108,10 @@ async fn malformed_bodies_are_refused_with_the_reason() {
         send(&guard, "/validate", "application/json", b"{\"request\":{\"uid\":\"\xff\xfe\"}}".to_vec()).await;
     assert_eq!(code, StatusCode::BAD_REQUEST, "{text}");
     let (code, text) = send(&guard, "/validate", "application/json", vec![b' '; LARGEST_BODY + 1]).await;
-    assert_eq!((code, &*text), (StatusCode::PAYLOAD_TOO_LARGE, "gatera reads 8 MiB at most"));
+    assert_eq!(
+        (code, &*text),
+        (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large: gatera reads at most 8 MiB")
+    );
     let metrics = metrics(&guard).await;
     assert!(
         metrics.contains(r#"gatera_reviews_total{endpoint="/validate",answer="malformed"} 9"#),
@@ -362,7 +365,7 @@ async fn readyz_says_why() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(
         text,
-        "[-] view: the first lists are not complete\n[-] certificate: no certificate yet\n[+] webhooks: not registered yet\n[+] settings: current\n[+] server: serving\n"
+        "[-] view: still listing the objects of the cluster\n[-] certificate: no certificate yet\n[+] webhooks: not registered yet\n[+] settings: current\n[+] server: serving\n"
     );
     let stale = guard(Scene { view: "stale".into(), ..Scene::default() }.world(&Settings::default()));
     stale.ready.leaf_ends.store(Some(Arc::new("2027-01-01T00:00:00Z".parse().unwrap())));

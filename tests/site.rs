@@ -252,7 +252,7 @@ fn a_check_names_the_settings_that_it_uses() {
     std::fs::write(&file, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").unwrap();
     let checked = server.gatera(&["check", "--live", "--namespace", NAMESPACE, &file.display().to_string()]);
     let said = format!(
-        "gatera: settings: {}, which lies beside the manifests or above them\n",
+        "gatera: settings: {}, found beside the manifests or in a folder above them\n",
         settings.canonicalize().unwrap().display()
     );
     assert_eq!((checked.status, &*checked.stderr), (0, &*said), "{checked}");

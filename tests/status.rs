@@ -158,7 +158,7 @@ fn whom_members_wait_for_is_reported() {
                 Some((true, "SYNCED")),
                 Some((
                     true,
-                    "SYNCED, in another cluster: 7a2c1d10-0000-11f1-91b9-7e68ccac15f1, and its own is another; x",
+                    "SYNCED, in another cluster: 7a2c1d10-0000-11f1-91b9-7e68ccac15f1, but another is recorded; x",
                 )),
                 Some((true, "FROZEN")),
             ],
@@ -313,8 +313,7 @@ fn a_claim_that_is_being_deleted_is_listed() {
     let (_, mut claim) = Scene::default().object(&format!("PersistentVolumeClaim/{name}"));
     claim["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
     let (text, json) = status_of(&[claim]);
-    let listed =
-        "├── Claims that are being deleted, each as soon as its pod is gone: back up their data first\n";
+    let listed = "├── Claims that are deleted as soon as their pods are gone: back up their data first\n";
     assert!(text.contains(&format!("{listed}│   └── {name}\n")), "{text}");
     assert_eq!(json["clusters"][0]["claimsBeingDeleted"], json!([name]));
     let (text, json) = status_of(&[]);

@@ -57,7 +57,8 @@ fn verbose_also_prints_what_is_fine() {
     let usual = gatera(&["check", "seed.yaml"], b"").out;
     let ran = gatera(&["check", "-v", "seed.yaml"], b"");
     let fine = "seed.yaml:14:1: fine Service default/galera-instance-bootstrap-svc\nseed.yaml:70:1: fine Service default/galera-instance-cs\n";
-    let settings = "settings: the usual ones; no .gatera.yaml lies beside the manifests or above them\n";
+    let settings =
+        "settings: the defaults; there is no .gatera.yaml beside the manifests or in a folder above them\n";
     assert_eq!((ran.code, ran.out), (1, format!("{fine}\n{usual}{settings}")));
 
     let chosen = tempfile::NamedTempFile::new().unwrap();

@@ -62,7 +62,7 @@ const WITHOUT_GUARD: &str =
 fn term(text: &str) -> Result<SignedDuration, String> {
     let term: SignedDuration = text.parse().map_err(|_| "write it as 15m or 1h".to_owned())?;
     if !(SHORTEST..=LONGEST_OVERRIDE).contains(&term) {
-        return Err("it may be a minute at least, and an hour at most".to_owned());
+        return Err("it must be at least one minute and at most one hour".to_owned());
     }
     Ok(term)
 }
@@ -100,7 +100,7 @@ async fn open(
     let judged = |now: Timestamp| {
         let until = guided::later(now, term)?;
         Override::of_all(&text(until), now)
-            .map_err(|problem| anyhow::anyhow!("this would open nothing: {problem}"))
+            .map_err(|problem| anyhow::anyhow!("this break-glass would have no effect: {problem}"))
     };
     judged(site.clock.now())?;
     writeln!(out, "{}", holds(options, site).await)?;
@@ -109,7 +109,7 @@ async fn open(
         out,
         "For {term:#} no request in namespace {ns} is refused, not even one that deletes its data or the namespace itself. Each command still gets a warning \
          that says what it would have been refused for, and Events record it, with the reason. A bootstrap Deployment that is applied again stays \
-         at 0. What is changed meanwhile stays changed."
+         at 0. Changes that are made meanwhile are not undone."
     )?;
     if !options.yes && !guided::agrees(out)? {
         return Ok(Exit::Refused);
@@ -156,12 +156,12 @@ async fn close(
     let (exit, words) = match answer.await? {
         CanaryAnswer::Refused(words) => (Exit::Clean, format!("the guard refuses again: {words}")),
         CanaryAnswer::Admitted(said) if guards(&said) => {
-            (Exit::Clean, "the guard warns there, as its mode has it".to_owned())
+            (Exit::Clean, "the guard warns there, as the mode of the namespace says".to_owned())
         }
         CanaryAnswer::Admitted(_) => {
-            (Exit::Refused, "and yet the guard refuses nothing; `gatera doctor` looks why".to_owned())
+            (Exit::Refused, "but the guard still refuses nothing there; `gatera doctor` shows why".to_owned())
         }
-        other => (Exit::Undecided, format!("whether the guard refuses again is not known: {}", why(&other))),
+        other => (Exit::Undecided, format!("it is unknown whether the guard refuses again: {}", why(&other))),
     };
     writeln!(out, "{}", visible(&words))?;
     Ok(exit)
@@ -178,7 +178,9 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
         Some(Ok(open)) => {
             writeln!(out, "Break-glass is open until {}: {}", open.until, visible(&open.reason))?;
         }
-        Some(Err(problem)) => writeln!(out, "The annotation that is there opens nothing: {problem}")?,
+        Some(Err(problem)) => {
+            writeln!(out, "The namespace has a break-glass annotation that has no effect: {problem}")?;
+        }
         None => {}
     }
     Ok(())
@@ -230,7 +232,7 @@ fn not_written(said: &CanaryAnswer, namespace: &str, out: &mut impl Write) -> an
         CanaryAnswer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
         other => (
             Exit::Refused,
-            format!("the guard does not let namespace {namespace} be annotated: {}", why(other)),
+            format!("the guard refuses the annotation of namespace {namespace}: {}", why(other)),
         ),
     };
     writeln!(out, "nothing was changed: {}", visible(&words))?;
@@ -239,8 +241,8 @@ fn not_written(said: &CanaryAnswer, namespace: &str, out: &mut impl Write) -> an
 
 fn no_guard(words: &str) -> String {
     format!(
-        "no guard answers ({words}), so what it insists on is refused by the API server itself. If it cannot be made to run, this takes \
-         it away everywhere, until it runs again and is installed anew: {WITHOUT_GUARD}"
+        "no guard answers ({words}), so the API server itself refuses every request that needs the guard's answer. If the guard cannot be \
+         started, this switches it off in the whole cluster, until `helm upgrade` brings it back: {WITHOUT_GUARD}"
     )
 }
 
@@ -255,28 +257,30 @@ fn opened(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool
             ),
             (None, _) => (
                 Exit::Undecided,
-                "no guard said anything of what it should warn of: it may be switched off here, or adopt by other labels"
+                "no guard warned about a request that it should warn about: it may be switched off in this namespace, or its `adopt` may select other labels"
                     .to_owned(),
             ),
         },
         CanaryAnswer::Refused(words) => (
             Exit::Refused,
             format!(
-                "the guard still refuses; it may not have seen namespace {namespace} change (its /readyz tells). An override at the \
-                 object itself counts without that (`gatera explain G18`). It says: {words}"
+                "the guard still refuses; it may not have seen the change of namespace {namespace} yet (its /readyz shows whether its view is \
+                 current). An override on the object itself works without that (`gatera explain G18`). Its answer: {words}"
             ),
         ),
         CanaryAnswer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
-        other => (Exit::Undecided, format!("whether the guard honours it is not known: {}", why(other))),
+        other => (Exit::Undecided, format!("it is unknown whether the guard honours it: {}", why(other))),
     }
 }
 
 fn why(answer: &CanaryAnswer) -> String {
     match answer {
         CanaryAnswer::Away(words) | CanaryAnswer::Refused(words) => words.clone(),
-        CanaryAnswer::NotAllowed(words) => format!("a dry run would answer: {words}"),
+        CanaryAnswer::NotAllowed(words) => {
+            format!("it takes a dry run to find out, which is not allowed: {words}")
+        }
         CanaryAnswer::Other(code, words) => format!("the API server answers {code}: {words}"),
         CanaryAnswer::Unanswered(words) => format!("no guard answers: {words}"),
-        CanaryAnswer::Admitted(_) => "no guard says anything".to_owned(),
+        CanaryAnswer::Admitted(_) => "no guard warned about the dry run".to_owned(),
     }
 }

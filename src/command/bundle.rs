@@ -55,13 +55,13 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
                 bundle["doctor"] = report::doctor::json(&rows);
                 // The guard's logs name objects of all namespaces, so a report about one namespace does not include them.
                 if look.namespace().is_none() {
-                    progress.says(|| "asking for the guard's logs …".to_owned());
+                    progress.says(|| "reading the guard's logs …".to_owned());
                     bundle["logs"] = logs(client, &namespace).await;
                 }
             }
             Err(error) => bundle["doctor"] = json!(format!("not asked: {}", chain(error.as_ref()))),
         }
-        progress.says(|| "asking what the cluster holds …".to_owned());
+        progress.says(|| "listing the objects of the cluster …".to_owned());
         match look::looked(look.namespace(), &site).await {
             Err(error) => bundle["notAsked"] = json!(chain(error.as_ref())),
             Ok((world, unseen)) => {
@@ -72,7 +72,7 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
                 bundle["status"] = report::status::json(&statuses, &[])["clusters"].take();
                 bundle["audit"] = report::audit::json(&audit, &statuses, &[]);
                 bundle["unseen"] = json!(unseen);
-                progress.says(|| "asking for clusters, object by object …".to_owned());
+                progress.says(|| "reading the objects of each Galera cluster …".to_owned());
                 bundle["objects"] = objects(client, &clusters).await;
                 bundle["events"] = events(client, &clusters).await;
             }
@@ -82,8 +82,8 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
     drop(progress);
     writeln!(out, "{:#}", report::bundle::harmless(bundle))?;
     print_note(
-        "no Secret was asked for, and no content of a ConfigMap is in it; names, labels, reasons that people wrote, and users in the guard's \
-         logs are: read it before you send it",
+        "the report contains no Secrets and no contents of ConfigMaps, but it contains names, labels, reasons that people wrote, and users in \
+         the guard's logs: read it before you send it",
     );
     Ok(())
 }
@@ -99,7 +99,7 @@ async fn objects(client: &Client, clusters: &[&Cluster]) -> Value {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
             let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), ns, &resource);
             let value = match api.get_opt(name).await {
-                Ok(None) => json!("is not there"),
+                Ok(None) => json!("does not exist"),
                 Ok(Some(object)) => {
                     serde_json::to_value(object).map_or(Value::Null, |it| report::bundle::shape(&it))
                 }

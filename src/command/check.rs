@@ -134,7 +134,7 @@ struct OutputTarget {
 
 fn destination(text: &str) -> Result<OutputTarget, String> {
     let (name, file) = match text.split_once('=') {
-        Some((_, "")) => return Err("there is no file behind the =".to_owned()),
+        Some((_, "")) => return Err("name a file after the =, or leave out the =".to_owned()),
         Some((name, file)) => (name, Some(PathBuf::from(file))),
         None => (text, None),
     };

@@ -90,7 +90,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
 }
 
 async fn only_dry_run(site: &Site, look: &Look, seconds: u64, progress: &Progress) -> Row {
-    progress.says(|| "asking for what must be refused …".to_owned());
+    progress.says(|| "sending the dry run that must be refused …".to_owned());
     let (namespace, own) = (look.namespace().unwrap_or(DEFAULT), site.guard.namespace.as_deref());
     let (own, wait) = (own.unwrap_or(installed::NAME), Duration::from_secs(seconds));
     dry_run::row(site, namespace, own, wait, |rule| site.settings.mode(rule)).await
@@ -102,21 +102,21 @@ pub(super) async fn asked(
     site: &Site,
     progress: &Progress,
 ) -> anyhow::Result<(String, Vec<Row>)> {
-    let now = |what: &str| progress.says(|| format!("asking {what} …"));
+    let now = |what: &str| progress.says(|| format!("{what} …"));
     let Site { client, settings, guard: installed, .. } = site;
-    now("the API server for its version");
+    now("asking the API server for its version");
     let version = client.apiserver_version().await.context("asking the API server for its version")?;
     let mut rows = vec![doctor::api_server(&version.major, &version.minor, &version.git_version)];
 
     let (namespace, of_the_guard) = of_the_guard(site, progress).await;
     rows.extend(of_the_guard);
     if installed.is_there() {
-        now("what the guard may do");
+        now("checking the guard's permissions");
         let user = format!("system:serviceaccount:{namespace}:{}", installed::NAME);
         rows.extend(doctor::rights(&user, &rights::asked(client, &namespace, &user).await));
     }
 
-    now("what the cluster holds");
+    now("listing the objects of the cluster");
     let world = match look::looked(look.namespace(), site).await {
         Ok((world, unseen)) => {
             let why = |plural| format!("{plural} could not be listed; what depends on them is not judged");
@@ -133,7 +133,7 @@ pub(super) async fn asked(
         let view = world.as_ref().map(|world| site.view(world));
         let mode =
             |rule: &str| view.as_ref().map_or_else(|| settings.mode(rule), |view| view.mode(rule, &ns));
-        now("for what must be refused");
+        now("sending the dry run that must be refused");
         rows.push(dry_run::row(site, &ns, &namespace, Duration::ZERO, mode).await);
     }
     Ok((namespace, rows))
@@ -141,7 +141,7 @@ pub(super) async fn asked(
 
 /// Asks about the guard: its entries, its replicas, its leader. Returns its namespace, and what the answers mean.
 pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, Vec<Row>) {
-    progress.says(|| "asking how the guard is registered …".to_owned());
+    progress.says(|| "reading how the guard is registered …".to_owned());
     let Site { client, settings, source, guard: installed, .. } = site;
     let own = env!("CARGO_PKG_VERSION");
     let target = target(installed);
@@ -240,7 +240,7 @@ async fn replicas(client: &Client, namespace: &str, progress: &Progress) -> Aske
         // The pods of the chart's test have no such port, and are not replicas.
         let Some(port) = port else { continue };
         let name = pod.name_any();
-        progress.says(|| format!("asking replica {name} how it is …"));
+        progress.says(|| format!("reading the /readyz of replica {name} …"));
         let says = timeout(PATIENCE, says(client, namespace, &name, port)).await;
         let says = says.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
         let version = pod.labels().get("app.kubernetes.io/version").cloned();

@@ -104,7 +104,7 @@ impl ClusterArgs {
     pub fn gives_up(&self, since: Instant, out: &mut impl Write) -> io::Result<bool> {
         let late = since.elapsed() > self.patience();
         if late {
-            writeln!(out, "nothing has changed for {} minutes; run this again to go on", self.patience)?;
+            writeln!(out, "nothing has changed for {} minutes; run this again to continue", self.patience)?;
         }
         Ok(late)
     }
@@ -163,7 +163,10 @@ impl ObservedCluster {
         let (scale, seen) =
             (self.sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
         let replicas = scale.spec.and_then(|spec| spec.replicas).unwrap_or_default();
-        anyhow::ensure!(i64::from(replicas) == seen, "its replicas are {replicas} by now, and not {seen}");
+        anyhow::ensure!(
+            i64::from(replicas) == seen,
+            "its replicas were changed meanwhile, from {seen} to {replicas}"
+        );
         let version = scale.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": to } });
         self.sets().patch_scale(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await?;
@@ -268,7 +271,7 @@ fn print(text: &str, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Asks the user at the terminal to confirm, and returns whether the answer is yes; if not, prints that nothing more is done.
+/// Asks the user at the terminal to confirm, and returns whether the answer is yes; if not, prints that no further step is done.
 pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
     anyhow::ensure!(io::stdin().is_terminal(), "standard input is not a terminal; use --yes to confirm");
     write!(out, "Go on? [y/N] ")?;
@@ -277,7 +280,7 @@ pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
     io::stdin().lock().read_line(&mut answer)?;
     let yes = matches!(answer.trim(), "y" | "Y" | "yes");
     if !yes {
-        writeln!(out, "nothing more is done")?;
+        writeln!(out, "stopped here: no further step is done")?;
     }
     Ok(yes)
 }

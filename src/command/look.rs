@@ -237,7 +237,7 @@ pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Observe
     let id = cluster.id.clone();
     if cluster.left {
         anyhow::bail!(
-            "StatefulSet {id} was deleted, and {} of its pods are still there; apply it again as it was, which takes its pods back",
+            "StatefulSet {id} was deleted, but {} of its pods still exist; apply it again as it was, and it adopts its pods",
             cluster.pods().filter(|pod| pod.left.is_some()).count()
         );
     }

@@ -251,7 +251,10 @@ impl RecoverRun<'_> {
                 }
                 let since = *self.failing_since.get_or_insert_with(Instant::now);
                 if is_final(step, &problem, self.unchanged_since.elapsed(), since.elapsed()) {
-                    writeln!(out, "given up: waiting does not change that; correct it and run this again")?;
+                    writeln!(
+                        out,
+                        "given up, because waiting does not change this: correct it, then run this again"
+                    )?;
                     return Ok(Some(Exit::Refused));
                 }
             }

@@ -31,7 +31,7 @@ use crate::act::api::{Exactly, annotate};
 /// Subcommands of `gatera rollout`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum RolloutCommand {
-    /// Show how far a rollout is
+    /// Show the progress of a rollout
     #[command(
         after_help = "Exit codes: 0 if every member runs its configuration, 1 if not yet, or given up; 2 if unknown"
     )]
@@ -89,27 +89,31 @@ pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
                 asked.wish(Some(RolloutRequest::Paused)).await?;
                 writeln!(
                     out,
-                    "{} is paused: no member is restarted for another configuration; one that fails with a new one still returns to the one before",
+                    "{} is paused: no member restarts with a changed configuration until `gatera rollout resume`; a member that fails with a new one still returns to the previous one",
                     asked.id
                 )?;
             }
             RolloutCommand::Resume(of) => {
                 let asked = of.seen().await?;
                 asked.wish(None).await?;
-                let goes_on = || "goes on: members are to run what its ConfigMaps hold".to_owned();
-                let stays =
-                    |why| format!("stays as it is: {why}; `gatera rollout retry` tries that once more");
+                let goes_on = || "continues: its members restart with what its ConfigMaps hold".to_owned();
+                let stays = |why| {
+                    format!(
+                        "does not continue, because the revision was given up: {why}; `gatera rollout retry` tries it once more"
+                    )
+                };
                 writeln!(out, "{} {}", asked.id, visible(&asked.given_up().map_or_else(goes_on, stays)))?;
             }
             RolloutCommand::Retry(of) => {
                 let asked = of.seen().await?;
-                let why =
-                    asked.given_up().with_context(|| format!("nothing of {} was given up", asked.id))?;
+                let why = asked.given_up().with_context(|| {
+                    format!("{} has no revision that was given up, so there is nothing to retry", asked.id)
+                })?;
                 if RolloutRequest::of(&asked.cluster()?.workload.metadata) == Some(RolloutRequest::Paused) {
-                    anyhow::bail!("{} is paused; `gatera rollout resume` comes first", asked.id);
+                    anyhow::bail!("{} is paused; run `gatera rollout resume` first", asked.id);
                 }
                 asked.wish(Some(RolloutRequest::Retry(format!("{:.0}", asked.clock.now())))).await?;
-                writeln!(out, "{} tries once more what was given up ({})", asked.id, visible(why))?;
+                writeln!(out, "{} retries the revision that was given up ({})", asked.id, visible(why))?;
             }
             RolloutCommand::Undo { of, to } => undo(of, to.as_deref(), out).await?,
         }
@@ -155,13 +159,13 @@ async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyho
     let live = cluster.live.as_ref().map_err(|unknown| anyhow::anyhow!("{unknown}"))?;
     let revision = match to {
         Some(text) => Revision::read(text)
-            .with_context(|| format!("{text} is no revision; `gatera rollout history` lists them"))?,
+            .with_context(|| format!("{text} is not a revision; `gatera rollout history` lists them"))?,
         None => earlier(cluster, &snapshots)
             .context("no earlier revision is kept; `gatera rollout history` lists those that are")?,
     };
     if revision == *live {
         anyhow::bail!(
-            "the ConfigMap holds that revision already; `gatera rollout resume` has members run it"
+            "the ConfigMap already holds that revision; `gatera rollout resume` makes members run it"
         );
     }
     let known = |name: String| snapshots.iter().any(|snapshot| snapshot.name == name);
@@ -173,8 +177,8 @@ async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyho
     let wish = RolloutRequest::Keep { revision: revision.clone(), instead_of: live.clone() };
     asked.wish(Some(wish)).await?;
     let revision = visible(&revision.to_string());
-    writeln!(out, "members of {} are to run {revision}, one after the other", asked.id)?;
-    writeln!(out, "the ConfigMap still holds {live}: its next change is rolled out as well")?;
+    writeln!(out, "members of {} will restart with {revision}, one after the other", asked.id)?;
+    writeln!(out, "the ConfigMap still holds {live}; its next change ends the undo and is rolled out")?;
     Ok(())
 }
 

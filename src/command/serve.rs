@@ -90,10 +90,10 @@ pub struct Options {
     /// Memory limit; objects that users write may take a share of it
     #[arg(long, value_name = "BYTES", env = "GATERA_MEMORY", hide_env_values = true, default_value_t = 128 << 20)]
     memory: usize,
-    /// Seconds to go on serving after SIGTERM, unready, until API servers no longer call this replica
+    /// Seconds to keep serving after SIGTERM, while not ready, until API servers no longer call this replica
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     lame_duck: u64,
-    /// Seconds after that for requests that have begun
+    /// Further seconds for requests that have already begun
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain: u64,
 }
@@ -127,7 +127,10 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
         () = signals.next() => {}
         end = tasks.ended() => return Err(end.into()),
     }
-    info!(seconds = options.lame_duck, "the guard stops: it is unready, and still answers");
+    info!(
+        seconds = options.lame_duck,
+        "the guard is stopping: it reports that it is not ready, and still answers requests"
+    );
     guard.ready.leaving.store(true, Ordering::Relaxed);
     stage.send_replace(ShutdownStage::Leaving);
     tokio::select! {
@@ -144,7 +147,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
             }
             info!("the guard has stopped");
         }
-        () = signals.next() => info!("the guard has stopped at once"),
+        () = signals.next() => info!("the guard has stopped immediately, because it received a second signal"),
     }
     Ok(())
 }

@@ -61,7 +61,7 @@ pub struct StatusArgs {
     /// Output format
     #[arg(long, short, value_enum, default_value_t = StatusForm::Text)]
     output: StatusForm,
-    /// Print no line of headings above the table of --output wide
+    /// Omit the header line of --output wide
     #[arg(long)]
     no_headers: bool,
     /// Print again whenever something changes, until Ctrl-C

@@ -33,13 +33,15 @@ pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
     let other = if back { "new" } else { "old" };
     let under_way = match (it.goes_back, underway) {
         (true, _) => "; the change that is under way is reversed",
-        (false, Some(_)) => "; a change is under way, and goes on where it was",
+        (false, Some(_)) => "; a change is under way, and continues where it stopped",
         (false, None) => "",
     };
     let last = if it.keeps_old {
         "The command stops here: both stay valid until you run it again without --keep-old.".to_owned()
     } else {
-        format!("The {other} one ends. Clients that have it from elsewhere cannot log in any more.")
+        format!(
+            "MariaDB stops accepting the {other} one. Clients that have it from elsewhere can then no longer log in."
+        )
     };
     let next =
         if it.goes_back { String::new() } else { format!("next step: {}\n", says(it.step, account, None)) };
@@ -55,8 +57,8 @@ pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
     let text = format!(
         "{} ({})\nThe password of {account} becomes {target}{under_way}:\n\
          1. MariaDB accepts the old and the new one.\n\
-         2. Key {key} of Secret {secret} gets it.\n\
-         3. What reads the key restarts: {}.\n\
+         2. It is written to key {key} of Secret {secret}.\n\
+         3. The workloads that read that key restart: {}.\n\
          4. {last}\n{next}",
         cluster.id,
         cluster.count(),
@@ -70,9 +72,11 @@ pub fn says(step: &PasswordStep, account: &str, held_back: Option<&str>) -> Stri
     let text = match step {
         PasswordStep::Wait(what) => format!("waiting: {what}"),
         PasswordStep::Cannot(why) => why.clone(),
-        PasswordStep::Begin => "writing down both passwords in a Secret of the command's own".to_owned(),
-        PasswordStep::AcceptBoth(_) => format!("MariaDB: {account} accepts the old and the new password"),
-        PasswordStep::Write => "writing the Secret".to_owned(),
+        PasswordStep::Begin => "recording the old and the new password in a separate Secret".to_owned(),
+        PasswordStep::AcceptBoth(_) => {
+            format!("MariaDB: changing {account} to accept the old and the new password")
+        }
+        PasswordStep::Write => "writing the password to the Secret".to_owned(),
         PasswordStep::Restart { workloads, pods } => {
             let workloads: Vec<_> = workloads.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
             let held_back = held_back.map(|why| format!("; {why}")).unwrap_or_default();
@@ -83,10 +87,11 @@ pub fn says(step: &PasswordStep, account: &str, held_back: Option<&str>) -> Stri
             )
         }
         PasswordStep::Both | PasswordStep::Seal => {
-            "noting that the other password is about to end: after that, --abort is too late".to_owned()
+            "recording that the other password is about to end: from then on, --abort is not possible"
+                .to_owned()
         }
-        PasswordStep::End(_) => format!("MariaDB: {account} accepts the other password no longer"),
-        PasswordStep::Finish => "removing the mark, and the Secret of the command's own".to_owned(),
+        PasswordStep::End(_) => format!("MariaDB: changing {account} to reject the other password"),
+        PasswordStep::Finish => "removing the mark on the Secret, and the separate Secret".to_owned(),
     };
     visible(&text)
 }
@@ -123,18 +128,18 @@ pub fn is_of_another(account: &str) -> String {
 /// Returns why another password is not taken.
 pub fn is_to_another(account: &str) -> String {
     format!(
-        "a change to another password of {account} is under way: go on with it without --stdin, or go back with --abort\n"
+        "a change to another password of {account} is under way: run this without --stdin to finish it, or with --abort to undo it\n"
     )
 }
 
 pub fn nothing_to_abort(cluster: &Cluster) -> String {
-    format!("no change of a password of {} is under way: there is nothing to go back from\n", cluster.id)
+    format!("no password change of {} is under way, so there is nothing to abort\n", cluster.id)
 }
 
 pub fn too_late(cluster: &Cluster, account: &str) -> String {
     format!(
         "it is too late for --abort and --keep-old: the old password of {account} has ended, or is about to\n\
-         to finish the change: {0}\nto change it again, run that once more\n",
+         to finish the change: {0}\nto change it again afterwards, run the same command once more\n",
         cluster.passwd_command(account)
     )
 }

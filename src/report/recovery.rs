@@ -35,7 +35,7 @@ pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
 /// Returns the text for a cluster that needs no recovery.
 pub fn serves(cluster: &Cluster, view: &View<'_>) -> String {
     format!(
-        "{} serves ({}): there is nothing to recover; `gatera status` shows what members that are not Ready do",
+        "{} serves ({}): there is nothing to recover; if a member is not Ready, `gatera status` shows what it waits for",
         cluster.id,
         view.count(cluster)
     )
@@ -70,7 +70,7 @@ fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> 
         let _ = writeln!(text, "Then {others} {each}.");
     }
     if !held.is_empty() {
-        let _ = writeln!(text, "{held} joins later, when its pod runs.");
+        let _ = writeln!(text, "{held} joins later, once its pod runs.");
     }
     text
 }
@@ -94,7 +94,7 @@ pub fn refusal(cluster: &Cluster, data_loss: &DataLoss, from: Option<&str>) -> S
         DataLoss::Unknown(_) => {
             "restore every member that may have newer data (a node that does not answer, a claim that is missing, a disk that is full, a pod that does not run), then run this again".to_owned()
         }
-        _ => format!("{recover}, without --from: it starts from the newest"),
+        _ => format!("{recover} (without --from), which starts from the newest member"),
     };
     let otherwise = match (from, data_loss.loss()) {
         (Some(from), Some(loss)) => {
@@ -147,25 +147,25 @@ pub fn says(step: &RecoveryStep) -> String {
     let text = match step {
         RecoveryStep::Wait(what) => format!("waiting: {what}"),
         RecoveryStep::Scale { to } => {
-            format!("setting the replicas to {to}, back to the number before gatera stop, step by step")
+            format!("setting the replicas to {to}, to return to the number before gatera stop")
         }
         RecoveryStep::Create { member, why, .. } => format!("{member}: creating its pod, {why}"),
         RecoveryStep::Read { member, .. } => {
             format!("{member}: its pod does not run, so another pod reads its data")
         }
         RecoveryStep::StopReading { member, reader, .. } => {
-            format!("{member}: deleting {reader}, the pod that was to read its data")
+            format!("{member}: deleting {reader}, the pod that was created to read its data")
         }
         RecoveryStep::Restart { member, why, .. } => format!("{member}: re-creating its pod, {why}"),
         RecoveryStep::Ask { member, at, .. } => {
             format!("{member}: asking the guard whether it may start the cluster from {at}")
         }
-        RecoveryStep::TakeBack(why) => format!("taking back the request: {why}"),
+        RecoveryStep::TakeBack(why) => format!("withdrawing the recovery request: {why}"),
         RecoveryStep::Finish { without } if without.is_empty() => {
-            "every member is Ready: removing the request".to_owned()
+            "every member is Ready: removing the recovery request".to_owned()
         }
         RecoveryStep::Finish { without } => {
-            format!("every member but {} is Ready: removing the request", without.join(", "))
+            format!("every member but {} is Ready: removing the recovery request", without.join(", "))
         }
         RecoveryStep::Serves => "waiting: the others are not Ready yet".to_owned(),
         RecoveryStep::Cannot(_) | RecoveryStep::ByHand(_) | RecoveryStep::Refuse { .. } => String::new(),

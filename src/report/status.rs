@@ -105,7 +105,10 @@ fn node(cluster: &Cluster, stage: &BootstrapStage) -> StepState {
         _ if cluster.server().is_some_and(|(_, it)| bitnami::is_its_image(it)) => {
             (SKIPPED, "the first member founds the cluster by itself".to_owned())
         }
-        _ => (PENDING, "there is none, and the first member does not found the cluster by itself".to_owned()),
+        _ => {
+            let says = "no bootstrap node exists, and the first member does not found the cluster by itself: apply the Deployment of a bootstrap node";
+            (PENDING, says.to_owned())
+        }
     }
 }
 
@@ -124,7 +127,7 @@ fn members(cluster: &Cluster) -> StepState {
 
 fn removal(stage: &BootstrapStage) -> StepState {
     match stage {
-        BootstrapStage::Absent => (SKIPPED, "there is none".to_owned()),
+        BootstrapStage::Absent => (SKIPPED, "no bootstrap node exists".to_owned()),
         BootstrapStage::Removed => (COMPLETE, String::new()),
         BootstrapStage::LeftAlone(why) => (SKIPPED, why.clone()),
         BootstrapStage::Kept(why) => (PENDING, why.clone()),
@@ -207,11 +210,11 @@ fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
     });
     section(&mut text, "Members", lines);
     let starts = cluster.starts().map(|(name, report)| format!("{name:name_width$}  {report}"));
-    section(&mut text, "Where members that have not joined start from, as each reported", starts);
+    section(&mut text, "Start positions of members that have not joined, as each reported", starts);
     let problems = matters.iter().map(ToString::to_string);
     section(&mut text, "What is wrong, and the way out (see gatera explain G02)", problems);
     let going = cluster.claims.iter().filter(|claim| claim.going).map(|claim| claim.name.clone());
-    let heading = "Claims that are being deleted, each as soon as its pod is gone: back up their data first";
+    let heading = "Claims that are deleted as soon as their pods are gone: back up their data first";
     section(&mut text, heading, going);
     let mut heading = "Claims of members that are gone, kept with their data".to_owned();
     // In every other state G07 refuses to delete them.

@@ -48,7 +48,7 @@ pub fn stopped(cluster: &Cluster) -> String {
     let mut text = format!("{} is stopped\n", cluster.id);
     if cluster.stopped_members().is_none() {
         return text
-            + "its claims record neither the number of its members nor the positions of their data\n";
+            + "its claims record neither the number of its members nor the positions of their data; gatera explain G01 shows how to start it\n";
     }
     for claim in &cluster.claims {
         if let Some(record) = &claim.stopped {

@@ -157,7 +157,7 @@ fn a_removal_is_never_silent() {
     assert!(code == 1 && said.contains("[G03]"), "{code}: {said}");
     it.put("apps/db/galera.yaml", &format!("{rest}\n---\n{{{{ if x }}}}\nkind: [\n{{{{ end }}}}\n"));
     let (code, said) = it.check(".", &["apps", "--against=git:HEAD"]);
-    let words = "is not found again, and a text that may hold it cannot be read whole";
+    let words = "is missing from the new manifests, but a file that may hold it could not be read completely";
     assert!(code == 2 && said.contains("StatefulSet") && said.contains(words), "{code}: {said}");
 }
 
@@ -203,7 +203,7 @@ fn templates_of_charts_are_left_out_with_a_note() {
     for arguments in [&["."][..], &[".", "--against=git:HEAD"]] {
         let (code, said) = it.check(".", arguments);
         assert_eq!(code, 0, "{said}");
-        let left = "./charts/web/templates: note: these are templates of a chart, so they were not judged; judge what comes of them: helm template ./charts/web | gatera check -\n";
+        let left = "./charts/web/templates: note: these are templates of a chart, so they were not judged; judge their output: helm template ./charts/web | gatera check -\n";
         assert!(said.starts_with(left), "{said}");
     }
     assert_eq!(it.check(".", &[".", "--strict"]).0, 2);
@@ -229,11 +229,11 @@ fn a_missing_base_is_reported() {
     fs::write(outside.path().join("a.yaml"), CLUSTER).unwrap();
     let outside = outside.path().join("a.yaml").display().to_string();
     for (arguments, words) in [
-        (&["apps", "--against=git:nowhere"][..], "gatera: --against git:nowhere: the repository of apps has no such revision; a shallow clone has few: `git fetch` it first\n".to_owned()),
-        (&["apps", "--against=git:--help"], "gatera: --against git:--help: the repository of apps has no such revision; a shallow clone has few: `git fetch` it first\n".to_owned()),
-        (&["apps", "--against=git:HEAD:apps"], "gatera: --against git:HEAD:apps: the repository of apps has no such revision; a shallow clone has few: `git fetch` it first\n".to_owned()),
+        (&["apps", "--against=git:nowhere"][..], "gatera: --against git:nowhere: the repository of apps has no such revision; if the clone is shallow, `git fetch` it first\n".to_owned()),
+        (&["apps", "--against=git:--help"], "gatera: --against git:--help: the repository of apps has no such revision; if the clone is shallow, `git fetch` it first\n".to_owned()),
+        (&["apps", "--against=git:HEAD:apps"], "gatera: --against git:HEAD:apps: the repository of apps has no such revision; if the clone is shallow, `git fetch` it first\n".to_owned()),
         (&[&outside, "--against=git:HEAD"], format!("gatera: --against git:HEAD: {outside}: not a git repository (or any of the parent directories): .git\n")),
-        (&["-", "--against=git:HEAD"], "gatera: what comes through a pipe has no revision; --against FILE compares it with a file\n".to_owned()),
+        (&["-", "--against=git:HEAD"], "gatera: standard input has no earlier revision in git; to compare it with a file, use --against FILE\n".to_owned()),
     ] {
         assert_eq!(it.check(".", arguments), (2, words));
     }
@@ -255,7 +255,7 @@ fn moved_files_and_links_are_reported() {
     it.git(&["mv", "apps/db/galera.yaml", "apps/db/moved.yaml"]);
     it.commit();
     let (code, said) = it.check(".", &["apps/db/moved.yaml", "--against=git:HEAD~1"]);
-    let note = "apps/db/moved.yaml (in the base): note: is not there, so all of it was judged as new; if it was moved, check the folder\n";
+    let note = "apps/db/moved.yaml (in the base): note: does not exist in the base, so all of it was judged as new; if it was moved, name its folder instead\n";
     assert!(code == 0 && said.contains(note), "{said}");
     assert_eq!(it.check(".", &["apps/db/moved.yaml", "--against=git:HEAD~1", "--strict"]).0, 2);
     assert_eq!(
@@ -268,7 +268,7 @@ fn moved_files_and_links_are_reported() {
     let (_, said) = it.check(".", &["apps/link.yaml", "--against=git:HEAD"]);
     assert!(
         said.contains(
-            "apps/link.yaml (in the base): note: is a link in the base, so how it was is not known; "
+            "apps/link.yaml (in the base): note: is a symbolic link in the base, so its earlier content is unknown; "
         ),
         "{said}"
     );

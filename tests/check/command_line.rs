@@ -132,7 +132,7 @@ fn several_formats_at_once_go_to_files() {
             &["open.yaml", "-oyaml"],
             "there is no format yaml; there are text, concise, json, sarif, junit, github, gitlab, markdown",
         ),
-        (&["open.yaml", "-ojson="], "there is no file behind the ="),
+        (&["open.yaml", "-ojson="], "name a file after the =, or leave out the ="),
         (&["open.yaml", "--rule=G99"], "there is no rule G99; `gatera explain` lists them"),
         (&["open.yaml", "--mode=maybe"], "choose enforce, warn, audit or off"),
     ] {
@@ -224,10 +224,10 @@ fn every_unreadable_file_is_one_line() {
             "./f-sixteen.yaml: not readable: this is UTF-16, which kubectl does not read; save it as UTF-8",
             "./g-bytes.yaml: not readable: this is not text (line 2 is not UTF-8), so it is not YAML",
             "./h-anchor.yaml:1:7: not readable: this is not YAML: it refers to an anchor that does not exist",
-            "./i-huge.yaml: not readable: has more than 64 MiB, which no set of manifests has; part it",
+            "./i-huge.yaml: not readable: has more than 64 MiB, which is too large; split it",
             "./j-dangling.yaml: not readable: cannot be read: there is no such file",
-            "./k-device.yaml: not readable: is a link that leads out of this folder, so it was not followed; name what it leads to as well",
-            "./l-out: not readable: is a link that leads out of this folder, so it was not followed; name what it leads to as well",
+            "./k-device.yaml: not readable: is a symbolic link to a place outside this folder, so it was not followed; name its target as well",
+            "./l-out: not readable: is a symbolic link to a place outside this folder, so it was not followed; name its target as well",
         ],
         "{out}"
     );

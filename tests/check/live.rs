@@ -331,7 +331,7 @@ fn missing_rights_are_reported() {
     assert_eq!(code, 2, "{said}");
     let odd = "apiVersion: v1\nkind: Service\nmetadata: {name: ../secrets/x}\n";
     let (_, said) = live.check_with(&kubeconfig, odd, &["--namespace", ns]);
-    assert!(said.contains("\"../secrets/x\" is not a name that an API server takes"), "{said}");
+    assert!(said.contains("\"../secrets/x\" is not a valid name of an object"), "{said}");
 }
 
 /// Neither the input nor the output of a credential plugin is printed.
@@ -354,7 +354,7 @@ fn a_credential_plugin_that_fails_is_not_quoted() {
         assert_eq!(
             said,
             format!(
-                "gatera: preparing to ask https://127.0.0.1:1 (context a of {}): the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file\n",
+                "gatera: preparing to ask https://127.0.0.1:1 (context a of {}): the credentials that the kubeconfig names could not be obtained (exec plugin, auth provider or token file)\n",
                 kubeconfig.display()
             )
         );

@@ -85,10 +85,10 @@ fn foreign_files_and_templates_are_one_line_each() {
     assert_eq!(
         notes,
         [
-            "./charts/0/templates: note: the templates of 5 charts were not judged: ./charts/0/templates, ./charts/1/templates, ./charts/2/templates and 2 more; judge what comes of each: helm template ./charts/0 | gatera check -",
+            "./charts/0/templates: note: the templates of 5 charts were not judged: ./charts/0/templates, ./charts/1/templates, ./charts/2/templates and 2 more; judge the output of each: helm template ./charts/0 | gatera check -",
             "./kudo/operator.yaml:1:1: note: this is a KUDO package, which only KUDO renders, in a cluster: what it creates is judged there",
             "./odd/0.json:2:6: note: 5 files are not YAML that kubectl reads, and do not look like manifests, so they were not judged: ./odd/0.json, ./odd/1.json, ./odd/2.json and 2 more",
-            "./over/0/kustomization.yaml:1:1: note: 5 kustomizations were not built, so their files were judged as they are: ./over/0/kustomization.yaml, ./over/1/kustomization.yaml, ./over/2/kustomization.yaml and 2 more; judge what comes of each: kubectl kustomize ./over/0 | gatera check -",
+            "./over/0/kustomization.yaml:1:1: note: 5 kustomizations were not built, so their files were judged as they are: ./over/0/kustomization.yaml, ./over/1/kustomization.yaml, ./over/2/kustomization.yaml and 2 more; judge the output of each: kubectl kustomize ./over/0 | gatera check -",
             "./tmpl/0.yaml:1:8: note: 5 files are templates, not manifests: ./tmpl/0.yaml, ./tmpl/1.yaml, ./tmpl/2.yaml and 2 more; judge their output: helm template CHART | gatera check -",
         ],
         "{said}"

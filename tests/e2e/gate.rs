@@ -37,7 +37,7 @@ pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: 
         if message.starts_with("gatera did not start the server") { Ok(message) } else { Err(message) }
     });
     let expected = format!(
-        "it would found a new cluster (wsrep_cluster_address names no host), and its cluster exists already: {cluster};"
+        "it would found a new cluster (wsrep_cluster_address names no host), but its cluster exists already: {cluster};"
     );
     assert!(message.contains(&expected), "{message}");
     println!("{message}");

@@ -146,8 +146,8 @@ fn a_password_changes_and_no_login_fails() {
 
     // Root's password is changed, and the command is killed at every step up to the one after which both passwords work.
     let asked = ["--stdin", "--yes", "--keep-old"];
-    kill_at("MariaDB: root accepts the old and the new", passwd(galera, &asked, NEW));
-    kill_at("writing the Secret", passwd(galera, &["--yes", "--keep-old"], ""));
+    kill_at("MariaDB: changing root to accept the old and the new", passwd(galera, &asked, NEW));
+    kill_at("writing the password to the Secret", passwd(galera, &["--yes", "--keep-old"], ""));
     let new_logins = LoginClient::start(galera, "new-logins", NEW);
     kill_at("restarting", passwd(galera, &["--yes", "--keep-old"], ""));
     let printed = wait_for(passwd(galera, &asked, NEW));

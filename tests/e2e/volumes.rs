@@ -117,7 +117,7 @@ fn a_volume_that_cannot_be_written_is_reported() {
                mount -t tmpfs -o "size=$((size + 256))k" tmpfs "$1" && chown --reference="$1.was" "$1"
                cp -a "$1.was/." "$1/" && { head -c 1G /dev/zero >"$1/filler" || true; } 2>/dev/null"#,
             r#"rm -rf "$1.was" "$1/filler" && mount -o remount,size=1G "$1""#,
-            "cannot be written (its disk is full), so the server did not look at the data in it",
+            "cannot be written (its disk is full), so the server could not read its position",
         ),
     ] {
         stop(&galera);

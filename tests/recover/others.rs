@@ -87,7 +87,7 @@ fn a_member_in_another_cluster_is_reported_and_not_waited_for() {
         let mut facts = scene.facts(&settings);
         for ordinal in [1, 2] {
             let said = format!(
-                "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}; x"
+                "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, but {ID} is recorded; x"
             );
             let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
             facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);

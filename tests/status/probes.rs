@@ -43,7 +43,7 @@ fn a_probe_result_counts_until_something_newer_replaces_it() {
     let frozen = "Readiness probe failed: the server does not answer on its port\n";
     hear(&mut facts, "pod-0", RUNS, frozen, Some(JoinPhase::Freezes));
     let stray = format!(
-        "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}; x\n"
+        "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, but {ID} is recorded; x\n"
     );
     hear(&mut facts, "pod-0", RUNS, &stray, Some(JoinPhase::Strays));
     hear(&mut facts, "pod-0", RUNS, "Readiness probe errored and resulted in unknown state: x", None);

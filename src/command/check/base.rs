@@ -32,7 +32,7 @@ impl FromStr for Base {
             Some("") => Err("write git: and a revision, for example git:origin/main...".to_owned()),
             Some(revision) => Ok(Self::Git(revision.to_owned())),
             None if text == "-" => {
-                Err("a base cannot come from standard input; write it to a file".to_owned())
+                Err("the base cannot come from standard input; write it to a file and name that".to_owned())
             }
             None => Ok(Self::Path(text.into())),
         }
@@ -56,7 +56,7 @@ impl Base {
         for path in paths {
             ensure!(
                 !sources::is_standard_input(path),
-                "what comes through a pipe has no revision; --against FILE compares it with a file"
+                "standard input has no earlier revision in git; to compare it with a file, use --against FILE"
             );
             let tree = Tree::of(path, revision)?;
             let included = |it: &Input| !exclusions.hold(path, Path::new(&*it.name), false);
@@ -122,10 +122,10 @@ impl<'a> Tree<'a> {
             let is_wanted = *name == *below || sources::is_manifest(Path::new(name));
             let reason = match mode {
                 "160000" => {
-                    "is a submodule in the base, so how it was is not known; check it in its own repository"
+                    "is a submodule in the base, so its earlier content is unknown; check it in its own repository"
                 }
                 "120000" if is_wanted => {
-                    "is a link in the base, so how it was is not known; name what it leads to as well"
+                    "is a symbolic link in the base, so its earlier content is unknown; name its target as well"
                 }
                 _ if is_wanted => {
                     blobs.push((id.to_owned(), PathBuf::from(name)));
@@ -136,7 +136,7 @@ impl<'a> Tree<'a> {
             incomparable.push((PathBuf::from(name), reason.to_owned()));
         }
         if self.path.is_file() && blobs.is_empty() && incomparable.is_empty() {
-            let reason = "is not there, so all of it was judged as new; if it was moved, check the folder";
+            let reason = "does not exist in the base, so all of it was judged as new; if it was moved, name its folder instead";
             incomparable.push((PathBuf::from(&*below), reason.to_owned()));
         }
         let charts = blobs.iter().filter(|(_, name)| name.ends_with(sources::CHART));
@@ -153,7 +153,7 @@ impl<'a> Tree<'a> {
             .stdout(Stdio::piped())
             .spawn()
             .context("running git")?;
-        let mut stdin = child.stdin.take().context("git takes no input")?;
+        let mut stdin = child.stdin.take().context("opening the standard input of git")?;
         // git writes answers while it still reads ids, so another thread writes the ids: otherwise both sides could wait.
         let ids: String = blobs.iter().map(|(id, _)| format!("{id}\n")).collect();
         let writer = std::thread::spawn(move || stdin.write_all(ids.as_bytes()));
@@ -170,7 +170,7 @@ impl<'a> Tree<'a> {
         let contents: Vec<_> = contents.collect();
         ensure!(
             complete && contents.len() == blobs.len(),
-            "git cat-file did not hand out what git ls-tree lists"
+            "git could not read every file of this revision; `git fsck` checks the repository"
         );
         Ok(contents)
     }
@@ -186,7 +186,7 @@ fn commit(folder: &Path, path: &Path, revision: &str) -> anyhow::Result<String> 
         let output = git(folder, &["rev-parse", "--verify", "--end-of-options", &name])?;
         ensure!(
             output.status.success(),
-            "--against git:{revision}: the repository of {shown} has no such revision; a shallow clone has few: `git fetch` it first"
+            "--against git:{revision}: the repository of {shown} has no such revision; if the clone is shallow, `git fetch` it first"
         );
         anyhow::Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
@@ -194,7 +194,7 @@ fn commit(folder: &Path, path: &Path, revision: &str) -> anyhow::Result<String> 
     let output = git(folder, &["merge-base", &verified(from)?, &verified(to)?])?;
     ensure!(
         output.status.success(),
-        "--against git:{revision}: these revisions have no common one here; a shallow clone has few: `git fetch --unshallow`"
+        "--against git:{revision}: git finds no common ancestor of these revisions; if the clone is shallow, run `git fetch --unshallow` first"
     );
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

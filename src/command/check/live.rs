@@ -70,7 +70,7 @@ pub(super) fn look(
         }
         let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace()).to_owned();
         let names = names(&chosen, &namespace, now);
-        progress.says(|| "asking what the cluster holds …".to_owned());
+        progress.says(|| "listing the objects of the cluster …".to_owned());
         let namespaces = names.iter().map(|(_, id)| &*id.namespace).filter(|it| !it.is_empty()).collect();
         let listed =
             all_or_one(client, &chosen.settings, &namespaces, &namespace, "check the objects of").await?;
@@ -78,7 +78,7 @@ pub(super) fn look(
         let found = stream::iter(names).map(|(kind, id)| get(client, kind, id)).buffer_unordered(AT_ONCE);
         let found = found.inspect(|_| {
             asked += 1;
-            progress.says(|| format!("asking for what is there: {asked} of {all} …"));
+            progress.says(|| format!("reading existing objects: {asked} of {all} …"));
         });
         let objects = found.try_filter_map(|found| async { Ok(found) }).try_collect().await?;
         let world = World::build(listed.facts, Freshness::Current);
@@ -90,7 +90,7 @@ pub(super) fn look(
 async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), LiveObject)>> {
     // Other characters would have another meaning in the path of the request.
     if !id.name.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._:".contains(&it)) {
-        let words = format!("{:?} is not a name that an API server takes", id.name);
+        let words = format!("{:?} is not a valid name of an object", id.name);
         return Ok(Some(((kind, id), LiveObject::Unseen(words))));
     }
     let resource = ApiResource::from_gvk_with_plural(

@@ -54,7 +54,7 @@ impl Chosen {
 
 /// Returns the settings for these paths.
 pub(super) fn of(named: Option<&Path>, paths: &[PathBuf], base: Option<&Base>) -> anyhow::Result<Chosen> {
-    const BESIDE: &str = "which lies beside the manifests or above them";
+    const BESIDE: &str = "found beside the manifests or in a folder above them";
     if let Some(path) = named {
         return Ok(Chosen::of(reload::load(path)?, path, "as --config says"));
     }
@@ -74,7 +74,8 @@ pub(super) fn of(named: Option<&Path>, paths: &[PathBuf], base: Option<&Base>) -
         }
     };
     let Some(path) = found else {
-        let whose = format!("the usual ones; no {NAME} lies beside the manifests or above them");
+        let whose =
+            format!("the defaults; there is no {NAME} beside the manifests or in a folder above them");
         return Ok(Chosen { settings: Settings::default(), file: None, whose });
     };
     let settings = reload::load(&path)?;
@@ -97,7 +98,7 @@ fn beside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
     let Some(found) = within.map(|it| it.join(NAME)).find(|it| it.is_file()) else { return Ok(None) };
     ensure!(
         owner(&found) == owner(&nearest),
-        "{} and {} have different owners; --config {} uses it all the same",
+        "{} and {} belong to different users, so the settings may not be yours; to use them, add --config {}",
         found.display(),
         path.display(),
         found.display()

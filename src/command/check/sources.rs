@@ -18,7 +18,7 @@ use crate::command::terminal::progress::Progress;
 /// The size limit of one file, 64 MiB. Files that people write are shorter, and an API server takes no object of more than 3 MiB.
 const LONGEST: u64 = 64 << 20;
 const LEADS_OUT: &str =
-    "is a link that leads out of this folder, so it was not followed; name what it leads to as well";
+    "is a symbolic link to a place outside this folder, so it was not followed; name its target as well";
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Reads every text below the paths once. The texts of a folder are in the order of their names.
@@ -209,7 +209,7 @@ fn limited(source: impl Read) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     source.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > LONGEST) {
-        return Err(format!("has more than {} MiB, which no set of manifests has; part it", LONGEST >> 20));
+        return Err(format!("has more than {} MiB, which is too large; split it", LONGEST >> 20));
     }
     Ok(bytes)
 }
@@ -229,7 +229,7 @@ pub(super) fn text(bytes: Vec<u8>) -> Result<String, String> {
 fn problem(error: &io::Error) -> String {
     let why = match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "it may not be read".to_owned(),
+        io::ErrorKind::PermissionDenied => "you have no permission to read it".to_owned(),
         _ => error.to_string(),
     };
     format!("cannot be read: {why}")

@@ -48,8 +48,9 @@ fn judged(answer: &CanaryAnswer, namespace: &str, mode: impl Fn(&str) -> Mode) -
         return Row::remark(CANARY, format!("tried in namespace {namespace}: {open}"), "");
     }
     if rulebook().rules().iter().all(|rule| mode(rule.id) < Mode::Warn) {
-        let says =
-            format!("by its mode nothing is said in namespace {namespace}, so a dry run there shows nothing");
+        let says = format!(
+            "the mode of namespace {namespace} allows everything silently, so a dry run there shows nothing"
+        );
         return Row::remark(CANARY, says, "");
     }
     otherwise(answer, namespace)
@@ -83,9 +84,9 @@ fn otherwise(answer: &CanaryAnswer, namespace: &str) -> Row {
         CanaryAnswer::Unanswered(words) => {
             not_refused(format!("the API server asked it and got no answer: {words}"))
         }
-        CanaryAnswer::Refused(words) => {
-            not_refused(format!("it refuses what it should only warn of, so it has other settings: {words}"))
-        }
+        CanaryAnswer::Refused(words) => not_refused(format!(
+            "it refuses what it should only warn about, so its settings differ from those used here: {words}"
+        )),
         CanaryAnswer::Admitted(_) => not_refused(format!(
             "the API server admits a StatefulSet with a plain-text password in namespace {namespace}. Until a guard is \
              ready its webhook configurations are empty (`kubectl get validatingwebhookconfiguration gatera`), and its \

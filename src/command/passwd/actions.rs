@@ -69,7 +69,7 @@ async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     match secrets(seen).create(&parameters, &own).await {
         // Another run was faster; the next look finds its change.
         Err(error) if Fault::of(&error) == Fault::Conflict => Ok(()),
-        created => created.map(drop).context("writing down the passwords"),
+        created => created.map(drop).context("recording the passwords in a separate Secret"),
     }
 }
 
@@ -83,13 +83,18 @@ async fn ensure_unchanged(seen: &ObservedCluster, secret: &Secret, why: &str) ->
 
 /// Changes the account in MariaDB, unless another run has written something since the look.
 async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> anyhow::Result<()> {
-    ensure_unchanged(seen, looked.own()?, "another run is at the same change").await?;
+    ensure_unchanged(
+        seen,
+        looked.own()?,
+        "another run of gatera passwd is working on the same change; wait until it ends",
+    )
+    .await?;
     let OnMember { member, accounts, .. } = looked.observed.members.first().context("it has no member")?;
     let account = &looked.observed.change.account;
     let said = looked.run(seen, member, &accounts::change(account, accounts, clauses)).await?;
     anyhow::ensure!(
         said.lines().any(|it| it.strip_prefix("row ") == Some(accounts::CHANGED)),
-        "on {member}, account {account} was changed by another session since it was looked at, or is being changed by one: nothing was done"
+        "on {member}, another session is changing account {account}, or has changed it since this command read it: nothing was done"
     );
     Ok(())
 }
@@ -102,7 +107,7 @@ async fn write(seen: &ObservedCluster, looked: &Looked, which: Which, turn: &str
         text(secret, &change.key).with_context(|| format!("key {} of Secret {name} is gone", change.key))?;
     let value = credentials::replaced(&value, &change.account, change.password(which));
     let value =
-        value.with_context(|| format!("key {} of Secret {name} holds another account now", change.key))?;
+        value.with_context(|| format!("key {} of Secret {name} now holds another account", change.key))?;
     let mark = PasswordMark {
         cluster: seen.id.name.clone(),
         key: change.key.clone(),
@@ -148,7 +153,7 @@ async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) 
     let patch =
         json!({ "metadata": { "resourceVersion": own.metadata.resource_version }, "data": bytes(values) });
     let noted = secrets(seen).patch(&own.name_any(), &written_by(MANAGER), &Patch::Merge(&patch)).await;
-    noted.map(drop).context("noting it in the command's own Secret")
+    noted.map(drop).context("writing to the separate Secret of this change")
 }
 
 /// Reverses the change: the old password becomes the target.

@@ -26,7 +26,7 @@ pub(super) fn read(own: &Secret) -> anyhow::Result<PasswordChange> {
     let name = own.name_any();
     let value = |key: &str| {
         text(own, key)
-            .with_context(|| format!("Secret {name} lacks key {key}: it is not one of gatera passwd"))
+            .with_context(|| format!("Secret {name} lacks key {key}, so gatera passwd did not write it"))
     };
     let password = |key: &str| {
         let password = Password::in_use(&value(key)?);
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(PasswordChange { underway: None, ..again }, change);
         assert!(underway.target == Which::New && !underway.touched && !underway.sealed);
         let strange = read(&Secret::default()).unwrap_err();
-        assert_eq!(strange.to_string(), "Secret  lacks key account: it is not one of gatera passwd");
+        assert_eq!(strange.to_string(), "Secret  lacks key account, so gatera passwd did not write it");
     }
 
     #[test]

@@ -49,7 +49,10 @@ pub(super) fn secrets(seen: &ObservedCluster) -> Api<Secret> {
 
 /// Looks at the password of this account, or at the change that is under way. `new` is the password of a change that begins.
 pub(super) async fn look(seen: &ObservedCluster, user: &str, new: &Password) -> anyhow::Result<Looked> {
-    let own = secrets(seen).get_opt(&own_name(seen)).await.context("asking for the command's own Secret")?;
+    let own = secrets(seen)
+        .get_opt(&own_name(seen))
+        .await
+        .context("reading the separate Secret of a change that is under way")?;
     let all = read_by_the_server(seen).await?;
     let credentials = found(seen, &all)?;
     let change = match &own {
@@ -162,7 +165,7 @@ fn may_be_written(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow:
 /// Returns root's name, and two passwords, of which at least one is root's.
 fn root(credentials: &[Credential], change: &PasswordChange) -> anyhow::Result<(String, [Password; 2])> {
     let root = credentials.iter().find(|it| it.role == Role::Root).context(
-        "no password of root was found in a Secret (MARIADB_ROOT_PASSWORD of the server), and root changes the others",
+        "no password of root was found in a Secret (MARIADB_ROOT_PASSWORD of the server), and only root can change the passwords of other accounts",
     )?;
     let passwords = match root.password.clone() {
         _ if root.account == change.account => [change.old.clone(), change.new.clone()],
@@ -244,16 +247,13 @@ impl Looked {
             Err(ExecError::Failed(said)) => {
                 let said = without_statement(&said);
                 let drifted = said.contains("ERROR 1045").then(|| {
-                    format!(": {root} does not log in with the password that the Secret holds; set that one in MariaDB, or write the one that MariaDB has to the Secret (gatera explain G12)")
+                    format!(": {root} does not log in with the password that the Secret holds; set that password in MariaDB, or write the one that MariaDB has to the Secret (gatera explain G12)")
                 });
                 anyhow::bail!("on {member}: {said}{}", drifted.unwrap_or_default());
             }
             ran => ran.with_context(|| format!("on {member}"))?,
         };
-        anyhow::ensure!(
-            said.lines().last() == Some("end"),
-            "on {member}: the answer did not arrive as a whole"
-        );
+        anyhow::ensure!(said.lines().last() == Some("end"), "on {member}: the answer is incomplete");
         Ok(said)
     }
 

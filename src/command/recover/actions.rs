@@ -60,10 +60,10 @@ async fn ask(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
         let back = json!({ format!("{PREFIX}{RECOVER}"): granted });
         let done =
             seen.annotate_version(set.metadata.resource_version.as_deref().unwrap_or_default(), back).await;
-        done.context("taking back what the guard did not confirm")?;
+        done.context("withdrawing the recovery request, which the guard did not confirm")?;
         anyhow::bail!(
-            "the guard did not confirm the request, and no member starts without that: the guard is away, or it only warns \
-             (gatera.dev/mode of the namespace, or the mode of G20) and has not seen yet what members reported"
+            "the guard did not confirm the recovery request, and no member starts the cluster without that: no guard answers, or it only warns \
+             (gatera.dev/mode of the namespace, or the mode of G20) and has not yet seen what members reported; `gatera doctor` shows which"
         );
     }
     Ok(())
@@ -85,18 +85,18 @@ async fn create(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
     let mut set = serde_json::to_value(untyped::<StatefulSet>(seen).get(&seen.id.name).await?)?;
     if let Some(older) = seen.cluster()?.workload.makes_older(ordinal) {
         let kept: Api<ControllerRevision> = Api::namespaced(seen.client.clone(), &seen.id.namespace);
-        let data = kept.get(older).await.context("reading the template that it has not replaced yet")?.data;
+        let data = kept.get(older).await.context("reading the earlier template of its StatefulSet")?.data;
         let data = serde_json::to_value(data)?;
         set =
             recovery::at_revision(set, older, &data).with_context(|| format!("{older} holds no template"))?;
     }
-    let pod = recovery::member_pod(&set, ordinal).context("it is no StatefulSet")?;
+    let pod = recovery::member_pod(&set, ordinal).context("it is not a StatefulSet")?;
     // Without the start step the server would start without comparing its data. A dry run shows what becomes of the pod.
     let dry = PostParams { dry_run: true, ..posted() };
     if let Some(made) = make(seen, &pod, &dry).await? {
         anyhow::ensure!(
             recovery::starts_by_the_step(&serde_json::to_value(made)?),
-            "not created: the pod would start without gatera's start step; the guard is not running, or does not inject in this namespace"
+            "not created: the pod would start without gatera's step script, because the guard does not run or does not inject in this namespace; `gatera doctor` shows which"
         );
     }
     make(seen, &pod, &posted()).await.map(drop)
@@ -240,7 +240,7 @@ mod tests {
         let (unguarded, asked) = seen(&set(), &made, &[]);
         let refused = act(&unguarded, &step).await.unwrap_err().to_string();
         assert!(
-            refused.contains("not created: the pod would start without gatera's start step"),
+            refused.contains("not created: the pod would start without gatera's step script"),
             "{refused}"
         );
         assert!(matches!(posts(&asked)[..], [(true, _)]), "{:?}", posts(&asked));

@@ -21,7 +21,8 @@ pub(super) async fn ask(client: &Client) -> Option<String> {
             if let Some(times) = repeated::times("own user", &error) {
                 warn!(
                     error,
-                    times, "the guard's own user is not known, so its writes are judged like others"
+                    times,
+                    "the guard's own user is unknown, so its own writes are judged like those of other users"
                 );
             }
             None

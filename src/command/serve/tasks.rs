@@ -19,7 +19,7 @@ pub(super) struct Tasks {
 
 /// A task that ended although the guard goes on.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the guard's task \"{name}\" ended: {why}; without it the guard would be blind or mute, so it stops")]
+#[error("the guard's task \"{name}\" ended: {why}; the guard cannot work without it, so it stops")]
 pub(super) struct Ended {
     /// The name of the task.
     pub(super) name: &'static str,
@@ -78,7 +78,7 @@ fn broken(error: JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else { return "it was cancelled".to_owned() };
     let words = panic.downcast_ref::<String>().map(String::as_str);
     let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("it broke: {}", words.unwrap_or("no words"))
+    format!("it crashed: {}", words.unwrap_or("no message"))
 }
 
 #[cfg(test)]
@@ -101,8 +101,8 @@ mod tests {
         let broke = async { panic!("an arm {}", "too short") };
         for (end, why) in [
             (first_end(returned).await, "it returned"),
-            (first_end(broke).await, "it broke: an arm too short"),
-            (first_end(async { panic!("plain") }).await, "it broke: plain"),
+            (first_end(broke).await, "it crashed: an arm too short"),
+            (first_end(async { panic!("plain") }).await, "it crashed: plain"),
         ] {
             assert_eq!(end, Ended { name: "two", why: why.to_owned() });
         }
@@ -115,6 +115,6 @@ mod tests {
         tasks.start("lease", ready(()));
         tasks.start("admission", async { panic!("late") });
         let broken = tasks.finish(&["lease", "admission"]).await;
-        assert_eq!(broken, [Ended { name: "admission", why: "it broke: late".into() }]);
+        assert_eq!(broken, [Ended { name: "admission", why: "it crashed: late".into() }]);
     }
 }

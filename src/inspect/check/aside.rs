@@ -48,10 +48,10 @@ impl Aside {
         let (count, all) = (files.len(), names(files));
         visible(&match self {
             Self::Chart if one => format!(
-                "these are templates of a chart, so they were not judged; judge what comes of them: helm template {folder} | gatera check -"
+                "these are templates of a chart, so they were not judged; judge their output: helm template {folder} | gatera check -"
             ),
             Self::Chart => format!(
-                "the templates of {count} charts were not judged: {all}; judge what comes of each: helm template {folder} | gatera check -"
+                "the templates of {count} charts were not judged: {all}; judge the output of each: helm template {folder} | gatera check -"
             ),
             Self::Template if one => {
                 "this is a template, not a manifest; judge its output: helm template CHART | gatera check -".to_owned()
@@ -60,10 +60,10 @@ impl Aside {
                 "{count} files are templates, not manifests: {all}; judge their output: helm template CHART | gatera check -"
             ),
             Self::Kustomization if one => format!(
-                "this kustomization was not built, so its files were judged as they are; judge what comes of it: kubectl kustomize {folder} | gatera check -"
+                "this kustomization was not built, so its files were judged as they are; judge its output: kubectl kustomize {folder} | gatera check -"
             ),
             Self::Kustomization => format!(
-                "{count} kustomizations were not built, so their files were judged as they are: {all}; judge what comes of each: kubectl kustomize {folder} | gatera check -"
+                "{count} kustomizations were not built, so their files were judged as they are: {all}; judge the output of each: kubectl kustomize {folder} | gatera check -"
             ),
             Self::KudoPackage if one => {
                 "this is a KUDO package, which only KUDO renders, in a cluster: what it creates is judged there".to_owned()
@@ -95,7 +95,7 @@ mod tests {
     fn many_files_of_a_kind_are_one_note() {
         assert_eq!(
             Aside::Kustomization.note(&["a/kustomization.yaml", "b/kustomization.yaml"]),
-            "2 kustomizations were not built, so their files were judged as they are: a/kustomization.yaml, b/kustomization.yaml; judge what comes of each: kubectl kustomize a | gatera check -"
+            "2 kustomizations were not built, so their files were judged as they are: a/kustomization.yaml, b/kustomization.yaml; judge the output of each: kubectl kustomize a | gatera check -"
         );
         let files: Vec<_> = (0..5).map(|n| format!("t{n}.yaml")).collect();
         let files: Vec<_> = files.iter().map(|it| &**it).collect();

@@ -208,8 +208,8 @@ impl<'a> CheckSession<'a> {
         self.checked.findings.push(CheckFinding::plain(spot, what));
     }
 
-    /// Notes an object of the base that is not found again while a text is incomplete, unless a text that cannot be read already
-    /// decides the result.
+    /// Notes an object of the base that is missing from the new manifests while a text is incomplete, unless a text that cannot be
+    /// read already decides the result.
     pub(super) fn unseen(&mut self, item: &Item) {
         let is_unread = |finding: &CheckFinding| {
             matches!(finding.what, CheckFindingKind::Unread(_)) && !finding.spot.in_base
@@ -218,7 +218,7 @@ impl<'a> CheckSession<'a> {
             return;
         }
         let words = format!(
-            "{} is not found again, and a text that may hold it cannot be read whole: it is not known whether it was removed",
+            "{} is missing from the new manifests, but a file that may hold it could not be read completely, so it is unknown whether it was removed",
             item.named().subject
         );
         self.note_why(item, CheckFindingKind::Unread(words));

@@ -57,7 +57,7 @@ pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
     if !old {
         return Row::well(API_SERVER, text);
     }
-    let says = format!("{text} lacks what the guard's webhook entries need");
+    let says = format!("{text} is too old: it lacks features that the guard's webhook entries need");
     Row::wrong(API_SERVER, says, format!("use Kubernetes 1.{OLDEST_MINOR} or later"))
 }
 
@@ -184,7 +184,10 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
         match says {
             Err(why) => rows.push(Row::not_asked(REPLICAS, format!("the /readyz of pod {name}: {why}"))),
             Ok(text) if !is_readyz(text) => {
-                rows.push(Row::not_asked(REPLICAS, format!("pod {name} does not answer as a guard does")));
+                rows.push(Row::not_asked(
+                    REPLICAS,
+                    format!("the /readyz of pod {name} is not that of a guard"),
+                ));
             }
             Ok(text) => {
                 for line in text.lines().filter_map(trouble) {
@@ -208,7 +211,7 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
         }
     }
     if rows.is_empty() {
-        let says = format!("{ready} of {} ready, and each reports that all is well", found.len());
+        let says = format!("{ready} of {} ready, and none reports a problem", found.len());
         rows.push(Row::well(REPLICAS, says));
     }
     rows
@@ -271,7 +274,7 @@ pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
         Ok(None) => Row::remark(
             SETTINGS,
             "there is no ConfigMap gatera-settings, so the defaults were used here",
-            "a guard that the chart did not install has its settings elsewhere",
+            "if the chart did not install this guard, name its settings: --config FILE",
         ),
         Ok(Some(settings)) => {
             let milder = rulebook.rules().iter().filter(|rule| settings.mode(rule.id) < Mode::Enforce);

@@ -169,7 +169,7 @@ impl Part<'_> {
 
 const TWICE: &str = "a key occurs twice in the same map";
 const NOT_CLOSED: &str = "a bracket or a brace is not closed";
-const TOO_LARGE: &str = "its aliases make it too large";
+const TOO_LARGE: &str = "its aliases expand to too much text";
 
 /// Problems, each with the parts of the parser's message about it. The first whose parts are all in a message counts.
 const PROBLEMS: [(&[&str], &str); 14] = [
