@@ -57,7 +57,7 @@ impl Reader {
 impl Phase {
     /// Whether clients and members find a server there, Ready or not.
     pub fn serves(self) -> bool {
-        matches!(self, Self::Serves | Self::Gives)
+        matches!(self, Self::Serves | Self::Donor)
     }
 }
 
