@@ -177,11 +177,11 @@ fn nothing_is_planned_by_an_old_view() {
     let mut next = |world: &World, settings: &Settings, later: u64| {
         planner.next(&View::new(world, scene::now(), settings), Duration::from_secs(later)).len()
     };
-    let planned = next(&clusters.world, &settings, 0);
-    assert!(planned > 0);
-    assert_eq!(next(&clusters.world, &settings, 1), planned);
+    let plan_count = next(&clusters.world, &settings, 0);
+    assert!(plan_count > 0);
+    assert_eq!(next(&clusters.world, &settings, 1), plan_count);
     let mut stale = clusters.world.clone();
     stale.freshness = Freshness::Loading;
     assert_eq!(next(&stale, &settings, 2), 0, "nothing is done by an old view");
-    assert_eq!(next(&clusters.world, &settings, 3), planned);
+    assert_eq!(next(&clusters.world, &settings, 3), plan_count);
 }

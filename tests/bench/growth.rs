@@ -104,9 +104,9 @@ pub fn grow(clusters: usize, spread: Spread) {
         let view = View::new(world, Timestamp::now(), &settings);
         let begun = Instant::now();
         black_box(planner.next(&view, Duration::ZERO));
-        let (planned, begun) = (begun.elapsed(), Instant::now());
+        let (planning, begun) = (begun.elapsed(), Instant::now());
         black_box(auditor.next(rulebook(), &view, Duration::ZERO, usize::MAX, |_, _| {}, |_| {}));
-        [planned, begun.elapsed()]
+        [planning, begun.elapsed()]
     };
     look(&shown.load());
     for number in 0..CHANGES {
@@ -122,9 +122,9 @@ pub fn grow(clusters: usize, spread: Spread) {
         drop(shown.swap(next.into()));
         times.saturating_record(load::nanoseconds(begun.elapsed()));
         if number.is_multiple_of(CHANGES / LOOKS) {
-            let [planned, audited] = look(&shown.load());
-            plans.saturating_record(load::nanoseconds(planned));
-            audits.saturating_record(load::nanoseconds(audited));
+            let [planning, auditing] = look(&shown.load());
+            plans.saturating_record(load::nanoseconds(planning));
+            audits.saturating_record(load::nanoseconds(auditing));
         }
     }
     let growth = Growth {
