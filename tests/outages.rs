@@ -45,7 +45,7 @@ fn no_request_fails_while_leaf_and_ca_rotate() {
     };
     let first = bundle();
     eventually("two rotations of the leaf, one of them under a new CA", || {
-        let leaves = guard.log().matches("serving certificate is shown").count();
+        let leaves = guard.log().matches("serving certificate is in use").count();
         (leaves >= 4 && bundle() != first).then_some(())
     });
     let (done, failed) = load.end();

@@ -115,5 +115,5 @@ fn a_report_has_the_current_findings_of_the_audit() {
     eventually("no report, as there is no cluster", || {
         it.report("reports.openreports.io").is_none().then_some(())
     });
-    assert!(!guard.log().contains("reports are not written"), "{}", guard.log());
+    assert!(!guard.log().contains("reports could not be written"), "{}", guard.log());
 }

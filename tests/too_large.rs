@@ -136,7 +136,7 @@ fn an_object_that_is_too_large_counts_by_name_and_its_content_is_not_guessed() {
     let second = object(wordpress, "shop", &json!({ "sqlrootpassword": "secretRef:a/b" }));
     let second = Review::as_created(Origin::Validating, wordpress, "db", "shop", Ok(second));
     let decision = in_view(&facts, |view| rulebook().evaluate(&second, view));
-    assert!(format!("{decision:?}").contains("namespace db has Wordpress blog already"), "{decision:?}");
+    assert!(format!("{decision:?}").contains("namespace db already has Wordpress blog"), "{decision:?}");
     let plans = json!({ "plans": { "deploy": {}, "update": {} } });
     facts.put(object(version, "galera-0.1.0", &plans));
     facts.put(object(version, "galera-0.1.0", &json!({ "plans": { ("x".repeat(LARGEST)): {} } })));

@@ -172,7 +172,7 @@ fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
         plane.kubectl(User::Admin, &["delete", kinds, "gatera"]).succeeded();
         eventually("nothing is guarded", || (release.try_what_is_forbidden().status == 0).then_some(()));
         eventually("the guard says so", || {
-            guard.get("/readyz")?.1.contains("not there: nothing is guarded").then_some(())
+            guard.get("/readyz")?.1.contains("do not exist, so nothing is guarded").then_some(())
         });
         release.helm("upgrade", &["guard", CHART, upgrade]).succeeded();
         assert_eq!(ca(&release.written()), ca(&again), "{upgrade}");

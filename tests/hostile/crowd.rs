@@ -260,7 +260,7 @@ fn unreadable_request() -> &'static [u8] {
 
 /// Returns a request with a refusal of some 100 KiB: it lists a hundred passwords by their names, each of them three times.
 fn request_with_long_refusal() -> Vec<u8> {
-    let variable = |turn| format!(r#"{{"name":"{turn}_{}_PASSWORD","value":"x"}}"#, "V".repeat(230));
+    let variable = |turn| format!(r#"{{"name":"{turn}_{}_PASSWORD","value":"x"}}"#, "V".repeat(200));
     let env = (0..100).map(variable).collect::<Vec<_>>().join(",");
     format!(
         r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"apps","version":"v1","kind":"StatefulSet"}},"operation":"CREATE","name":"n","namespace":"n","object":{{"spec":{{"template":{{"metadata":{{"labels":{{"gatera.dev/cluster":"n"}}}},"spec":{{"containers":[{{"name":"c","env":[{env}]}}]}}}}}}}}}}}}"#

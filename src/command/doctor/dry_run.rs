@@ -137,6 +137,6 @@ mod tests {
             );
         }
         let row = judged(&CanaryAnswer::Refused("[G07] x".into()), "db", |_| Mode::Warn);
-        assert!(row.state == AnswerState::Wrong && row.says.contains("other settings"), "{row:?}");
+        assert!(row.state == AnswerState::Wrong && row.says.contains("settings differ"), "{row:?}");
     }
 }
