@@ -227,8 +227,9 @@ fn the_lease(namespace: &str) -> ObjectReference {
 
 /// Returns the Event about a break-glass that suspends refusals in this namespace.
 pub fn break_glass_began(namespace: &str, break_glass: &Override) -> Notice {
-    let (until, mend) = (exceptions::open_until(namespace, break_glass), exceptions::mend(namespace));
-    let note = format!("{until} (when that is done: {mend}): {}", break_glass.reason);
+    let notice = exceptions::break_glass_notice(namespace, break_glass);
+    let end = exceptions::end_break_glass_command(namespace);
+    let note = format!("{notice} (when that is done: {end}): {}", break_glass.reason);
     // Events with the same reason and action are merged and keep the first text, so each break-glass has its own action.
     let action = format!("Open{:016x}", Fingerprint::of(&note).number());
     Notice {
@@ -243,7 +244,7 @@ pub fn break_glass_began(namespace: &str, break_glass: &Override) -> Notice {
 pub fn break_glass_ended(namespace: &str) -> Notice {
     let note = format!(
         "break-glass has ended: the guard refuses again in this namespace what its rules and modes refuse; if the annotation is still there: {}",
-        exceptions::mend(namespace)
+        exceptions::end_break_glass_command(namespace)
     );
     let regarding = the_namespace(namespace);
     Notice { regarding, reason: BREAK_GLASS_ENDED.to_owned(), action: "Close".to_owned(), note }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use engine::exceptions::open_until;
+use engine::exceptions::break_glass_notice;
 use facts::marks::overrides::{LONGEST_OVERRIDE, Override};
 use facts::marks::{BREAK_GLASS, PREFIX};
 use jiff::{SignedDuration, Timestamp};
@@ -120,7 +120,7 @@ async fn open(
         return not_written(&said, ns, out);
     }
     writeln!(out, "annotated: namespace {ns} is open until {}: {}", open.until, visible(&open.reason))?;
-    let warning = open_until(ns, &open);
+    let warning = break_glass_notice(ns, &open);
     let honours = |it: &str| it.starts_with(&warning);
     let is_open =
         |it: &CanaryAnswer| matches!(it, CanaryAnswer::Admitted(said) if said.iter().any(|it| honours(it)));

@@ -21,24 +21,24 @@ pub struct Exceptions {
 
 /// The rule whose override on a StatefulSet covers the deletion of everything the cluster uses: a `helm uninstall` that is
 /// partly refused is worse than one that is refused completely.
-const WHOLE: &str = "G03";
+const WHOLE_STOP: &str = "G03";
 /// The rule that protects the data, which such an override does not cover.
-const DATA: &str = "G07";
+const MEMBER_DATA: &str = "G07";
 
 /// Returns the command that ends an override.
-pub fn take_off(kind: Kind, namespace: &str, name: &str) -> Command {
+pub fn end_override_command(kind: Kind, namespace: &str, name: &str) -> Command {
     let kind = kind.name().to_ascii_lowercase();
     let namespace = if namespace.is_empty() { String::new() } else { format!("-n {namespace} ") };
     Command::new(format!("kubectl {namespace}annotate {kind} {name} gatera.dev/override-"))
 }
 
 /// Returns the command that ends a break-glass.
-pub fn mend(namespace: &str) -> Command {
+pub fn end_break_glass_command(namespace: &str) -> Command {
     Command::new(format!("kubectl annotate namespace {namespace} {PREFIX}{BREAK_GLASS}-"))
 }
 
 /// Returns the beginning of each warning during a break-glass.
-pub fn open_until(namespace: &str, open: &Override) -> String {
+pub fn break_glass_notice(namespace: &str, open: &Override) -> String {
     format!("until {} nothing is refused in namespace {namespace}", open.until)
 }
 
@@ -47,8 +47,8 @@ pub fn break_glass(review: &Review, view: &View<'_>, decision: &mut Decision) ->
     let ns = &review.namespace;
     let open = view.active_break_glass(ns).filter(|_| review.origin != Origin::Audit)?;
     if review.origin.is_final() {
-        let (until, reason) = (open_until(ns, &open), &open.reason);
-        decision.remarks.push(format!("{until} (when that is done: {}): {reason}", mend(ns)));
+        let (notice, end) = (break_glass_notice(ns, &open), end_break_glass_command(ns));
+        decision.remarks.push(format!("{notice} (when that is done: {end}): {}", open.reason));
     }
     Some(open)
 }
@@ -90,9 +90,9 @@ impl Exceptions {
             match Override::read(text, view.now) {
                 Ok(exception) => {
                     if lingers(review, meta, kind) {
-                        let take_off = take_off(kind, &review.namespace, &meta.name);
+                        let end = end_override_command(kind, &review.namespace, &meta.name);
                         add(format!(
-                            "{subject} has an override; remove it when you are done: {take_off} ({exception})"
+                            "{subject} has an override; remove it when you are done: {end} ({exception})"
                         ));
                     }
                     Some(exception)
@@ -113,9 +113,10 @@ impl Exceptions {
     }
 
     /// Returns the exception that suspends this rule for this request, if any.
-    pub fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
-        let ends = review.operation == Operation::Delete && rule != DATA;
-        let suspends = |exception: &&Override| exception.releases(rule) || ends && exception.releases(WHOLE);
+    pub fn for_rule(&self, rule: &str, review: &Review) -> Option<&Override> {
+        let deletes = review.operation == Operation::Delete && rule != MEMBER_DATA;
+        let suspends =
+            |exception: &&Override| exception.releases(rule) || deletes && exception.releases(WHOLE_STOP);
         let of_clusters = || {
             let each = self.clusters.iter().map(|it| it.as_ref().filter(suspends));
             // An object that several clusters use needs an override on each.

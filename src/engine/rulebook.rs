@@ -150,7 +150,7 @@ impl Rulebook {
     pub fn evaluate(&self, review: &Review, view: &View<'_>) -> Decision {
         let view = &View { known_rules: &self.ids, ..view.of_namespace(&review.namespace) };
         let mut decision = Decision::default();
-        if users::passes(&review.user, review.operation, review.kind) || unread::is(review) {
+        if users::is_exempt(&review.user, review.operation, review.kind) || unread::is_unread(review) {
             return decision;
         }
         if let Some(finding) = rules::unreadable::found(review) {
@@ -202,7 +202,7 @@ impl Rulebook {
             for old in &before {
                 old_by_field.entry(&*old.field).or_default().push(old);
             }
-            let exception = exceptions.by(rule.id, review);
+            let exception = exceptions.for_rule(rule.id, review);
             for finding in findings {
                 let in_same_field: &[&Finding] = old_by_field.get(&*finding.field).map_or(&[], |old| old);
                 // A warning about an old fault is not repeated at every edit.

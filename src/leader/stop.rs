@@ -6,7 +6,7 @@
 //! claims. Nothing is remembered between two looks.
 
 use crate::plan::bootstrap;
-use engine::exceptions::take_off;
+use engine::exceptions::end_override_command;
 use facts::galera::data::Backing;
 use facts::galera::driver;
 use facts::marks::overrides::Override;
@@ -181,7 +181,7 @@ fn released(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     counts.then(|| {
         format!(
             "there is an override on its StatefulSet; remove it first: {}",
-            take_off(Kind::StatefulSet, namespace, name)
+            end_override_command(Kind::StatefulSet, namespace, name)
         )
     })
 }

@@ -192,12 +192,12 @@ fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
     }
     let Id { namespace, name } = &cluster.id;
     if let Some(release) = waived {
-        let take_off = exceptions::take_off(Kind::StatefulSet, namespace, name);
-        text += &(visible(&format!("├── Override {release} (when that is done: {take_off})")) + "\n");
+        let end = exceptions::end_override_command(Kind::StatefulSet, namespace, name);
+        text += &(visible(&format!("├── Override {release} (when that is done: {end})")) + "\n");
     }
     if let Some(Override { until, reason, .. }) = break_glass {
-        let mend = exceptions::mend(namespace);
-        let open = format!("nothing is refused until {until}: {reason} (when that is done: {mend})");
+        let end = exceptions::end_break_glass_command(namespace);
+        let open = format!("nothing is refused until {until}: {reason} (when that is done: {end})");
         text += &(visible(&format!("├── Break-glass: {open}")) + "\n");
     }
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();

@@ -93,7 +93,7 @@ fn metadata(object: Option<&Value>, what: &str) -> Value {
 
 /// Whether the request comes from a controller, which only completes what was judged before.
 fn is_a_controllers(request: &Request) -> bool {
-    users::passes(&request.user, Operation::Delete, request.kind)
+    users::is_exempt(&request.user, Operation::Delete, request.kind)
 }
 
 fn sends(only: Only, request: &Request) -> bool {
@@ -104,7 +104,7 @@ fn sends(only: Only, request: &Request) -> bool {
         Only::When(..) => false,
         Only::Changed => workload_changed(request.old.as_ref(), request.object.as_ref()),
         Only::ToAmend => to_amend(request.kind, request.old.as_ref(), request.object.as_ref()),
-        Only::NotExempt => !users::passes(&request.user, request.operation, request.kind),
+        Only::NotExempt => !users::is_exempt(&request.user, request.operation, request.kind),
         Only::NoPlainMembers => {
             let object = request.object.as_ref().unwrap();
             let member = object["metadata"]["ownerReferences"]

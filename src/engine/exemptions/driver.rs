@@ -1,12 +1,13 @@
-//! What mariadb-operator does with the clusters that it drives is its own business: it founds and recovers them, restarts members,
-//! and creates StatefulSets again.
+//! Requests of mariadb-operator about the clusters that it drives. It founds and recovers them, restarts their members and creates
+//! their StatefulSets again, so these requests are not judged.
 //!
-//! Owns: which of its requests are judged nevertheless, because nothing that is right needs them: one that removes the majority
-//! while a member serves, one that restarts a member that serves, which it does when all others are Ready, and one that deletes
-//! data, or a StatefulSet with its pods. Its recovery scales to 0, again and again if a member does not become Ready: that is
-//! judged while others serve. Once all do, it is allowed: a recovery that has begun has no other end, even if the cluster has
+//! Owns: which of its requests are judged nevertheless, because no correct operation needs them: removing the majority while a
+//! member serves, restarting a member that serves (the operator does so when all others are Ready), and deleting data, or a
+//! StatefulSet with its pods. To recover, the operator scales to 0, repeatedly if a member does not become Ready: that is judged
+//! while others serve. Once all are Ready it is allowed: a recovery that has begun cannot end otherwise, even if the cluster has
 //! healed itself meanwhile.
-//! The webhook configurations do not know its account, so while no guard answers, its requests wait as those of people.
+//!
+//! The webhook configurations do not know the operator's account, so while no guard answers, its requests wait like any others.
 
 use facts::galera::driver;
 use facts::galera::quorum::floor_of_one_step;
@@ -19,20 +20,20 @@ pub(super) fn is_exempt(review: &Review, view: &View<'_>) -> bool {
     view.settings.is_mariadb_operator(&review.user)
         && review.subresource.is_empty()
         && match review.kind {
-            Kind::StatefulSet => of_a_set(review, view),
-            Kind::Claim => review.operation != Operation::Delete && all_driven(review, view),
+            Kind::StatefulSet => may_change_stateful_set(review, view),
+            Kind::Claim => review.operation != Operation::Delete && drives_all_clusters(review, view),
             Kind::Pod if review.operation == Operation::Delete && may_be_ready(review, view) => false,
             Kind::Namespace => false,
-            _ => all_driven(review, view),
+            _ => drives_all_clusters(review, view),
         }
 }
 
-fn all_driven(review: &Review, view: &View<'_>) -> bool {
+fn drives_all_clusters(review: &Review, view: &View<'_>) -> bool {
     let clusters = view.concerned(review);
     !clusters.is_empty() && clusters.iter().all(|cluster| driver::of(&cluster.workload).is_some())
 }
 
-fn of_a_set(review: &Review, view: &View<'_>) -> bool {
+fn may_change_stateful_set(review: &Review, view: &View<'_>) -> bool {
     let Change { old, new } = review.change::<Workload>();
     if [old, new].into_iter().flatten().any(|set| driver::of(set).is_none()) {
         return false;
@@ -41,10 +42,10 @@ fn of_a_set(review: &Review, view: &View<'_>) -> bool {
         |set: &Workload| set.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete";
     match (old, new) {
         (Some(old), Some(new)) if new.replicas() < old.replicas() => {
-            let majority = new.replicas() >= floor_of_one_step(old.replicas());
-            let ready = ready(review, view);
+            let keeps_majority = new.replicas() >= floor_of_one_step(old.replicas());
+            let ready = ready_members(review, view);
             let recovers = new.replicas() == 0 && ready == Some(old.replicas());
-            !deletes_claims(new) && (majority || recovers || ready == Some(0))
+            !deletes_claims(new) && (keeps_majority || recovers || ready == Some(0))
         }
         (None, Some(new)) => !deletes_claims(new),
         (Some(_), Some(_)) => true,
@@ -60,7 +61,7 @@ fn may_be_ready(review: &Review, view: &View<'_>) -> bool {
 }
 
 /// Returns how many members of the cluster are Ready, if that is known.
-fn ready(review: &Review, view: &View<'_>) -> Option<i64> {
+fn ready_members(review: &Review, view: &View<'_>) -> Option<i64> {
     let cluster = view.cluster(&review.namespace, &review.name)?;
     i64::try_from(cluster.ready()).ok().filter(|_| view.freshness == Freshness::Current)
 }

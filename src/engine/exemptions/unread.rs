@@ -30,18 +30,18 @@ pub const UNREAD: &[UnreadObject] = &[
 ];
 
 impl UnreadObject {
-    fn begins(&self) -> bool {
+    fn is_prefix(&self) -> bool {
         self.name.is_empty() || self.name.ends_with('.')
     }
 
-    fn is(&self, object: &Object) -> bool {
+    fn matches(&self, object: &Object) -> bool {
         let of_type = match (object, self.kind) {
             (Object::Secret(secret), Kind::Secret) => secret.of_type == self.of_type,
             (Object::ConfigMap(_), Kind::ConfigMap) => true,
             _ => false,
         };
         let name = &object.meta().name;
-        of_type && if self.begins() { name.starts_with(self.name) } else { name == self.name }
+        of_type && if self.is_prefix() { name.starts_with(self.name) } else { name == self.name }
     }
 
     /// Returns the CEL condition that the object is in this row.
@@ -51,9 +51,9 @@ impl UnreadObject {
             all.push(format!("has({object}.type) && {object}.type == '{}'", self.of_type));
         }
         let name = format!("{object}.metadata.name");
-        match (self.name, self.begins()) {
+        match (self.name, self.is_prefix()) {
             ("", _) => {}
-            (begin, true) => all.push(format!("has({name}) && {name}.startsWith('{begin}')")),
+            (prefix, true) => all.push(format!("has({name}) && {name}.startsWith('{prefix}')")),
             (whole, false) => all.push(format!("has({name}) && {name} == '{whole}'")),
         }
         all.join(" && ")
@@ -61,9 +61,9 @@ impl UnreadObject {
 }
 
 /// Returns whether no server reads the object of this request, before and after.
-pub fn is(review: &Review) -> bool {
-    let is = |object: &Object| UNREAD.iter().any(|row| row.is(object));
-    review.subresource.is_empty() && review.objects().next().is_some() && review.objects().all(is)
+pub fn is_unread(review: &Review) -> bool {
+    let matches = |object: &Object| UNREAD.iter().any(|row| row.matches(object));
+    review.subresource.is_empty() && review.objects().next().is_some() && review.objects().all(matches)
 }
 
 /// Returns the CEL condition that a server may read the object of this request, before or after.
@@ -79,22 +79,22 @@ pub fn condition() -> String {
 mod tests {
     use super::*;
 
-    fn is_unread(kind: Kind, json: &str) -> bool {
+    fn is_listed(kind: Kind, json: &str) -> bool {
         let object = Object::read(kind, json).unwrap();
-        UNREAD.iter().any(|row| row.is(&object))
+        UNREAD.iter().any(|row| row.matches(&object))
     }
 
     #[test]
     fn type_and_name_both_count() {
         let secret = |of_type: &str, name: &str| {
-            is_unread(Kind::Secret, &format!(r#"{{"metadata":{{"name":"{name}"}},"type":"{of_type}"}}"#))
+            is_listed(Kind::Secret, &format!(r#"{{"metadata":{{"name":"{name}"}},"type":"{of_type}"}}"#))
         };
         assert!(secret("helm.sh/release.v1", "sh.helm.release.v1.galera.v3"));
         assert!(!secret("helm.sh/release.v1", "galera-password"));
         assert!(!secret("Opaque", "sh.helm.release.v1.galera.v3"));
         assert!(secret("kubernetes.io/service-account-token", "default-token-x"));
         assert!(!secret("", "default-token-x"));
-        let map = |name: &str| is_unread(Kind::ConfigMap, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#));
+        let map = |name: &str| is_listed(Kind::ConfigMap, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#));
         assert!(map("kube-root-ca.crt") && !map("kube-root-ca.crt.cnf"));
     }
 }

@@ -31,7 +31,7 @@ pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval>
     let review = taken_over.as_ref().unwrap_or(review);
     let judged = review.origin == Origin::Validating
         && !review.dry_run
-        && !users::passes(&review.user, review.operation, review.kind)
+        && !users::is_exempt(&review.user, review.operation, review.kind)
         && !exemptions::is_exempt(review, view);
     let (cluster, pod, rule) = match review.kind {
         Kind::Pod if judged => {
@@ -119,6 +119,6 @@ pub fn refuse_unreserved(
     );
     let exceptions = Exceptions::of(review, view, &mut Decision::default());
     let mode = view.mode(member_removal.rule, &review.namespace);
-    decision.add(finding, mode, false, exceptions.by(member_removal.rule, review));
+    decision.add(finding, mode, false, exceptions.for_rule(member_removal.rule, review));
     decision.sort();
 }

@@ -33,7 +33,7 @@ pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<AddedOwner<'a>> 
     let new = review.new.as_ref()?.meta();
     // The audit looks at existing objects, which the garbage collector has already checked.
     let adds = review.origin != Origin::Audit && !new.owner_references.is_empty();
-    if !adds || users::may_own(&review.user, review.kind) {
+    if !adds || users::may_add_owners(&review.user, review.kind) {
         return None;
     }
     let before: HashSet<_> =

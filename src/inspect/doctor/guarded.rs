@@ -40,7 +40,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
         } else if let Some(problem) = view.useless_break_glass(ns) {
             let says =
                 format!("namespace {ns} has {PREFIX}{BREAK_GLASS}, which suspends nothing now: {problem}");
-            (says, exceptions::mend(ns).into())
+            (says, exceptions::end_break_glass_command(ns).into())
         } else {
             match view.namespace_mode(ns) {
                 None => {

@@ -127,7 +127,7 @@ fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
 fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Claim>().old?;
     let removed = old.metadata.going() && old.metadata.protected && !new.metadata.protected;
-    if !removed || users::may_unprotect(&review.user) {
+    if !removed || users::may_remove_finalizer(&review.user) {
         return None;
     }
     let uses = |pod: &&str| review.name.strip_suffix(pod).is_some_and(|template| template.ends_with('-'));
