@@ -310,17 +310,20 @@ fn the_right_to_start_is_given_only_as_far_as_the_view_permits() {
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         assert_eq!(
-            engine::grant::leads(cluster, &format!("{STATEFUL_SET}-1"), &view).is_some(),
+            engine::grant::recovery_started_by(cluster, &format!("{STATEFUL_SET}-1"), &view).is_some(),
             leads,
             "{what}"
         );
-        assert!(engine::grant::leads(cluster, &format!("{STATEFUL_SET}-2"), &view).is_none(), "{what}");
+        assert!(
+            engine::grant::recovery_started_by(cluster, &format!("{STATEFUL_SET}-2"), &view).is_none(),
+            "{what}"
+        );
     }
     let scene = Scene { also: vec![other], ..with([&old, &reported_at(ID, 363), &newer]) };
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-    let refused = engine::grant::verify(&Recovery::read(&asked, view.now).unwrap(), cluster, &view);
+    let refused = engine::grant::refusal(&Recovery::read(&asked, view.now).unwrap(), cluster, &view);
     let says = format!(
         "{STATEFUL_SET}-0 may still start the cluster, because an earlier recovery allowed it: delete its pod first"
     );

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `positions.rs` | where each member's data ends, and what would be lost by starting from it |
 //!
-//! Owns [`verify`], which decides whether the guard copies the request into a mark of its own. Nothing here starts a server: the
+//! Owns [`refusal`], which decides whether the guard copies the request into a mark of its own. Nothing here starts a server: the
 //! member's step script does (`start-member.sh`), if its data matches the mark.
 
 mod positions;
 
-pub use positions::{DataEnd, DataLoss, MemberData, Newer, best, data_loss, rows};
+pub use positions::{DataEnd, DataLoss, MemberData, Newer, best_member, data_loss, member_data};
 
 use jiff::SignedDuration;
 
@@ -19,35 +19,35 @@ use facts::view::{Cluster, Freshness, Member, PodFact, View};
 use objects::Pod;
 
 /// The time after a recovery's end in which members may still be restarted, because transfers take long.
-const LEFT_OVER: SignedDuration = SignedDuration::from_hours(6);
+const RECREATION_WINDOW: SignedDuration = SignedDuration::from_hours(6);
 
 /// Returns why this recovery must not be granted, or not now; `None`: it may be granted.
-pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<String> {
+pub fn refusal(requested: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if view.freshness != Freshness::Current {
         return Some(format!("the state of the cluster is not known ({})", view.seen()));
     }
     if serves(cluster) {
         return Some(format!("cluster {} serves ({})", cluster.id.name, view.count(cluster)));
     }
-    if let Some(other) = holds_a_right(cluster, &asked.member) {
+    if let Some(other) = other_with_right(cluster, &requested.member) {
         return Some(format!(
             "{other} may still start the cluster, because an earlier recovery allowed it: delete its pod first"
         ));
     }
-    let rows = rows(cluster, view);
-    let Some(row) = rows.iter().find(|row| row.member.name == asked.member) else {
-        return Some(format!("{} is not a member of cluster {}", asked.member, cluster.id.name));
+    let all = member_data(cluster, view);
+    let Some(own) = all.iter().find(|it| it.member.name == requested.member) else {
+        return Some(format!("{} is not a member of cluster {}", requested.member, cluster.id.name));
     };
-    match &row.data_end {
-        DataEnd::Position { position, .. } if **position == asked.position => {}
-        data_end => return Some(format!("{} {data_end}, not at {}", asked.member, asked.position)),
+    match &own.data_end {
+        DataEnd::Position { position, .. } if **position == requested.position => {}
+        data_end => return Some(format!("{} {data_end}, not at {}", requested.member, requested.position)),
     }
-    let there = row.member.pod.as_deref().map_or("", |pod| &*pod.node);
-    if let Some(node) = asked.node.as_deref().filter(|node| *node != there) {
-        return Some(format!("the pod of {} is not on node {node}", asked.member));
+    let node = own.member.pod.as_deref().map_or("", |pod| &*pod.node);
+    if let Some(wanted) = requested.node.as_deref().filter(|wanted| *wanted != node) {
+        return Some(format!("the pod of {} is not on node {wanted}", requested.member));
     }
-    let data_loss = data_loss(&rows, row, cluster);
-    match (data_loss.loss(), &asked.loss) {
+    let data_loss = data_loss(&all, own, cluster);
+    match (data_loss.loss(), &requested.loss) {
         (None, _) => None,
         (Some(loss), Some(accepted)) if *accepted == loss => None,
         (Some(loss), _) => Some(format!("{data_loss}; starting here loses: {loss}")),
@@ -60,28 +60,29 @@ pub fn serves(cluster: &Cluster) -> bool {
 }
 
 /// Returns the recovery that may be finished now.
-pub fn under_way<'a>(cluster: &'a Cluster, view: &View<'_>) -> Option<&'a Recovery> {
+pub fn recovery_under_way<'a>(cluster: &'a Cluster, view: &View<'_>) -> Option<&'a Recovery> {
     cluster.recovery().filter(|it| it.until > view.now)
 }
 
 /// Returns the recovery with which a new pod of this name may start first. The state may have changed since the request was
 /// verified: the first member may have served and crashed since, while another one continued.
-pub fn leads<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>) -> Option<&'a Recovery> {
-    let named = under_way(cluster, view).filter(|it| it.member == pod && !serves(cluster));
+pub fn recovery_started_by<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>) -> Option<&'a Recovery> {
+    let named = recovery_under_way(cluster, view).filter(|it| it.member == pod && !serves(cluster));
     let current = view.of_namespace(&cluster.id.namespace).freshness == Freshness::Current;
-    named.filter(|it| current && holds_a_right(cluster, pod).is_none() && still_true(it, cluster, view))
+    named
+        .filter(|it| current && other_with_right(cluster, pod).is_none() && is_still_valid(it, cluster, view))
 }
 
 /// Returns the node of the member that starts the cluster, for its new pod. Without this, a scheduler that keeps members apart
 /// could give the node to a waiting pod of another member, and no node would be left for the one that has to start first.
-pub fn place<'a>(cluster: &'a Cluster, pod: &Pod, view: &View<'_>) -> Option<&'a str> {
-    let node = leads(cluster, &pod.metadata.name, view)?.node.as_deref()?;
+pub fn node_to_start_on<'a>(cluster: &'a Cluster, pod: &Pod, view: &View<'_>) -> Option<&'a str> {
+    let node = recovery_started_by(cluster, &pod.metadata.name, view)?.node.as_deref()?;
     let takes = view.node(node).is_some_and(|it| it.answers() && it.takes(&pod.spec));
     (takes && pod.spec.node_name.is_empty()).then_some(node)
 }
 
 /// Returns another member whose pod may start the cluster. Only one member may have the right.
-fn holds_a_right<'a>(cluster: &'a Cluster, besides: &str) -> Option<&'a str> {
+fn other_with_right<'a>(cluster: &'a Cluster, besides: &str) -> Option<&'a str> {
     let held = |pod: &&PodFact| pod.name != besides && has_a_right(pod);
     cluster.pods().find(held).map(|pod| &*pod.name)
 }
@@ -93,27 +94,27 @@ pub fn has_a_right(pod: &PodFact) -> bool {
 
 /// Returns whether no other member has newer data than was known, or accepted, when the recovery was requested. The step script
 /// checks the member's own position.
-pub fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool {
-    let mut rows = rows(cluster, view);
-    let Some(own) = rows.iter_mut().find(|row| row.member.name == asked.member) else { return false };
-    own.data_end = DataEnd::Position { position: &asked.position, how: "", safe: false };
+pub fn is_still_valid(requested: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool {
+    let mut all = member_data(cluster, view);
+    let Some(own) = all.iter_mut().find(|it| it.member.name == requested.member) else { return false };
+    own.data_end = DataEnd::Position { position: &requested.position, how: "", safe: false };
     let own = own.clone();
-    let gone_on = rows.iter().any(|row| row.data_end == DataEnd::Served);
-    !gone_on && data_loss(&rows, &own, cluster).loss() == asked.loss
+    let another_served = all.iter().any(|it| it.data_end == DataEnd::Served);
+    !another_served && data_loss(&all, &own, cluster).loss() == requested.loss
 }
 
 /// Returns whether a recovery may recreate this pod. It may recreate the member that is to start first and, once that member
 /// serves, each member that waits for an address that no longer exists.
-pub fn restarts(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
+pub fn may_recreate(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
     let (Some(recovery), Some(member)) = (cluster.recovery(), cluster.member(pod)) else { return false };
-    let lately = view.now.duration_since(recovery.until) < LEFT_OVER;
+    let is_recent = view.now.duration_since(recovery.until) < RECREATION_WINDOW;
     let current = view.of_namespace(&cluster.id.namespace).freshness == Freshness::Current;
-    if !current || member.ready() || !lately {
+    if !current || member.ready() || !is_recent {
         return false;
     }
     let first_serves = cluster.member(&recovery.member).is_some_and(Member::ready);
-    let leads = || !has_served(member) && leads(cluster, pod, view).is_some();
-    first_serves && waits_in_vain(member, cluster, view) || leads()
+    let starts_first = || !has_served(member) && recovery_started_by(cluster, pod, view).is_some();
+    first_serves && waits_in_vain(member, cluster, view) || starts_first()
 }
 
 /// Returns whether the server runs and has joined since it started: it may be a donor, or have lost contact a moment ago.
@@ -144,11 +145,11 @@ fn donor_is_gone(cluster: &Cluster) -> bool {
     let others = cluster.members.iter().filter(|member| member.name != first.name);
     others
         .filter(|member| member.pod.is_some())
-        .all(|member| has_not_joined(member) && came_before(member, first))
+        .all(|member| has_not_joined(member) && started_before(member, first))
 }
 
 /// Returns whether the server of this member has run longer than the other's, so that it may know an old address of the other.
-pub fn came_before(member: &Member, other: &Member) -> bool {
+pub fn started_before(member: &Member, other: &Member) -> bool {
     let since = |member: &Member| member.pod.as_deref().and_then(|pod| pod.began.or(pod.since));
     matches!((since(member), since(other)), (Some(own), Some(its)) if own < its)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp, Unit};
 
-use engine::grant::{DataLoss, Newer, rows};
+use engine::grant::{DataLoss, Newer, member_data};
 use facts::galera::start_report::Position;
 use facts::view::{Cluster, View};
 use leader::recovery::RecoveryStep;
@@ -17,7 +17,7 @@ pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
     if let Some(identity) = cluster.identity() {
         let _ = writeln!(text, "  recorded identity: {identity}");
     }
-    for row in rows(cluster, view) {
+    for row in member_data(cluster, view) {
         let read = row.member.reader.iter().filter(|_| row.data_end.position().is_some());
         let data_end = read.fold(row.data_end.to_string(), |data_end, reader| {
             format!("{data_end}; read by pod {}", reader.name)

@@ -169,7 +169,7 @@ fn the_member_that_starts_the_cluster_keeps_its_node() {
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let pod = json!({ "metadata": { "name": format!("{STATEFUL_SET}-{of}") } }).to_string();
         let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod) else { panic!("a pod") };
-        assert_eq!(engine::grant::place(cluster, &pod, &view), place, "{what}");
+        assert_eq!(engine::grant::node_to_start_on(cluster, &pod, &view), place, "{what}");
     }
     // A request for another node is refused.
     let elsewhere = asked.replace("node-0", "node-1");
@@ -177,7 +177,7 @@ fn the_member_that_starts_the_cluster_keeps_its_node() {
     let settings = Settings::default();
     let world = down.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    let why = engine::grant::verify(&elsewhere, view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view);
+    let why = engine::grant::refusal(&elsewhere, view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view);
     assert_eq!(why, Some(format!("the pod of {STATEFUL_SET}-0 is not on node node-1")));
 }
 

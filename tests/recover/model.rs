@@ -175,7 +175,7 @@ impl State {
         let view = View::new(&world, scene::now(), &settings);
         let own = json!({ "metadata": { "name": format!("{STATEFUL_SET}-{ordinal}") } });
         let Ok(Object::Pod(own)) = Object::read(Kind::Pod, &own.to_string()) else { panic!("a pod") };
-        engine::grant::place(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &own, &view).is_some()
+        engine::grant::node_to_start_on(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &own, &view).is_some()
     }
 
     fn has_a_node(&self) -> bool {
@@ -189,7 +189,7 @@ impl State {
         let world = self.world(settings);
         let view = View::new(&world, scene::now(), settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        let right = engine::grant::leads(cluster, &format!("{STATEFUL_SET}-{member}"), &view)?;
+        let right = engine::grant::recovery_started_by(cluster, &format!("{STATEFUL_SET}-{member}"), &view)?;
         Some((member, right.position.seqno))
     }
 

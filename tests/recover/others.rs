@@ -50,7 +50,7 @@ fn a_joiner_without_a_donor_is_recreated() {
         let step = recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO);
         (
             matches!(step, RecoveryStep::Restart { member, .. } if member == pod),
-            engine::grant::restarts(cluster, &pod, &view),
+            engine::grant::may_recreate(cluster, &pod, &view),
         )
     };
     assert_eq!(next(before, before, true, ""), (true, true));

@@ -150,7 +150,7 @@ fn a_reader_is_believed_until_the_member_has_run() {
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let asked =
             Recovery::of(&format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z")).unwrap();
-        engine::grant::verify(&asked, cluster, &view).is_none()
+        engine::grant::refusal(&asked, cluster, &view).is_none()
     };
     assert!(believed(&scene_with_reader(unchanged, Some(351))));
     let changes: [(&str, Change); 10] = [

@@ -65,7 +65,7 @@ impl State {
                 let until: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
                 let kept = node.is_some();
                 let asked = Recovery { member: member.clone(), position: at.clone(), node, until, loss };
-                if let Some(why) = engine::grant::verify(&asked, cluster, &view) {
+                if let Some(why) = engine::grant::refusal(&asked, cluster, &view) {
                     return Err(format!("the guard refuses what the command asks for: {why}"));
                 }
                 (after.granted, after.kept) = (Some((ordinal(&member), at.seqno)), kept);

@@ -140,7 +140,7 @@ impl fmt::Display for DataEnd<'_> {
 }
 
 /// Returns what is known about the data of every member that should exist.
-pub fn rows<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<MemberData<'a>> {
+pub fn member_data<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<MemberData<'a>> {
     cluster
         .members
         .iter()
@@ -217,7 +217,7 @@ impl fmt::Display for DataLoss {
 }
 
 /// Returns the data that is lost by starting from this member.
-pub fn data_loss(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) -> DataLoss {
+pub fn data_loss(all: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) -> DataLoss {
     let name = |row: &MemberData<'_>| row.member.name.clone();
     let Some(at) = from.data_end.position() else {
         return DataLoss::Impossible(format!("{} {}", name(from), from.data_end));
@@ -233,7 +233,7 @@ pub fn data_loss(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Clust
         doubts.push(format!("{} still runs, and its state is not known", pod.name));
     }
     let mut newest: Option<(Newer, u64)> = None;
-    for row in rows {
+    for row in all {
         match &row.data_end {
             DataEnd::Position { position, .. } if position.id != at.id => doubts.push(format!(
                 "{} and {} have different histories ({} and {}): two clusters were created",
@@ -275,12 +275,12 @@ pub fn data_loss(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Clust
 
 /// Returns the best member to start from: the newest of the recorded history; among equals one without an unfinished table
 /// change, then one that was stopped last, then the lowest ordinal. A member whose pod does not run cannot start the cluster.
-pub fn best<'r, 'a>(rows: &'r [MemberData<'a>], cluster: &Cluster) -> Option<&'r MemberData<'a>> {
+pub fn best_member<'r, 'a>(all: &'r [MemberData<'a>], cluster: &Cluster) -> Option<&'r MemberData<'a>> {
     let usable = |row: &&MemberData<'_>| {
         let id = row.data_end.position().map(|it| &*it.id);
         id.is_some()
             && !row.member.does_not_run()
             && cluster.identity().is_none_or(|recorded| id == Some(recorded.as_str()))
     };
-    rows.iter().filter(usable).max_by_key(|row| (row.data_end.rank(), std::cmp::Reverse(row.member.ordinal)))
+    all.iter().filter(usable).max_by_key(|row| (row.data_end.rank(), std::cmp::Reverse(row.member.ordinal)))
 }

@@ -32,14 +32,14 @@ pub(super) fn of<'a>(target: &InjectTarget<'a>, server: &Container) -> Cow<'a, s
 fn leads(target: &InjectTarget<'_>, server: &Container) -> Option<String> {
     let InjectTarget { read, cluster, member, view, .. } = target;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
-    grant::leads(cluster, &read.metadata.name, view).map(Recovery::of_pod)
+    grant::recovery_started_by(cluster, &read.metadata.name, view).map(Recovery::of_pod)
 }
 
 /// Returns the node for a pod that starts its cluster.
 pub(super) fn place<'a>(target: &InjectTarget<'a>, server: &Container) -> Option<&'a str> {
     let InjectTarget { read, cluster, member, view, .. } = target;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
-    grant::place(cluster, read, view)
+    grant::node_to_start_on(cluster, read, view)
 }
 
 /// Returns whether the server starts by the step script after injection.
@@ -117,7 +117,7 @@ pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, 
     let wants = |pod: &PodFact| match pod.identity.as_deref()? {
         // A right that is no longer granted is removed before the server uses it.
         right if Recovery::is_right(right) => {
-            let granted = grant::under_way(cluster, view).is_some_and(|it| it.member == pod.name);
+            let granted = grant::recovery_under_way(cluster, view).is_some_and(|it| it.member == pod.name);
             (!granted).then(|| record.unwrap_or(if asked { UNKNOWN } else { FREE }))
         }
         // A pod with the probes of an earlier guard and without the step script reports no id.

@@ -216,7 +216,7 @@ impl<'a> Leaving<'a> {
 
     /// Returns whether a recovery restarts this pod.
     fn is_led(&self) -> bool {
-        !self.pod.ready && !self.late && grant::restarts(self.cluster, &self.member.name, self.view)
+        !self.pod.ready && !self.late && grant::may_recreate(self.cluster, &self.member.name, self.view)
     }
 
     fn is_ready(&self) -> bool {

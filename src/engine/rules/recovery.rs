@@ -99,7 +99,7 @@
 //! None: without the guard's mark no member starts first. `accept-loss=TEXT` at the end of the annotation accepts a loss of
 //! data.
 
-use crate::grant::verify;
+use crate::grant;
 use crate::rule::{One, Rule, WRITTEN};
 use crate::verdict::{Finding, Verdict, YieldsTo};
 use facts::marks;
@@ -197,7 +197,7 @@ fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
         of_set(review.old.as_ref()).and_then(|old| Recovery::read(old.mark(marks::RECOVERY)?, view.now).ok());
     let other = before.filter(|before| before.member != recovery.member);
     let under_way = other.map(|it| format!("a recovery from {} is under way, until {}", it.member, it.until));
-    finding(Verdict::Deny, under_way.or_else(|| verify(&recovery, cluster, view))?, recover)
+    finding(Verdict::Deny, under_way.or_else(|| grant::refusal(&recovery, cluster, view))?, recover)
 }
 
 const FIELD: &str = "metadata.annotations[gatera.dev/recover]";

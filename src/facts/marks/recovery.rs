@@ -2,7 +2,7 @@
 //! until when that is allowed.
 //!
 //! `gatera.dev/recover: "galera-2 at 66373a7e-e610-11f1-91b9-7e68ccac15f1:363 until=2026-12-01T10:00:00Z"` on the
-//! StatefulSet is a person's request. The guard checks it (`recovery::verify`), and only then repeats it in an
+//! StatefulSet is a person's request. The guard checks it (`grant::refusal`), and only then repeats it in an
 //! annotation of its own, `gatera.dev/recovery`. ` on NODE` before ` until=` requests a node, too. Must not know:
 //! clusters.
 

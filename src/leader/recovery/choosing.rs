@@ -4,12 +4,12 @@
 
 use super::held_up;
 use super::steps::{RecoveryStep, Want};
-use engine::grant::{DataLoss, MemberData, best, data_loss};
+use engine::grant::{DataLoss, MemberData, best_member, data_loss};
 use facts::view::{Cluster, Member};
 
 /// Chooses the newest member, or the one that the person names.
 pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> RecoveryStep {
-    let best = best(rows, cluster);
+    let best = best_member(rows, cluster);
     let chosen = match &want.from {
         None => best,
         Some(name) => {

@@ -9,7 +9,9 @@ use jiff::SignedDuration;
 
 use super::{asking, by_hand, choosing, held_up};
 use crate::stop;
-use engine::grant::{DataLoss, came_before, has_served, rows, serves, still_true, waits_in_vain};
+use engine::grant::{
+    DataLoss, has_served, is_still_valid, member_data, serves, started_before, waits_in_vain,
+};
 use facts::galera::driver;
 use facts::galera::start_report::StartReport;
 use facts::marks::RECOVER;
@@ -160,7 +162,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
     if let Some(why) = strays(cluster, view) {
         return RecoveryStep::Cannot(why);
     }
-    let rows = rows(cluster, view);
+    let rows = member_data(cluster, view);
     asking::next(cluster, &rows, view, want, still).unwrap_or_else(|| choosing::next(cluster, &rows, want))
 }
 
@@ -216,7 +218,7 @@ fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: Signe
     let why = || "so that it starts the cluster".to_owned();
     let Some(pod) = first.pod.as_deref() else {
         let (member, ordinal) = (first.name.clone(), first.ordinal);
-        return if still_true(recovery, cluster, view) {
+        return if is_still_valid(recovery, cluster, view) {
             RecoveryStep::Create { member, ordinal, why: why() }
         } else {
             members_changed()
@@ -251,7 +253,7 @@ fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: Signe
             RecoveryStep::TakeBack(format!("{} was not started: {why}", first.name))
         }
         Some(report) if failed && report.position() != Some(&recovery.position) => members_changed(),
-        _ if (!has_mark || failed) && !still_true(recovery, cluster, view) => members_changed(),
+        _ if (!has_mark || failed) && !is_still_valid(recovery, cluster, view) => members_changed(),
         _ if !has_mark || failed => restart(cluster, first, why()),
         _ if first.does_not_run() => RecoveryStep::Wait(format!(
             "{} is to start the cluster, but {}",
@@ -354,7 +356,7 @@ fn left_behind(
     let transfers = cluster.members.iter().any(|it| Condition::of(it, view) == Some(Condition::Transfer));
     let stalls = Condition::of(member, view) == Some(Condition::Stalled) && !transfers;
     let hangs_in_recovery = cluster.recovery().is_some() && (in_back_off || stalls);
-    let vain = waits_in_vain(member, cluster, view) && (came_before(member, first) || hangs_in_recovery);
+    let vain = waits_in_vain(member, cluster, view) && (started_before(member, first) || hangs_in_recovery);
     let settled = !has_served(member) || still >= SETTLED;
     (vain && settled).then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
 }
