@@ -3,7 +3,7 @@
 mod conflicts;
 mod step;
 
-use engine::inject::{self, Prospect};
+use engine::inject::{self, PlannedInjection};
 use facts::settings::Settings;
 use facts::view::View;
 use objects::{Kind, Object};
@@ -67,11 +67,11 @@ pub fn injected_with(pod: &Value, scene: &Scene, settings: &Settings) -> Value {
 }
 
 /// Returns what rules expect of the injection into this pod.
-fn prospect(pod: &Value) -> Prospect {
+fn prospect(pod: &Value) -> PlannedInjection {
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else {
         panic!("unreadable: {pod}")
     };
-    Prospect::of(&read.spec.containers[0], &read.metadata, &read.spec, [])
+    PlannedInjection::of(&read.spec.containers[0], &read.metadata, &read.spec, [])
 }
 
 /// The snapshot is the whole pod, as the API server stores it after applying the guard's patch.

@@ -44,7 +44,7 @@ pub fn amend(
     }
     for Correction { in_template, key, wanted, .. } in &corrections {
         let path: &[&str] = if *in_template { &["spec", "template"] } else { &[] };
-        edit::correct(&mut after, path, key, wanted.as_deref());
+        edit::set_or_remove_annotation(&mut after, path, key, wanted.as_deref());
     }
     let patch = json_patch::diff(&before, &after);
     (!patch.is_empty()).then_some(patch)

@@ -41,7 +41,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The pod under injection, and what its parts depend on.
 struct InjectTarget<'a> {
-    read: &'a Pod,
+    /// The pod as our types read it.
+    typed: &'a Pod,
     cluster: Option<&'a Cluster>,
     /// Whether the pod is a member; otherwise it is the bootstrap node.
     member: bool,
@@ -52,13 +53,13 @@ struct InjectTarget<'a> {
 
 impl<'a> InjectTarget<'a> {
     /// Returns the target for a pod of a cluster, with its server container; `None` for other pods.
-    fn of(read: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
-        let labels = &read.metadata.labels;
+    fn of(typed: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
+        let labels = &typed.metadata.labels;
         let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
-        let server = server::in_pod(&read.metadata, &read.spec).filter(|_| adopted)?;
-        let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
-        let of_deployment = read.metadata.controller().is_some_and(|owner| owner.kind == "ReplicaSet");
-        if of_deployment && !view.may_found(namespace, &read.metadata, &read.spec) {
+        let server = server::in_pod(&typed.metadata, &typed.spec).filter(|_| adopted)?;
+        let owner = typed.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
+        let of_deployment = typed.metadata.controller().is_some_and(|owner| owner.kind == "ReplicaSet");
+        if of_deployment && !view.may_found(namespace, &typed.metadata, &typed.spec) {
             return None;
         }
         let cluster = match owner {
@@ -66,12 +67,12 @@ impl<'a> InjectTarget<'a> {
             Some(owner) => view.cluster(namespace, &owner.name).filter(|cluster| !cluster.left),
             None => view.cluster_of(namespace, labels),
         };
-        let profile = Profile::of(server, &read.metadata);
-        Some((Self { read, cluster, member: owner.is_some(), profile, view, namespace }, server))
+        let profile = Profile::of(server, &typed.metadata);
+        Some((Self { typed, cluster, member: owner.is_some(), profile, view, namespace }, server))
     }
 
     fn ports(&self, server: &Container) -> Ports {
-        self.view.ports(self.namespace, &self.read.spec, server)
+        self.view.ports(self.namespace, &self.typed.spec, server)
     }
 
     /// Returns whether an operator drives its cluster, and so writes addresses and configuration itself.
@@ -80,17 +81,17 @@ impl<'a> InjectTarget<'a> {
     }
 
     fn mark(&self, name: &str) -> Option<&str> {
-        self.read.metadata.mark(name)
+        self.typed.metadata.mark(name)
     }
 }
 
 /// The effects that injection will have on a server container, so that rules can already warn about the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prospect {
+pub struct PlannedInjection {
     /// The reason why the container keeps its own probes; `None`: injection replaces those that are not good enough.
-    pub kept: Option<String>,
+    pub keeps_probes: Option<String>,
     /// Whether a conflict prevents the whole injection.
-    pub in_the_way: bool,
+    pub has_conflict: bool,
     /// Whether a check of the port replaces the liveness probe.
     pub replaces_liveness: bool,
     /// The fault of the readiness probe that is replaced.
@@ -98,12 +99,12 @@ pub struct Prospect {
     /// The seconds that the startup probe waits, and those of its replacement.
     pub replaces_startup: Option<(i64, i64)>,
     /// Whether Ready will mean Synced.
-    pub readiness_proves: bool,
+    pub ready_means_synced: bool,
     /// The way the server starts, and so whether it knows its position after a crash.
     pub start: StartMethod,
 }
 
-impl Prospect {
+impl PlannedInjection {
     /// Returns the prospect of a server container, in a pod to which a StatefulSet adds the volumes of these claims.
     pub fn of<'a>(
         server: &Container,
@@ -113,15 +114,15 @@ impl Prospect {
     ) -> Self {
         let profile = Profile::of(server, meta);
         let conflict = files::conflict(server, spec, claims);
-        let in_the_way = conflict.is_some();
-        let kept = conflict.or_else(|| profile.keeps_probes());
+        let has_conflict = conflict.is_some();
+        let keeps_probes = conflict.or_else(|| profile.keeps_probes());
         let liveness_asks_database = server.liveness_probe.as_ref().is_some_and(probes::asks_the_database);
         let readiness_sees_galera = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
-        let replaces_probes = kept.is_none();
-        let readiness_proves = !in_the_way && readiness_sees_galera
+        let replaces_probes = keeps_probes.is_none();
+        let ready_means_synced = !has_conflict && readiness_sees_galera
             || replaces_probes && meta.mark(marks::READINESS) != Some("keep");
         let start = match StartMethod::of(server, meta) {
-            StartMethod::Prepended if in_the_way => StartMethod::Blind {
+            StartMethod::Prepended if has_conflict => StartMethod::Blind {
                 why: "gatera injects nothing into its pods",
                 instead: "give the conflicting volume another name or path",
             },
@@ -131,58 +132,58 @@ impl Prospect {
             replaces_liveness: liveness_asks_database && replaces_probes,
             replaces_readiness: probes::replaces_readiness(server, meta).filter(|_| replaces_probes),
             replaces_startup: probes::replaces_startup(server, meta).filter(|_| replaces_probes),
-            readiness_proves,
-            in_the_way,
+            ready_means_synced,
+            has_conflict,
             start,
-            kept,
+            keeps_probes,
         }
     }
 }
 
 /// Injects everything into the pod. Rules report on the template what is replaced or in the way (G14, G15, G19). Marks of
 /// the guard that another user wrote are removed, because they would describe a pod that was never injected.
-pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) {
+pub fn into_pod(pod: &mut Value, typed: &Pod, namespace: &str, view: &View<'_>) {
     let view = &view.of_namespace(namespace);
-    for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
-        edit::correct(pod, &[], mark, None);
+    for mark in typed.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
+        edit::set_or_remove_annotation(pod, &[], mark, None);
     }
-    let Some((target, server)) = InjectTarget::of(read, namespace, view) else { return };
-    if files::conflict(server, &read.spec, None).is_some() {
+    let Some((target, server)) = InjectTarget::of(typed, namespace, view) else { return };
+    if files::conflict(server, &typed.spec, None).is_some() {
         return;
     }
     let grace = raise_grace(pod);
-    files::add_volumes(pod, &target, &identity::of(&target, server));
+    files::add_volumes(pod, &target, &identity::value_for_new_pod(&target, server));
     configuration::add(pod, &target, server);
     spread::add(pod, &target);
-    if let Some(node) = identity::place(&target, server) {
+    if let Some(node) = identity::node_to_start_on(&target, server) {
         edit::set(pod, &["spec", "nodeName"], json!(node));
     }
-    let (name, mut proven) = (server.name.clone(), false);
-    if let Some(container) = container_mut(pod, &name) {
+    let mut ready_means_synced = false;
+    if let Some(container) = container_mut(pod, &server.name) {
         files::add_mounts(container, &target);
         probes::add_pre_stop(container, grace - FLUSH_TIME);
-        proven = probes::add(container, server, &target);
+        ready_means_synced = probes::add(container, server, &target);
         start::add(container, server, &target);
         set_termination_message(container);
         set_unusual_ports(container, target.ports(server));
     }
-    let mark = if proven { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
+    let mark = if ready_means_synced { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);
 }
 
 /// Returns the snapshots of ConfigMaps that a new pod needs and that do not exist yet.
-pub fn snapshots(review: &Review, view: &View<'_>) -> Vec<Value> {
+pub fn missing_snapshots(review: &Review, view: &View<'_>) -> Vec<Value> {
     let is_creation = review.operation == Operation::Create && review.subresource.is_empty();
-    let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| is_creation) else { return Vec::new() };
-    InjectTarget::of(read, &review.namespace, view)
-        .map_or_else(Vec::new, |(target, server)| configuration::wanted(&target, server))
+    let Some(Object::Pod(typed)) = review.new.as_ref().filter(|_| is_creation) else { return Vec::new() };
+    InjectTarget::of(typed, &review.namespace, view)
+        .map_or_else(Vec::new, |(target, server)| configuration::missing_snapshots(&target, server))
 }
 
 /// Returns whether a new member's StatefulSet or ConfigMaps are not in the view yet.
-pub fn is_early(review: &Review, view: &View<'_>) -> bool {
+pub fn is_ahead_of_view(review: &Review, view: &View<'_>) -> bool {
     let is_creation =
         review.operation == Operation::Create && review.subresource.is_empty() && !review.dry_run;
-    let Some(Object::Pod(read)) =
+    let Some(Object::Pod(typed)) =
         review.new.as_ref().filter(|_| is_creation && review.origin == Origin::Mutating)
     else {
         return false;
@@ -191,14 +192,14 @@ pub fn is_early(review: &Review, view: &View<'_>) -> bool {
         let live = target.cluster.map(|cluster| &cluster.live);
         target.member && matches!(live, None | Some(Err(Unknown::NotThere(_))))
     };
-    InjectTarget::of(read, &review.namespace, view).is_some_and(is_incomplete)
+    InjectTarget::of(typed, &review.namespace, view).is_some_and(is_incomplete)
 }
 
 /// Returns the pods of running members with an old cluster address, and the option file that each should have. A server reads the
 /// file when it starts, so no member restarts; running members find each other by gossip.
-pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, String)> {
+pub fn outdated_addresses<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, String)> {
     let has_no_operator = driver::of(&cluster.workload).is_none();
-    let Some(address) = has_no_operator.then(|| files::members(cluster, view)).flatten() else {
+    let Some(address) = has_no_operator.then(|| files::cluster_address(cluster, view)).flatten() else {
         return Vec::new();
     };
     let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());

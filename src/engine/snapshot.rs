@@ -14,9 +14,9 @@ use objects::ConfigMap;
 /// Whether the snapshot of a content exists.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Snapshot {
-    There,
+    Exists,
     /// It has to be created with this manifest.
-    Make(Value),
+    ToCreate(Value),
     /// No ConfigMap has that content any more.
     Lost,
 }
@@ -25,12 +25,12 @@ pub enum Snapshot {
 pub fn snapshot(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -> Snapshot {
     let ns = &*cluster.id.namespace;
     if view.snapshot_of(ns, source, digest).is_some() {
-        return Snapshot::There;
+        return Snapshot::Exists;
     }
     let matches_digest = |live: &Revision| live.get(source).is_some_and(|live| live.is_spelled_like(digest));
     let live = cluster.live.as_ref().is_ok_and(matches_digest);
     match view.config_map(ns, source).filter(|_| live) {
-        Some(map) => Snapshot::Make(manifest(cluster, view, map, digest)),
+        Some(map) => Snapshot::ToCreate(manifest(cluster, view, map, digest)),
         None => Snapshot::Lost,
     }
 }

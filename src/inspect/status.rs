@@ -45,7 +45,7 @@ pub struct ClusterStatus<'a> {
 impl<'a> ClusterStatus<'a> {
     pub fn of(cluster: &'a Cluster, view: &View<'a>) -> Self {
         let bootstrap = bootstrap::stage(cluster, view);
-        let outdated = inject::outdated(cluster, view);
+        let outdated = inject::outdated_addresses(cluster, view);
         let waived = cluster.workload.metadata.mark(marks::OVERRIDE);
         Self {
             cluster,

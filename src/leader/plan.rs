@@ -285,13 +285,13 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
     if must_mark {
         steps.insert(0, LeaderStep::Mark(Mark::of(cluster)));
     }
-    let outdated = inject::outdated(cluster, view).into_iter();
+    let outdated = inject::outdated_addresses(cluster, view).into_iter();
     steps.extend(outdated.map(|(pod, text)| LeaderStep::Address {
         pod: Id::new(&cluster.id.namespace, &pod.name),
         uid: pod.uid.clone(),
         text,
     }));
-    let outdated = inject::identity::outdated(cluster, view).into_iter();
+    let outdated = inject::identity::outdated_values(cluster, view).into_iter();
     steps.extend(outdated.map(|(pod, is)| LeaderStep::Identity {
         pod: Id::new(&cluster.id.namespace, &pod.name),
         uid: pod.uid.clone(),

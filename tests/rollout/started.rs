@@ -49,7 +49,7 @@ fn started(situation: &Situation, pod: &Value, made: &[String]) -> (Value, Vec<V
     });
     let body = body.to_string();
     let incoming = review::read(body.as_bytes(), Origin::Mutating, rulebook().kinds()).unwrap();
-    let snapshots = inject::snapshots(&incoming.review, &view);
+    let snapshots = inject::missing_snapshots(&incoming.review, &view);
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("{pod}") };
     let mut after = pod.clone();
     inject::into_pod(&mut after, &read, NAMESPACE, &view);

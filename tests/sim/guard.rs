@@ -177,7 +177,7 @@ impl Guard {
         }
         let incoming = review::read(body.as_bytes(), origin, rulebook().kinds())
             .expect("an API server writes readable reviews");
-        self.with_view(index, now, |view| inject::snapshots(&incoming.review, view))
+        self.with_view(index, now, |view| inject::missing_snapshots(&incoming.review, view))
     }
 
     /// Answers one review, from text to answer. `reachable`: the API server accepts the guard's own writes.

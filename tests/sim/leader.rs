@@ -111,7 +111,7 @@ impl Sim {
                     Some(snapshot(cluster, view, source, digest))
                 });
                 match object {
-                    Some(Snapshot::Make(object)) => self.create_snapshot(object),
+                    Some(Snapshot::ToCreate(object)) => self.create_snapshot(object),
                     Some(Snapshot::Lost) if *revision != it.record.good => {
                         return Err("it has changed".to_owned());
                     }
@@ -249,7 +249,7 @@ impl Sim {
             let cluster =
                 view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == wanted)?;
             let found = identity::concluded(cluster, view, &reported)?;
-            let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
+            let word = inject::identity::reported_value(cluster, view, found.is.as_ref()).to_owned();
             Some((found, word, cluster.workload.metadata.resource_version.clone()))
         };
         let found = self.guard.with_view(index, now, look);
@@ -257,7 +257,7 @@ impl Sim {
             return Err("they have not reported, or their reports differ".to_owned());
         };
         if new {
-            let mark = inject::identity::mark(is.as_ref()).to_owned();
+            let mark = inject::identity::mark_value(is.as_ref()).to_owned();
             self.annotate(Kind::StatefulSet, &id.name, wanted, &version, marks::IDENTITY, Some(&mark))?;
         }
         for reported in &beside {

@@ -110,8 +110,9 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
         }
     };
     let settings = guard.settings.load();
-    let is_early = |world: &World| inject::is_early(&incoming.review, &View::new(world, started, &settings));
-    let world = guard.world_that(|world| !is_early(world)).await;
+    let is_ahead =
+        |world: &World| inject::is_ahead_of_view(&incoming.review, &View::new(world, started, &settings));
+    let world = guard.world_that(|world| !is_ahead(world)).await;
     let freshness = guard.freshness(&world);
     if freshness == Freshness::Loading {
         guard.metrics.not_answered(endpoint.path(), "not_ready");
@@ -131,7 +132,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let (decision, reservations) = judge(guard, review, view).await;
     let view = View { reservations: &reservations, ..view };
     let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {
-        inject::snapshots(review, &view)
+        inject::missing_snapshots(review, &view)
     } else {
         Vec::new()
     };

@@ -39,7 +39,7 @@ pub(super) async fn configure(
                 Some(snapshot(cluster, view, source, digest))
             });
             match copy {
-                Some(Snapshot::Make(value)) => {
+                Some(Snapshot::ToCreate(value)) => {
                     if let Some(refused) =
                         refused(make(client, ns, value).await, it, &digest.snapshot_name(source))?
                     {

@@ -33,7 +33,7 @@ pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -
     let found = context.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
         let found = concluded(cluster, view, &answers)?;
-        let value = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
+        let value = inject::identity::reported_value(cluster, view, found.is.as_ref()).to_owned();
         Some((found, value, cluster.workload.metadata.resource_version.clone()))
     });
     let Some((Concluded { is, new, unannotated, beside }, value, version)) = found else {
@@ -43,7 +43,7 @@ pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -
     };
     if new {
         let api = Api::<StatefulSet>::namespaced(context.client.clone(), &id.namespace);
-        let mark = inject::identity::mark(is.as_ref());
+        let mark = inject::identity::mark_value(is.as_ref());
         annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(mark)).await?;
     }
     for event in beside {

@@ -14,65 +14,67 @@ use facts::revision::{self, Digest, Revision};
 use objects::{Container, Pod};
 
 /// Returns the revision that this pod starts with, if snapshots are used.
-fn read(target: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
-    let InjectTarget { read, cluster, member, view, namespace, .. } = target;
+fn revision_at_start(target: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
+    let InjectTarget { typed, cluster, member, view, namespace, .. } = target;
     let looks_only = view.only_looks(namespace).is_some();
     let cluster = cluster.filter(|_| *member && !looks_only && !target.is_driven())?;
-    let revision = view.revision_for(cluster, read)?;
-    let sources = revision::sources(&read.spec, server);
+    let revision = view.revision_for(cluster, typed)?;
+    let sources = revision::sources(&typed.spec, server);
     // After a second injection the volumes already refer to the snapshots.
-    let is_read = |source: &str, digest: &Digest| {
+    let reads = |source: &str, digest: &Digest| {
         sources.contains_key(source) || sources.contains_key(&digest.snapshot_name(source))
     };
-    Some(revision.only(is_read)).filter(|it| !it.is_empty())
+    Some(revision.only(reads)).filter(|it| !it.is_empty())
 }
 
 /// Changes the volumes of the server to the snapshots, and marks the pod.
 pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, server: &Container) {
-    let all_there = |read: &Revision| read.iter().all(|(source, digest)| is_there(target, source, digest));
-    if let Some(read) = read(target, server).filter(all_there) {
-        point_at_snapshots(pod, &read, server);
-        edit::annotate(pod, marks::REVISION, &read.to_string());
+    let all_exist = |it: &Revision| it.iter().all(|(source, digest)| snapshot_exists(target, source, digest));
+    if let Some(revision) = revision_at_start(target, server).filter(all_exist) {
+        point_at_snapshots(pod, &revision, server);
+        edit::annotate(pod, marks::REVISION, &revision.to_string());
     }
 }
 
-fn is_there(target: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {
-    let made = || target.view.made.contains(&digest.snapshot_name(source));
-    target.view.snapshot_of(target.namespace, source, digest).is_some() || made()
+fn snapshot_exists(target: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {
+    let created = || target.view.made.contains(&digest.snapshot_name(source));
+    target.view.snapshot_of(target.namespace, source, digest).is_some() || created()
 }
 
 /// Returns the snapshots that this pod needs and that have to be created.
-pub(super) fn wanted(target: &InjectTarget<'_>, server: &Container) -> Vec<Value> {
-    let (Some(revision), Some(cluster)) = (read(target, server), target.cluster) else { return Vec::new() };
-    let copy = |(source, digest)| match snapshot(cluster, target.view, source, digest) {
-        Snapshot::Make(copy) => Some(copy),
-        Snapshot::There | Snapshot::Lost => None,
+pub(super) fn missing_snapshots(target: &InjectTarget<'_>, server: &Container) -> Vec<Value> {
+    let (Some(revision), Some(cluster)) = (revision_at_start(target, server), target.cluster) else {
+        return Vec::new();
     };
-    revision.iter().filter_map(copy).collect()
+    let missing = |(source, digest)| match snapshot(cluster, target.view, source, digest) {
+        Snapshot::ToCreate(manifest) => Some(manifest),
+        Snapshot::Exists | Snapshot::Lost => None,
+    };
+    revision.iter().filter_map(missing).collect()
 }
 
 fn point_at_snapshots(pod: &mut Value, revision: &Revision, server: &Container) {
     let mounted = |volume: &Value| server.volume_mounts.iter().any(|mount| volume["name"] == *mount.name);
     let volumes = pod["spec"]["volumes"].as_array_mut().into_iter().flatten();
     for volume in volumes.filter(|volume| mounted(volume)) {
-        rename(volume.get_mut("configMap"), revision);
+        point_at_snapshot(volume.get_mut("configMap"), revision);
         let sources = volume.get_mut("projected").and_then(|it| it.get_mut("sources"));
         for source in sources.and_then(Value::as_array_mut).into_iter().flatten() {
-            rename(source.get_mut("configMap"), revision);
+            point_at_snapshot(source.get_mut("configMap"), revision);
         }
     }
 }
 
-fn rename(source: Option<&mut Value>, revision: &Revision) {
+fn point_at_snapshot(source: Option<&mut Value>, revision: &Revision) {
     let Some(name) = source.and_then(|source| source.get_mut("name")) else { return };
-    let copy = name.as_str().and_then(|name| Some(revision.get(name)?.snapshot_name(name)));
-    if let Some(copy) = copy {
-        *name = json!(copy);
+    let snapshot = name.as_str().and_then(|name| Some(revision.get(name)?.snapshot_name(name)));
+    if let Some(snapshot) = snapshot {
+        *name = json!(snapshot);
     }
 }
 
 /// Returns whether the server of this pod reads the snapshots of this revision.
 pub(super) fn reads_snapshots(pod: &Pod, server: &Container, mark: &str) -> bool {
-    let read = revision::sources(&pod.spec, server);
-    Revision::read(mark).is_some_and(|it| it.snapshots().all(|copy| read.contains_key(&copy)))
+    let sources = revision::sources(&pod.spec, server);
+    Revision::read(mark).is_some_and(|it| it.snapshots().all(|snapshot| sources.contains_key(&snapshot)))
 }

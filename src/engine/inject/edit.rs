@@ -49,13 +49,13 @@ fn put(value: &mut Value, path: &[&str], keys: &[&str], item: Value) {
 }
 
 /// Sets or removes an annotation of the object at a path.
-pub fn correct(object: &mut Value, path: &[&str], key: &str, value: Option<&str>) {
+pub fn set_or_remove_annotation(object: &mut Value, path: &[&str], key: &str, value: Option<&str>) {
     let path = [path, &["metadata", "annotations"]].concat();
     match value {
         Some(value) => set(object, &[&*path, &[key]].concat(), value.into()),
         // `at` would create missing objects.
         None => {
-            let place = path.iter().try_fold(object, |object, step| object.get_mut(step));
+            let place = path.iter().try_fold(object, |object, key| object.get_mut(key));
             place.and_then(Value::as_object_mut).map(|annotations| annotations.remove(key));
         }
     }
@@ -63,7 +63,7 @@ pub fn correct(object: &mut Value, path: &[&str], key: &str, value: Option<&str>
 
 /// Sets one of the guard's annotations.
 pub fn annotate(object: &mut Value, name: &str, value: &str) {
-    correct(object, &[], &format!("{}{name}", marks::PREFIX), Some(value));
+    set_or_remove_annotation(object, &[], &format!("{}{name}", marks::PREFIX), Some(value));
 }
 
 #[cfg(test)]
@@ -72,17 +72,18 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn odd_shapes_are_left_alone() {
-        for odd in [json!([]), json!({ "a": 1 }), json!({ "a": { "b": "x" } }), json!({ "a": { "b": [] } })] {
-            let mut value = odd.clone();
+    fn unexpected_shapes_stay_as_they_are() {
+        for shape in [json!([]), json!({ "a": 1 }), json!({ "a": { "b": "x" } }), json!({ "a": { "b": [] } })]
+        {
+            let mut value = shape.clone();
             set(&mut value, &["a", "b", "c"], json!(1));
             put_named(&mut value, &["a", "b", "c"], json!({ "name": "n" }));
-            assert_eq!(value, odd);
+            assert_eq!(value, shape);
         }
         let mut pod = json!({ "metadata": { "annotations": { "a": "1", "b": "2" } } });
-        correct(&mut pod, &[], "a", None);
-        correct(&mut pod, &["spec"], "a", None);
-        correct(&mut pod, &["spec"], "b", Some("3"));
+        set_or_remove_annotation(&mut pod, &[], "a", None);
+        set_or_remove_annotation(&mut pod, &["spec"], "a", None);
+        set_or_remove_annotation(&mut pod, &["spec"], "b", Some("3"));
         assert_eq!(
             pod,
             json!({ "metadata": { "annotations": { "b": "2" } }, "spec": { "metadata": { "annotations": { "b": "3" } } } })

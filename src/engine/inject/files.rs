@@ -14,7 +14,7 @@ use facts::view::{Cluster, View};
 use objects::{Container, Mount, PodSpec, Volume};
 
 /// The folder of the server's status file. The server renames that file into place, so the folder must not be sticky.
-const RUN: &str = "/run/gatera";
+const RUN_FOLDER: &str = "/run/gatera";
 /// The annotation by which the cluster autoscaler knows volumes that may be lost with a node.
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
 /// The path of the script that probes and hooks run.
@@ -48,7 +48,7 @@ const FILES: [(&str, &str, u32); 5] = [
     ("identity", marks::IDENTITY, 0o644),
 ];
 
-fn field(mark: &str) -> String {
+fn field_path(mark: &str) -> String {
     format!("metadata.annotations['{}{mark}']", marks::PREFIX)
 }
 
@@ -63,11 +63,11 @@ pub(super) fn conflict<'a>(
     let claimed = claims.into_iter().find(|name| matches!(*name, VOLUME | RUN_VOLUME));
     let foreign = |volume: &&Volume| match &*volume.name {
         VOLUME => !shows_marks(volume),
-        RUN_VOLUME => volume.empty_dir.is_none() || !mounts(server, RUN_VOLUME, RUN),
+        RUN_VOLUME => volume.empty_dir.is_none() || !mounts(server, RUN_VOLUME, RUN_FOLDER),
         _ => false,
     };
     let volume = claimed.or_else(|| spec.volumes.iter().find(foreign).map(|volume| &*volume.name));
-    volume.map(conflict).or_else(|| covered(server))
+    volume.map(conflict).or_else(|| mount_conflict(server))
 }
 
 /// Returns whether a volume is the guard's, possibly of another version: it holds only the guard's marks.
@@ -84,35 +84,36 @@ fn mounts(server: &Container, volume: &str, path: &str) -> bool {
 }
 
 /// Returns whether both volumes are as this guard injects them, and the server container mounts them at their paths.
-pub(super) fn are_there(server: &Container, spec: &PodSpec) -> bool {
+pub(super) fn are_mounted(server: &Container, spec: &PodSpec) -> bool {
     let volume_named = |name: &str| spec.volumes.iter().find(|volume| volume.name == name);
     let files =
         volume_named(VOLUME).and_then(|volume| volume.downward_api.as_ref()).map_or(&[][..], |it| &it.items);
     let is_shown = |(path, mark, _): &(&str, &str, u32)| {
-        files.iter().any(|file| file.path == *path && file.field_ref.field_path == field(mark))
+        files.iter().any(|file| file.path == *path && file.field_ref.field_path == field_path(mark))
     };
     files.len() == FILES.len()
         && FILES.iter().all(is_shown)
         && volume_named(RUN_VOLUME).is_some_and(|volume| volume.empty_dir.is_some())
         && mounts(server, VOLUME, FOLDER)
-        && mounts(server, RUN_VOLUME, RUN)
+        && mounts(server, RUN_VOLUME, RUN_FOLDER)
 }
 
 /// Returns the conflict with a mount of the user at, above or below one of gatera's: one of the two would be hidden.
-fn covered(server: &Container) -> Option<String> {
+fn mount_conflict(server: &Container) -> Option<String> {
     let is_ours = |mount: &Mount| {
         (mount.name == VOLUME && mount.mount_path == FOLDER)
-            || (mount.name == RUN_VOLUME && mount.mount_path == RUN)
+            || (mount.name == RUN_VOLUME && mount.mount_path == RUN_FOLDER)
     };
     let mut user_mounts = server.volume_mounts.iter().filter(|mount| !is_ours(mount));
     user_mounts.find_map(|mount| {
         let path = mount.mount_path.trim_end_matches('/');
-        let ours = [FOLDER, RUN].into_iter().find(|ours| within(ours, path) || within(path, ours))?;
+        let ours =
+            [FOLDER, RUN_FOLDER].into_iter().find(|ours| is_within(ours, path) || is_within(path, ours))?;
         Some(format!("volume {} is mounted at {}, where gatera needs {ours}", mount.name, mount.mount_path))
     })
 }
 
-fn within(inner: &str, outer: &str) -> bool {
+fn is_within(inner: &str, outer: &str) -> bool {
     inner == outer || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
 }
 
@@ -123,10 +124,10 @@ pub(super) fn add_volumes(pod: &mut Value, target: &InjectTarget<'_>, identity: 
     edit::annotate(pod, marks::BITNAMI_SCRIPT, &BITNAMI_SCRIPT_TEXT);
     edit::annotate(pod, marks::MY_CNF, &option_file(target));
     edit::annotate(pod, marks::IDENTITY, identity);
-    let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field(mark) } });
+    let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field_path(mark) } });
     let volume = json!({ "name": VOLUME, "downwardAPI": { "items": FILES.map(item) } });
     edit::put_named(pod, &["spec", "volumes"], volume);
-    if target.read.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {
+    if target.typed.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {
         edit::put_named(pod, &["spec", "volumes"], json!({ "name": RUN_VOLUME, "emptyDir": {} }));
     }
     // An autoscaler keeps a node for each local volume that is not listed; this volume holds nothing that is worth it.
@@ -144,7 +145,7 @@ pub(super) fn add_volumes(pod: &mut Value, target: &InjectTarget<'_>, identity: 
 /// Adds both mounts to the server container, and the variable by which the server finds the option file.
 pub(super) fn add_mounts(container: &mut Value, target: &InjectTarget<'_>) {
     edit::put_mount(container, json!({ "name": VOLUME, "mountPath": FOLDER, "readOnly": true }));
-    edit::put_mount(container, json!({ "name": RUN_VOLUME, "mountPath": RUN }));
+    edit::put_mount(container, json!({ "name": RUN_VOLUME, "mountPath": RUN_FOLDER }));
     if target.profile == Profile::Official {
         edit::put_named(container, &["env"], json!({ "name": "MYSQL_HOME", "value": FOLDER }));
     }
@@ -180,16 +181,16 @@ const ADDRESS_OPTION: &str = "wsrep_cluster_address";
 /// Returns the address that a member starts with. `None` for the bootstrap node itself, which creates the cluster, with
 /// `gatera.dev/address: keep`, and where an operator writes the address.
 fn address(target: &InjectTarget<'_>) -> Option<String> {
-    let InjectTarget { read, view, namespace, .. } = target;
+    let InjectTarget { typed, view, namespace, .. } = target;
     let kept = target.mark(marks::ADDRESS) == Some("keep") || target.is_driven();
     let cluster = target.cluster.filter(|_| target.member && !kept)?;
     // During a bootstrap by hand from this member, the list would prevent it.
-    let bootstraps_by_hand = view.founds_new_cluster(namespace, &read.metadata, &read.spec).is_some();
-    if bootstraps_by_hand { None } else { members(cluster, view) }
+    let bootstraps_by_hand = view.founds_new_cluster(namespace, &typed.metadata, &typed.spec).is_some();
+    if bootstraps_by_hand { None } else { cluster_address(cluster, view) }
 }
 
 /// Returns the address with the stable names of the members, and with the bootstrap node's Service while it is needed.
-pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+pub(super) fn cluster_address(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let service = &cluster.workload.spec.service_name;
     let bootstrap = view.bootstrap_service(cluster);
     if service.is_empty() || bootstrap.is_none() && !cluster.has_data() {
@@ -200,11 +201,11 @@ pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let members = cluster.members.iter().map(|member| format!("{}.{service}", member.name));
     let hosts: Vec<_> = bootstrap.into_iter().map(str::to_owned).chain(members).collect();
     // An empty list would create a new cluster.
-    (!hosts.is_empty()).then(|| format!("gcomm://{}{}", hosts.join(","), options(cluster, view)))
+    (!hosts.is_empty()).then(|| format!("gcomm://{}{}", hosts.join(","), connection_options(cluster, view)))
 }
 
 /// Returns the provider options in the user's own address: `?gmcast.segment=1`.
-fn options(cluster: &Cluster, view: &View<'_>) -> String {
+fn connection_options(cluster: &Cluster, view: &View<'_>) -> String {
     let user_address = view.cluster_address(&cluster.id.namespace, &cluster.workload);
     let (_, options) =
         user_address.as_ref().and_then(|address| address.text.trim().split_once('?')).unwrap_or_default();

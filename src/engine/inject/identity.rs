@@ -1,11 +1,11 @@
 //! The cluster id in a pod's annotation, on which the step script (`start-member.sh`) and the readiness probe depend.
 //!
-//! Owns: the value at a pod's CREATE, and [`outdated`] for running pods. Must not know: where the id comes from
+//! Owns: the value at a pod's CREATE, and [`outdated_values`] for running pods. Must not know: where the id comes from
 //! (`plan/identity.rs`).
 
 use std::borrow::Cow;
 
-use super::{InjectTarget, Prospect, StartMethod};
+use super::{InjectTarget, PlannedInjection, StartMethod};
 use crate::grant;
 use facts::galera::identity::Identity;
 use facts::galera::start::EntryPoint;
@@ -21,85 +21,86 @@ pub const SECOND_BOOTSTRAP: &str = "G04";
 
 /// Returns the value at a pod's CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, allows it to create
 /// the cluster anew.
-pub(super) fn of<'a>(target: &InjectTarget<'a>, server: &Container) -> Cow<'a, str> {
-    match leads(target, server) {
+pub(super) fn value_for_new_pod<'a>(target: &InjectTarget<'a>, server: &Container) -> Cow<'a, str> {
+    match right_to_start(target, server) {
         Some(right) => right.into(),
-        None => knows(target, server).into(),
+        None => value_from_view(target, server).into(),
     }
 }
 
 /// Returns the value with which the step script starts a cluster that is down, once, if its position has not changed.
-fn leads(target: &InjectTarget<'_>, server: &Container) -> Option<String> {
-    let InjectTarget { read, cluster, member, view, .. } = target;
-    let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
-    grant::recovery_started_by(cluster, &read.metadata.name, view).map(Recovery::of_pod)
+fn right_to_start(target: &InjectTarget<'_>, server: &Container) -> Option<String> {
+    let InjectTarget { typed, cluster, member, view, .. } = target;
+    let cluster = cluster.filter(|_| *member && starts_with_step_script(typed, server))?;
+    grant::recovery_started_by(cluster, &typed.metadata.name, view).map(Recovery::of_pod)
 }
 
 /// Returns the node for a pod that starts its cluster.
-pub(super) fn place<'a>(target: &InjectTarget<'a>, server: &Container) -> Option<&'a str> {
-    let InjectTarget { read, cluster, member, view, .. } = target;
-    let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
-    grant::node_to_start_on(cluster, read, view)
+pub(super) fn node_to_start_on<'a>(target: &InjectTarget<'a>, server: &Container) -> Option<&'a str> {
+    let InjectTarget { typed, cluster, member, view, .. } = target;
+    let cluster = cluster.filter(|_| *member && starts_with_step_script(typed, server))?;
+    grant::node_to_start_on(cluster, typed, view)
 }
 
 /// Returns whether the server starts by the step script after injection.
-fn begins_by_the_step(read: &Pod, server: &Container) -> bool {
-    let Prospect { start, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
+fn starts_with_step_script(typed: &Pod, server: &Container) -> bool {
+    let PlannedInjection { start, .. } = PlannedInjection::of(server, &typed.metadata, &typed.spec, None);
     start == StartMethod::Prepended || EntryPoint::of(server) == EntryPoint::Step
 }
 
-fn knows<'a>(target: &InjectTarget<'a>, server: &Container) -> &'a str {
-    let InjectTarget { read, cluster, member, view, .. } = target;
+fn value_from_view<'a>(target: &InjectTarget<'a>, server: &Container) -> &'a str {
+    let InjectTarget { typed, cluster, member, view, .. } = target;
     let is_excepted = |meta: &Meta| {
         let text = meta.mark(marks::OVERRIDE);
         text.and_then(|text| Override::read(text, view.now).ok())
             .is_some_and(|it| it.releases(SECOND_BOOTSTRAP))
     };
     // The probes or the step script report the cluster id.
-    let Prospect { kept, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
-    let reports = kept.is_none() || begins_by_the_step(read, server);
+    let PlannedInjection { keeps_probes, .. } =
+        PlannedInjection::of(server, &typed.metadata, &typed.spec, None);
+    let reports = keeps_probes.is_none() || starts_with_step_script(typed, server);
     let Some(cluster) = cluster.filter(|_| reports) else { return if *member { FREE } else { FOUNDS } };
-    if is_excepted(&cluster.workload.metadata) || !member && is_excepted(&read.metadata) {
+    if is_excepted(&cluster.workload.metadata) || !member && is_excepted(&typed.metadata) {
         return FOUNDS;
     }
     match cluster.identity() {
-        _ if !asked(cluster, view) => FREE,
-        None if cluster.has_no_identity() && gated(cluster, view) => NONE,
+        _ if !is_enforced(cluster, view) => FREE,
+        None if cluster.has_no_identity() && is_gated(cluster, view) => NONE,
         // A first install may start several times.
         None if !member => FOUNDS,
-        _ if !gated(cluster, view) => FOUNDS,
-        Some(known) if !looks_old(cluster, known) => known.as_str(),
+        _ if !is_gated(cluster, view) => FOUNDS,
+        Some(known) if !record_looks_old(cluster, known) => known.as_str(),
         _ => UNKNOWN,
     }
 }
 
 /// Returns whether G04 is enforced. If it is not, the step script does not need the cluster id either.
-pub fn asked(cluster: &Cluster, view: &View<'_>) -> bool {
+pub fn is_enforced(cluster: &Cluster, view: &View<'_>) -> bool {
     view.mode(SECOND_BOOTSTRAP, &cluster.id.namespace) == Mode::Enforce
 }
 
 /// Returns whether the step script keeps the pods from creating another cluster. A single member may create its cluster at every
 /// start, but not the first one of several that were stopped: another may have newer data.
-fn gated(cluster: &Cluster, view: &View<'_>) -> bool {
+fn is_gated(cluster: &Cluster, view: &View<'_>) -> bool {
     let members = cluster.stopped_members().unwrap_or(0).max(cluster.workload.replicas());
-    asked(cluster, view) && members > 1
+    is_enforced(cluster, view) && members > 1
 }
 
 /// Returns whether pods serve, but none of them is known to be in the recorded cluster: it may have been created anew while the
 /// guard was down.
-fn looks_old(cluster: &Cluster, record: &Identity) -> bool {
+fn record_looks_old(cluster: &Cluster, record: &Identity) -> bool {
     let mut serves = cluster.pods().filter(|pod| pod.ready).peekable();
     serves.peek().is_some() && serves.all(|pod| pod.identity.as_deref() != Some(record.as_str()))
 }
 
 /// Returns the value of the mark for a cluster with this id, or with none.
-pub fn mark(is: Option<&Identity>) -> &str {
-    is.map_or(NONE, Identity::as_str)
+pub fn mark_value(id: Option<&Identity>) -> &str {
+    id.map_or(NONE, Identity::as_str)
 }
 
 /// Returns the value for a pod that reported the id of its cluster, or none.
-pub fn heard<'i>(cluster: &Cluster, view: &View<'_>, is: Option<&'i Identity>) -> &'i str {
-    if gated(cluster, view) { mark(is) } else { FREE }
+pub fn reported_value<'i>(cluster: &Cluster, view: &View<'_>, id: Option<&'i Identity>) -> &'i str {
+    if is_gated(cluster, view) { mark_value(id) } else { FREE }
 }
 
 /// Returns the pods of a cluster. A bootstrap node is found only by its label, so it belongs to none of two clusters with the
@@ -111,22 +112,22 @@ pub fn pods<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &
 
 /// Returns the pods whose value is out of date, each with the new one. A pod that has not reported its cluster has to report it
 /// first (`plan/identity.rs`), or an old record would make it unready.
-pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, &'a str)> {
-    let (asked, gated) = (asked(cluster, view), gated(cluster, view));
+pub fn outdated_values<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, &'a str)> {
+    let (enforced, gated) = (is_enforced(cluster, view), is_gated(cluster, view));
     let record = cluster.identity().map(Identity::as_str);
-    let wants = |pod: &PodFact| match pod.identity.as_deref()? {
+    let new_value = |pod: &PodFact| match pod.identity.as_deref()? {
         // A right that is no longer granted is removed before the server uses it.
         right if Recovery::is_right(right) => {
             let granted = grant::recovery_under_way(cluster, view).is_some_and(|it| it.member == pod.name);
-            (!granted).then(|| record.unwrap_or(if asked { UNKNOWN } else { FREE }))
+            (!granted).then(|| record.unwrap_or(if enforced { UNKNOWN } else { FREE }))
         }
         // A pod with the probes of an earlier guard and without the step script reports no id.
         FREE => (gated && pod.step).then_some(UNKNOWN),
-        UNKNOWN | FOUNDS if asked => None,
+        UNKNOWN | FOUNDS if enforced => None,
         _ if !gated => Some(FREE),
         current => record.filter(|record| current != *record),
     };
-    pods(cluster, view).filter(|pod| !pod.going).filter_map(|pod| Some((pod, wants(pod)?))).collect()
+    pods(cluster, view).filter(|pod| !pod.going).filter_map(|pod| Some((pod, new_value(pod)?))).collect()
 }
 
 /// Returns whether the guard could have written this value.

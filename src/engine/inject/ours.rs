@@ -26,8 +26,8 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let meta = &pod.metadata;
     let mut guards = meta.marks.keys().filter(|key| marks::is_guards(key)).map(|key| &key[PREFIX.len()..]);
     let first = guards.clone().next()?;
-    let there = |mark: &'p str| if meta.mark(mark).is_some() { mark } else { first };
-    let forged = |mark, why| Some(Doubt::Forged { mark: there(mark), why });
+    let present_or_first = |mark: &'p str| if meta.mark(mark).is_some() { mark } else { first };
+    let forged = |mark, why| Some(Doubt::Forged { mark: present_or_first(mark), why });
     let of_pods = [INJECTED, SCRIPT, START_SCRIPT, BITNAMI_SCRIPT, MY_CNF, IDENTITY, REVISION];
     if let Some(stray) = guards.find(|mark| !of_pods.contains(mark)) {
         return forged(stray, "it does not belong on a pod");
@@ -62,7 +62,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     if meta.mark(REVISION).is_some_and(|mark| !configuration::reads_snapshots(pod, server, mark)) {
         return forged(REVISION, "its volumes refer to other snapshots of its ConfigMaps");
     }
-    if !files::are_there(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {
+    if !files::are_mounted(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {
         return forged(INJECTED, "its volumes and mounts are missing");
     }
     if StartMethod::of(server, meta) == StartMethod::Prepended {

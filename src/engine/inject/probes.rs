@@ -33,12 +33,13 @@ pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarg
     if target.profile.keeps_probes().is_some() {
         return false;
     }
-    startup(container, server, target);
-    liveness(container, server, target);
-    readiness(container, server, target)
+    add_startup(container, server, target);
+    replace_liveness(container, server, target);
+    add_readiness(container, server, target)
 }
 
-fn readiness(container: &mut Value, server: &Container, target: &InjectTarget<'_>) -> bool {
+/// Adds the readiness probe, unless the user's own asks for Galera's state or is to be kept. Returns whether Ready will mean Synced.
+fn add_readiness(container: &mut Value, server: &Container, target: &InjectTarget<'_>) -> bool {
     if server.readiness_probe.as_ref().is_some_and(sees_galera) {
         return true;
     }
@@ -46,7 +47,7 @@ fn readiness(container: &mut Value, server: &Container, target: &InjectTarget<'_
         return false;
     }
     let mut command = vec![SCRIPT, "ready"];
-    if donor_blocks(target) {
+    if transfer_blocks_donor(target) {
         command.push("blocking");
     }
     edit::set(
@@ -77,29 +78,29 @@ pub(super) fn sees_galera(probe: &Handler) -> bool {
 }
 
 /// Returns whether the transfer method blocks the donor: rsync and mysqldump do.
-fn donor_blocks(target: &InjectTarget<'_>) -> bool {
-    let texts = target.view.option_files(target.namespace, &target.read.spec);
+fn transfer_blocks_donor(target: &InjectTarget<'_>) -> bool {
+    let texts = target.view.option_files(target.namespace, &target.typed.spec);
     let method = texts.filter_map(|text| options::effective(text, "wsrep_sst_method")).last();
     method.is_some_and(|method| matches!(method.look(), "rsync" | "rsync_wan" | "mysqldump"))
 }
 
 /// Returns the seconds that a member may take to start.
 fn startup_limit(meta: &Meta) -> i64 {
-    let said = meta.mark(marks::STARTUP_LIMIT).and_then(|text| text.parse().ok());
-    said.unwrap_or(0).clamp(STARTUP_LIMIT, LONGEST_START)
+    let requested = meta.mark(marks::STARTUP_LIMIT).and_then(|text| text.parse().ok());
+    requested.unwrap_or(0).clamp(STARTUP_LIMIT, LONGEST_START)
 }
 
 /// Returns the seconds that the user's startup probe waits, and those of its replacement; `None` if it waits long enough.
 pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, i64)> {
-    let ours = |probe: &Handler| probe.exec.command.first().is_some_and(|it| it.look() == SCRIPT);
-    let own = server.startup_probe.as_ref().filter(|probe| !ours(probe))?;
+    let is_ours = |probe: &Handler| probe.exec.command.first().is_some_and(|it| it.look() == SCRIPT);
+    let own = server.startup_probe.as_ref().filter(|probe| !is_ours(probe))?;
     let (patience, limit) = (own.patience(), startup_limit(meta));
     (patience < limit).then_some((patience, limit))
 }
 
 /// Adds the startup probe, which holds back the other two until the member has joined.
-fn startup(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
-    let meta = &target.read.metadata;
+fn add_startup(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
+    let meta = &target.typed.metadata;
     let limit = startup_limit(meta);
     let kept = replaces_startup(server, meta).is_none();
     if kept && container["startupProbe"].is_object() && !is_ours(&container["startupProbe"]) {
@@ -130,7 +131,7 @@ pub(super) fn asks_the_database(probe: &Handler) -> bool {
 
 /// Replaces a liveness probe that asks the database by a check of the port. One that logs in kills every member at once when the
 /// password changes, and one that requires Synced kills donors and joiners.
-fn liveness(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
+fn replace_liveness(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
     if !server.liveness_probe.as_ref().is_some_and(asks_the_database) {
         return;
     }

@@ -23,7 +23,7 @@ pub(super) enum Profile {
     /// A replaced command (diagnostic mode): perhaps no server runs at all.
     Replaced,
     /// A container in which gatera's options have no effect, for this reason.
-    Elsewhere(&'static str),
+    Overridden(&'static str),
 }
 
 impl Profile {
@@ -34,7 +34,7 @@ impl Profile {
             flag.key == "wsrep_status_file"
                 && flag.value.as_ref().is_none_or(|value| value.look() != STATUS_FILE)
         };
-        let why = match Self::by_looks(server, meta.mark(marks::PROFILE)) {
+        let why = match Self::named_or_detected(server, meta.mark(marks::PROFILE)) {
             Self::Official if differs("MYSQL_HOME", FOLDER) => "it sets MYSQL_HOME itself",
             Self::Bitnami if differs(bitnami::BASH_ENV, bitnami::SCRIPT) => "it sets BASH_ENV itself",
             Self::Bitnami if meta.mark(marks::START) == Some("keep") => {
@@ -45,10 +45,10 @@ impl Profile {
             }
             profile => return profile,
         };
-        Self::Elsewhere(why)
+        Self::Overridden(why)
     }
 
-    pub(super) fn by_looks(server: &Container, named: Option<&str>) -> Self {
+    pub(super) fn named_or_detected(server: &Container, named: Option<&str>) -> Self {
         match named {
             Some("official") => return Self::Official,
             Some("bitnami") => return Self::Bitnami,
@@ -85,7 +85,7 @@ impl Profile {
         match self {
             Self::Official | Self::Bitnami => None,
             Self::Replaced => Some("its command is replaced".to_owned()),
-            Self::Elsewhere(why) => Some(format!("{why}, so gatera's options would have no effect")),
+            Self::Overridden(why) => Some(format!("{why}, so gatera's options would have no effect")),
             Self::Unknown => {
                 Some("it is not known how its image reads options; set gatera.dev/profile".to_owned())
             }

@@ -37,8 +37,8 @@ impl StartMethod {
                 why: "gatera.dev/start: keep leaves its command unchanged",
                 instead: "remove gatera.dev/start: keep from the template",
             },
-            _ if is_bitnamis(server, meta) => match Profile::of(server, meta) {
-                Profile::Elsewhere(why) => Self::Blind { why, instead: "remove that setting" },
+            _ if is_bitnami_image(server, meta) => match Profile::of(server, meta) {
+                Profile::Overridden(why) => Self::Blind { why, instead: "remove that setting" },
                 _ => Self::Prepended,
             },
             EntryPoint::Unknown => Self::Blind {
@@ -55,21 +55,21 @@ impl StartMethod {
     }
 }
 
-fn is_bitnamis(server: &Container, meta: &Meta) -> bool {
-    Profile::by_looks(server, meta.mark(marks::PROFILE)) == Profile::Bitnami
+fn is_bitnami_image(server: &Container, meta: &Meta) -> bool {
+    Profile::named_or_detected(server, meta.mark(marks::PROFILE)) == Profile::Bitnami
 }
 
 /// Returns whether the entry point is known: a user set the profile, or it is the official image, from any mirror. Other images
 /// of the same name may have another entry point.
 fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
     let named = meta.mark(marks::PROFILE);
-    let official = Profile::by_looks(server, named) == Profile::Official;
+    let official = Profile::named_or_detected(server, named) == Profile::Official;
     official && (named.is_some() || Image::read(&server.image).is_of_the_library())
 }
 
 /// Puts the step script in front of the command; Bitnami's image takes it in by a file for bash.
 pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
-    match StartMethod::of(server, &target.read.metadata) {
+    match StartMethod::of(server, &target.typed.metadata) {
         StartMethod::Recovers | StartMethod::Blind { .. } => {}
         StartMethod::Prepended if target.profile == Profile::Bitnami => {
             edit::put_named(
@@ -100,7 +100,7 @@ pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarg
 }
 
 /// The time for which an operator may start its cluster again in a new pod, by its option file: then it gives up by itself.
-const RESUMES: SignedDuration = SignedDuration::from_mins(10);
+const RESUME_TIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// Returns whether the option file with which an operator starts its cluster again may do so in this pod, and until when: not while
 /// a member serves, because such a file may be left over from the last time.
@@ -109,6 +109,6 @@ fn founding_file(target: &InjectTarget<'_>) -> String {
     if serves || target.view.freshness != Freshness::Current {
         return "join".to_owned();
     }
-    let until = target.view.now.saturating_add(RESUMES).unwrap_or(target.view.now);
+    let until = target.view.now.saturating_add(RESUME_TIME).unwrap_or(target.view.now);
     format!("resume {}", until.strftime("%Y%m%d%H%M%S"))
 }

@@ -36,7 +36,7 @@
 //! `gatera.dev/override: "G15 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::template;
-use crate::inject::Prospect;
+use crate::inject::PlannedInjection;
 use crate::rule::{OfTemplates, One, Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::ports::USUAL as USUAL_PORT;
@@ -69,20 +69,21 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         _ => &[],
     };
     let claims = claims.iter().map(|claim| &*claim.metadata.name);
-    let prospect = Prospect::of(server, &template.metadata, &template.spec, claims);
-    let mut found = in_template(server, &prospect);
+    let planned = PlannedInjection::of(server, &template.metadata, &template.spec, claims);
+    let mut found = in_template(server, &planned);
     found.extend(asks_another_port(&review.namespace, template, server, view));
     if let Some((_, before)) = template::of(review.old.as_ref(), view) {
-        found.extend(taken_away(before, server, &prospect));
+        found.extend(taken_away(before, server, &planned));
     }
     found
 }
 
 /// Returns a warning if the template's own startup probe is removed or becomes too short.
-fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Option<Finding> {
+fn taken_away(before: &Container, server: &Container, planned: &PlannedInjection) -> Option<Finding> {
     let patience = before.startup_probe.as_ref()?.patience();
     let removed = |left: &str| format!(", which waited {patience}s, is removed: {left}");
-    let (says, instead) = match (server.startup_probe.as_ref().map(Handler::patience), &prospect.kept) {
+    let (says, instead) = match (server.startup_probe.as_ref().map(Handler::patience), &planned.keeps_probes)
+    {
         (Some(now), Some(kept)) if now < LEAST_PATIENCE && patience >= LEAST_PATIENCE => (
             format!(" waits {now}s instead of {patience}s, and gatera does not replace it: {kept}"),
             "make it wait an hour, as long as a copy of all data may take",
@@ -108,28 +109,28 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
 
 const KILLED_COPYING: &str = "a member that joins copies the whole database before it answers; a probe that does not wait kills it repeatedly";
 
-fn in_template(server: &Container, prospect: &Prospect) -> Findings {
+fn in_template(server: &Container, planned: &PlannedInjection) -> Findings {
     let place = format!("spec.template.spec.containers[{}].", server.name);
     let liveness = server.liveness_probe.as_ref().map(|probe| {
-        demanding(&place, server, probe, prospect).or_else(|| impatient(&place, server, probe, prospect))
+        demanding(&place, server, probe, planned).or_else(|| impatient(&place, server, probe, planned))
     });
-    let found = liveness.flatten().into_iter().chain(blind(&place, server, prospect));
-    found.chain(replaced(&place, server, prospect)).collect()
+    let found = liveness.flatten().into_iter().chain(blind(&place, server, planned));
+    found.chain(replaced(&place, server, planned)).collect()
 }
 
 /// Returns warnings about probes that injection replaces when the pod starts, besides those of [`demanding`].
-fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
+fn replaced(place: &str, server: &Container, planned: &PlannedInjection) -> Findings {
     let of = |probe: &str, says: String, why: &str, instead: &str| {
         let says = format!("{probe} of container {} {says}", server.name);
         RULE.warn(format!("{place}{probe}"), says, why, instead.to_owned())
     };
     let demands = |probe: &Handler| programs::demand(&probe.exec.command).is_some();
-    let liveness = prospect.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(demands);
+    let liveness = planned.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(demands);
     let liveness = liveness.then(|| {
         let why = "gatera's probe asks only whether the port answers; one that asks for more can fail on every member at once";
         of("livenessProbe", "is replaced by a check of its port when the pod starts".to_owned(), why, LEAVE_OUT)
     });
-    let readiness = prospect.replaces_readiness.map(|what| {
+    let readiness = planned.replaces_readiness.map(|what| {
         let says = format!("{what} is replaced when the pod starts");
         of(
             "readinessProbe",
@@ -138,7 +139,7 @@ fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
             "leave it out, or annotate the template with gatera.dev/readiness: keep",
         )
     });
-    let startup = prospect.replaces_startup.map(|(patience, limit)| {
+    let startup = planned.replaces_startup.map(|(patience, limit)| {
         let says = format!(
             "gives up after {patience}s and is replaced by one that waits {limit}s when the pod starts"
         );
@@ -151,10 +152,15 @@ const LEAVE_OUT: &str = "leave it out";
 const GOES_ON: &str = "as soon as a member is Ready, a rollout continues, and clients are sent to it";
 
 /// Returns a finding about a liveness probe that fails while the server is alive.
-fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
+fn demanding(
+    place: &str,
+    server: &Container,
+    probe: &Handler,
+    planned: &PlannedInjection,
+) -> Option<Finding> {
     let demand = programs::demand(&probe.exec.command)?;
     let says = format!("livenessProbe of container {} needs {demand}", server.name);
-    let (verdict, says, instead) = match &prospect.kept {
+    let (verdict, says, instead) = match &planned.keeps_probes {
         None => (
             Verdict::Warn,
             format!("{says} and is replaced by a check of port 3306 when the pod starts"),
@@ -173,8 +179,13 @@ fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
 }
 
 /// Returns a finding about a liveness probe that kills a member that is still copying its data.
-fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
-    let kept = prospect.kept.as_ref()?;
+fn impatient(
+    place: &str,
+    server: &Container,
+    probe: &Handler,
+    planned: &PlannedInjection,
+) -> Option<Finding> {
+    let kept = planned.keeps_probes.as_ref()?;
     // The probe checks the state transfer's own file, which exists during the transfer.
     if probe.exec.command.iter().any(|word| word.look().contains("sst_in_progress")) {
         return None;
@@ -234,11 +245,11 @@ fn moves_the_port(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Returns a warning if Ready will not mean Synced.
-fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding> {
+fn blind(place: &str, server: &Container, planned: &PlannedInjection) -> Option<Finding> {
     let says = format!("Ready will not prove that container {} is Synced", server.name);
-    let (says, instead) = match &prospect.kept {
+    let (says, instead) = match &planned.keeps_probes {
         None => (says, "remove gatera.dev/readiness: keep from the template"),
-        Some(kept) if prospect.in_the_way => (
+        Some(kept) if planned.has_conflict => (
             format!(
                 "gatera injects nothing into its pods, so Ready will not prove that they are Synced: {kept}"
             ),
@@ -246,7 +257,7 @@ fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding
         ),
         Some(kept) => (format!("{says}: {kept}"), "make readinessProbe check for wsrep_local_state 4"),
     };
-    (!prospect.readiness_proves)
+    (!planned.ready_means_synced)
         .then(|| RULE.warn(format!("{place}readinessProbe"), says, GOES_ON, instead.to_owned()))
 }
 

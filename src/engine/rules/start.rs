@@ -43,7 +43,7 @@
 //! hour, and `modes: {G19: off}` in the settings file turns it off.
 
 use super::template;
-use crate::inject::{Prospect, StartMethod};
+use crate::inject::{PlannedInjection, StartMethod};
 use crate::rule::{OfTemplates, Rule, WRITTEN};
 use crate::verdict::{Finding, Findings};
 use facts::review::Review;
@@ -67,17 +67,16 @@ fn blind(review: &Review, view: &View<'_>) -> Option<Finding> {
     let set = review.change::<Workload>().new?;
     let claims = set.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);
     let StartMethod::Blind { why, instead } =
-        Prospect::of(server, &template.metadata, &template.spec, claims).start
+        PlannedInjection::of(server, &template.metadata, &template.spec, claims).start
     else {
         return None;
     };
     let says = format!("after a crash container {} starts without knowing its position: {why}", server.name);
-    let finding = RULE.warn(
+    Some(RULE.warn(
         format!("spec.template.spec.containers[{}].command", server.name),
         says,
         "members without a position form their cluster again without comparing their data: \
          after a power failure some rows may exist on some members only, although every pod is Ready",
         instead,
-    );
-    Some(finding)
+    ))
 }

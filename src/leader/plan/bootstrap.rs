@@ -91,7 +91,7 @@ fn before_removal<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
 }
 
 fn removing<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget]) -> BootstrapStage {
-    if !inject::outdated(cluster, view).is_empty() {
+    if !inject::outdated_addresses(cluster, view).is_empty() {
         return wait("removing its name from the members' addresses".to_owned());
     }
     let founders: Vec<_> = view.founders(cluster).collect();

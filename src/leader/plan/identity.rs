@@ -46,7 +46,7 @@ pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
         |pod: &PodFact| recent(pod) && (knows(pod) && !pod.recovers || pod.identity.as_deref() == Some(NONE));
     let waits =
         |pod: &PodFact| still_reports(pod) || cluster.identity().is_none() && knows(pod) || may_tell(pod);
-    inject::identity::asked(cluster, view)
+    inject::identity::is_enforced(cluster, view)
         && proven(cluster, view).any(|pod| pod.reports_identity && waits(pod))
 }
 
@@ -89,7 +89,7 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, answers: &Answers) -> Optio
             (*is).clone()
         }
     };
-    let word = inject::identity::mark(is.id());
+    let word = inject::identity::mark_value(is.id());
     let unannotated = pods.iter().filter(|(pod, its)| *its == is && pod.identity.as_deref() != Some(word));
     let unannotated = unannotated.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
     let others = pods.iter().filter(|(_, its)| *its != is);

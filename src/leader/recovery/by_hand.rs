@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use engine::inject::{Prospect, StartMethod};
+use engine::inject::{PlannedInjection, StartMethod};
 use facts::galera::start::EntryPoint;
 use facts::view::{Cluster, PodFact, View};
 use objects::{Kind, Object};
@@ -18,7 +18,7 @@ pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
         return None;
     }
     let claims = cluster.workload.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);
-    match Prospect::of(server, &cluster.workload.spec.template.metadata, spec, claims).start {
+    match PlannedInjection::of(server, &cluster.workload.spec.template.metadata, spec, claims).start {
         StartMethod::Prepended => None,
         StartMethod::Blind { why, .. } => Some(why),
         StartMethod::Recovers => {
