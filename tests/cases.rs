@@ -289,8 +289,9 @@ fn rules_and_webhook_entries_agree() {
         other => panic!("no rule knows {other:?}"),
     };
     let entries = ENTRIES.iter().chain(rulebook().packs().iter().flat_map(|pack| pack.entries));
-    let asks = entries.filter(|entry| entry.endpoint == Endpoint::Validate).flat_map(|entry| entry.asks);
-    let sent: BTreeSet<_> = asks
+    let requests =
+        entries.filter(|entry| entry.endpoint == Endpoint::Validate).flat_map(|entry| entry.requests);
+    let sent: BTreeSet<_> = requests
         .flat_map(|(_, resource, verbs)| {
             verbs.iter().map(move |word| (plural(resource), verb(resource, word)))
         })

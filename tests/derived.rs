@@ -143,7 +143,7 @@ fn packs(text: &str) -> String {
 }
 
 fn entry_row(entry: &Entry) -> String {
-    let asks = entry.asks.iter().map(|(_, resource, verbs)| format!("{resource} {}", verbs.join("/")));
+    let asks = entry.requests.iter().map(|(_, resource, verbs)| format!("{resource} {}", verbs.join("/")));
     let asks = asks.collect::<Vec<_>>().join(", ");
     let of = match entry.selects {
         Selects::Template => "templates that are adopted",

@@ -90,7 +90,7 @@ fn rendered(
 ) -> Vec<Value> {
     let adoption = &settings.adoption;
     let fail_closed = entry.fail_closed || entry.endpoint == Endpoint::Mutate && settings.injection_fails;
-    let patience = if fail_closed { settings.timeout_seconds.unwrap_or(5) } else { 2 };
+    let timeout_seconds = if fail_closed { settings.timeout_seconds.unwrap_or(5) } else { 2 };
     let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [kind(kinds, group, resource).version()], "resources": [resource], "operations": verbs, "scope": scope(kind(kinds, group, resource)) });
     let base = json!({
         "name": format!("{}.gatera.dev", entry.name),
@@ -99,32 +99,32 @@ fn rendered(
         "failurePolicy": if fail_closed { "Fail" } else { "Ignore" },
         "matchPolicy": "Equivalent",
         "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": patience,
-        "rules": entry.asks.iter().map(rule).collect::<Vec<_>>(),
+        "timeoutSeconds": timeout_seconds,
+        "rules": entry.requests.iter().map(rule).collect::<Vec<_>>(),
         "namespaceSelector": namespace_selector(entry.selects, target.namespace()),
         "objectSelector": object_selector(entry.selects),
     });
-    let labelled = matches!(entry.selects, Selects::Labels | Selects::LabelsElsewhere);
-    let mut rendered: Vec<Value> = if labelled {
+    let has_one_per_selector = matches!(entry.selects, Selects::Labels | Selects::LabelsElsewhere);
+    let mut rendered: Vec<Value> = if has_one_per_selector {
         let per_selector = adoption.selectors().iter().enumerate().map(|(index, selector)| {
-            let mut one = base.clone();
-            one["name"] = json!(format!("{}-{index}.gatera.dev", entry.name));
-            one["objectSelector"] = json!({ "matchExpressions": selector.requirements().iter().map(expression).collect::<Vec<_>>() });
+            let mut row = base.clone();
+            row["name"] = json!(format!("{}-{index}.gatera.dev", entry.name));
+            row["objectSelector"] = json!({ "matchExpressions": selector.requirements().iter().map(expression).collect::<Vec<_>>() });
             if let Some(before) = adoption.selectors().get(..index).filter(|before| !before.is_empty()) {
                 let earlier = selected(before, "metadata.labels");
-                one["matchConditions"] = json!([{ "name": "not-in-an-earlier-row", "expression": format!("!({earlier})") }]);
+                row["matchConditions"] = json!([{ "name": "not-in-an-earlier-row", "expression": format!("!({earlier})") }]);
             }
-            one
+            row
         });
         per_selector.collect()
     } else {
         vec![base]
     };
-    for one in &mut rendered {
+    for row in &mut rendered {
         if entry.endpoint == Endpoint::Mutate {
-            one["reinvocationPolicy"] = json!("IfNeeded");
+            row["reinvocationPolicy"] = json!("IfNeeded");
         }
-        let galera = || ("galera", selected(adoption.selectors(), "spec.template.metadata.labels"));
+        let of_galera = || ("galera", selected(adoption.selectors(), "spec.template.metadata.labels"));
         let condition = match entry.only {
             Only::NoPlainMembers => Some(("no-plain-member", no_plain_member())),
             Only::NotExempt => Some(("not-exempt", format!("!({})", users::pod_delete_condition()))),
@@ -137,12 +137,12 @@ fn rendered(
             Only::When(name, condition) => Some((name, condition.to_owned())),
             Only::All => None,
         };
-        let condition = (entry.selects == Selects::Template).then(galera).into_iter().chain(condition);
-        for (name, expression) in condition {
+        let conditions = (entry.selects == Selects::Template).then(of_galera).into_iter().chain(condition);
+        for (name, expression) in conditions {
             let condition = json!({ "name": name, "expression": expression });
-            match one.get_mut("matchConditions").and_then(Value::as_array_mut) {
+            match row.get_mut("matchConditions").and_then(Value::as_array_mut) {
                 Some(conditions) => conditions.push(condition),
-                None => one["matchConditions"] = json!([condition]),
+                None => row["matchConditions"] = json!([condition]),
             }
         }
     }
@@ -205,7 +205,7 @@ mod tests {
 
     /// In a namespace with mode `off`, requests about unlabelled objects and the namespace's deletion do not wait for the guard.
     #[test]
-    fn a_namespace_that_is_switched_off_is_asked_about_no_more_than_one_without_the_label() {
+    fn a_namespace_with_mode_off_has_no_more_entries_than_one_without_the_label() {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
         let entries = entries(
             Endpoint::Validate,

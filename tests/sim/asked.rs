@@ -21,7 +21,7 @@ pub fn fails_closed(endpoint: Endpoint, request: &Request, settings: &Settings) 
         let resource = resource(request);
         let verb = verb(request.operation);
         entry.endpoint == endpoint
-            && entry.asks.iter().any(|(_, name, verbs)| *name == resource && verbs.contains(&verb))
+            && entry.requests.iter().any(|(_, name, verbs)| *name == resource && verbs.contains(&verb))
             && selects(entry.selects, &objects, settings)
             && sends(entry.only, request)
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::webhooks::Destination;
-use engine::webhooks::compare::{encoded, foreign, same};
+use engine::webhooks::compare::{encoded, first_difference, same};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -48,7 +48,8 @@ impl Registrar {
             let (settings, world) = (self.guard.settings.load(), self.guard.world.load());
             let (served, target) = (world.facts().kept.served(), &self.registration.target);
             let wanted = crate::rulebook().entries(endpoint, &settings, served, target, &encoded(&bundle));
-            let mut difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
+            let mut difference =
+                first_difference(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
             let now = self.begun.elapsed();
             let empty = found.entries.is_empty();
             // A replica that no longer leads does not compete with the other writer.
@@ -58,7 +59,7 @@ impl Registrar {
                 match self.fill(kind, &found, &wanted).await {
                     Ok(Filled::Written(written)) => {
                         // Some clusters change what is written; the difference is then reported.
-                        difference = foreign(&written.entries, &wanted);
+                        difference = first_difference(&written.entries, &wanted);
                         self.paces[index].wrote(self.begun.elapsed());
                         self.known.entries[index] = Watched::There(written);
                     }

@@ -204,7 +204,7 @@ mod tests {
     use serde_json::json;
 
     use engine::webhooks::Destination;
-    use engine::webhooks::compare::{encoded, foreign, same};
+    use engine::webhooks::compare::{encoded, first_difference, same};
     use facts::settings::Settings;
     use k8s_openapi::api::admissionregistration::v1::ValidatingWebhook;
 
@@ -229,7 +229,7 @@ mod tests {
             wanted.iter().map(|it| serde_json::from_value(it.clone()).unwrap()).collect();
         let found = as_values(Some(&read));
         assert!(same(&found, &wanted));
-        assert_eq!(foreign(&found, &wanted), None);
+        assert_eq!(first_difference(&found, &wanted), None);
     }
 
     #[test]

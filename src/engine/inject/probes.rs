@@ -38,7 +38,8 @@ pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarg
     add_readiness(container, server, target)
 }
 
-/// Adds the readiness probe, unless the user's own asks for Galera's state or is to be kept. Returns whether Ready will mean Synced.
+/// Adds the readiness probe unless the user's own asks for Galera's state or is to be kept. Returns whether Ready will mean
+/// Synced.
 fn add_readiness(container: &mut Value, server: &Container, target: &InjectTarget<'_>) -> bool {
     if server.readiness_probe.as_ref().is_some_and(sees_galera) {
         return true;
@@ -92,8 +93,8 @@ fn startup_limit(meta: &Meta) -> i64 {
 
 /// Returns the seconds that the user's startup probe waits, and those of its replacement; `None` if it waits long enough.
 pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, i64)> {
-    let is_ours = |probe: &Handler| probe.exec.command.first().is_some_and(|it| it.look() == SCRIPT);
-    let own = server.startup_probe.as_ref().filter(|probe| !is_ours(probe))?;
+    let runs_our_script = |probe: &Handler| probe.exec.command.first().is_some_and(|it| it.look() == SCRIPT);
+    let own = server.startup_probe.as_ref().filter(|probe| !runs_our_script(probe))?;
     let (patience, limit) = (own.patience(), startup_limit(meta));
     (patience < limit).then_some((patience, limit))
 }
@@ -118,8 +119,8 @@ fn add_startup(container: &mut Value, server: &Container, target: &InjectTarget<
     );
 }
 
-/// Returns whether a probe may ask the database: by its command, or by HTTP, which the server does not speak. Replacing one too many
-/// does no harm.
+/// Returns whether a probe may ask the database: by its command, or by HTTP, which the server does not speak. In case of doubt it
+/// does, because replacing a probe does no harm.
 pub(super) fn asks_the_database(probe: &Handler) -> bool {
     let asks = |word: &str| {
         ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"]

@@ -102,8 +102,8 @@ pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarg
 /// The time for which an operator may start its cluster again in a new pod, by its option file: then it gives up by itself.
 const RESUME_TIME: SignedDuration = SignedDuration::from_mins(10);
 
-/// Returns whether the option file with which an operator starts its cluster again may do so in this pod, and until when: not while
-/// a member serves, because such a file may be left over from the last time.
+/// Returns whether the option file with which an operator starts its cluster again may do so in this pod, and until when. It may
+/// not while a member serves, because such a file may be left over from the last time.
 fn founding_file(target: &InjectTarget<'_>) -> String {
     let serves = target.cluster.is_none_or(|cluster| cluster.ready() > 0);
     if serves || target.view.freshness != Freshness::Current {

@@ -15,18 +15,19 @@ pub fn as_values<T: serde::Serialize>(webhooks: Option<&Vec<T>>) -> Vec<Value> {
 
 /// Returns whether the registered entries are exactly the wanted ones.
 pub fn same(found: &[Value], wanted: &[Value]) -> bool {
-    found.len() == wanted.len() && found.iter().map(stripped).eq(wanted.iter().map(stripped))
+    found.len() == wanted.len()
+        && found.iter().map(without_empty_fields).eq(wanted.iter().map(without_empty_fields))
 }
 
 /// Returns the first difference besides the CA, as a message.
-pub fn foreign(found: &[Value], wanted: &[Value]) -> Option<String> {
+pub fn first_difference(found: &[Value], wanted: &[Value]) -> Option<String> {
     let name = |entry: &Value| entry["name"].as_str().unwrap_or_default().to_owned();
     for found in found {
         let Some(wanted) = wanted.iter().find(|it| it["name"] == found["name"]) else {
             return Some(format!("{} is not an entry of the guard", name(found)));
         };
-        let [found, wanted] = [found, wanted].map(|entry| stripped(&without_bundle(entry)));
-        if let Some(field) = differs(&found, &wanted) {
+        let [found, wanted] = [found, wanted].map(|entry| without_empty_fields(&without_bundle(entry)));
+        if let Some(field) = differing_field(&found, &wanted) {
             return Some(format!("{field} of {} is not what the guard writes", name(&wanted)));
         }
     }
@@ -37,9 +38,9 @@ pub fn foreign(found: &[Value], wanted: &[Value]) -> Option<String> {
     (names(found) != names(wanted)).then(|| "the entries are in another order".to_owned())
 }
 
-fn differs(found: &Value, wanted: &Value) -> Option<String> {
-    let keys = |value: &Value| value.as_object().cloned().unwrap_or_default();
-    let (found, wanted) = (keys(found), keys(wanted));
+fn differing_field(found: &Value, wanted: &Value) -> Option<String> {
+    let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let (found, wanted) = (fields(found), fields(wanted));
     found.keys().chain(wanted.keys()).find(|key| found.get(*key) != wanted.get(*key)).cloned()
 }
 
@@ -52,7 +53,7 @@ fn without_bundle(entry: &Value) -> Value {
 }
 
 /// Returns the value without empty fields: API servers may replace `{}`, `[]` and null by each other.
-fn stripped(value: &Value) -> Value {
+fn without_empty_fields(value: &Value) -> Value {
     let is_set = |value: &Value| match value {
         Value::Null => false,
         Value::Object(fields) => !fields.is_empty(),
@@ -61,10 +62,10 @@ fn stripped(value: &Value) -> Value {
     };
     match value {
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(key, value)| (key.clone(), stripped(value)));
+            let fields = fields.iter().map(|(key, value)| (key.clone(), without_empty_fields(value)));
             Value::Object(fields.filter(|(_, value)| is_set(value)).collect::<Map<_, _>>())
         }
-        Value::Array(items) => items.iter().map(stripped).collect(),
+        Value::Array(items) => items.iter().map(without_empty_fields).collect(),
         _ => value.clone(),
     }
 }
@@ -86,23 +87,22 @@ mod tests {
     use crate::webhooks::{Destination, Endpoint, entries};
     use facts::settings::Settings;
 
-    /// The table, and the same as an API server sends it back.
-    fn table() -> (Vec<Value>, Vec<Value>) {
+    fn wanted_entries() -> Vec<Value> {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
-        let wanted = entries(
+        entries(
             Endpoint::Validate,
             (std::iter::empty(), &objects::Kinds::default()),
             &Settings::default(),
             &std::collections::BTreeSet::new(),
             &target,
             &encoded("CA"),
-        );
-        (wanted.clone(), wanted)
+        )
     }
 
     #[test]
-    fn whatever_somebody_changed_is_seen() {
-        let (clean, wanted) = table();
+    fn every_change_of_an_entry_is_found() {
+        let wanted = wanted_entries();
+        let clean = wanted.clone();
         let plain = |it: &Value| it.get("matchConditions").is_none() && it["failurePolicy"] == "Fail";
         let without = clean.iter().position(plain).unwrap();
         let name = clean[without]["name"].as_str().unwrap().to_owned();
@@ -134,10 +134,10 @@ mod tests {
             (clean.iter().rev().cloned().collect(), "the entries are in another order".to_owned()),
         ] {
             assert!(!same(&found, &wanted), "{words}");
-            assert_eq!(foreign(&found, &wanted), Some(words));
+            assert_eq!(first_difference(&found, &wanted), Some(words));
         }
         let found = change("/clientConfig/caBundle", Value::Null);
         assert!(!same(&found, &wanted));
-        assert_eq!(foreign(&found, &wanted), None, "another CA is part of every rotation");
+        assert_eq!(first_difference(&found, &wanted), None, "another CA is part of every rotation");
     }
 }

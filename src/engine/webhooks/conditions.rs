@@ -13,11 +13,11 @@ pub(super) fn selected(selectors: &[TextSelector], place: &str) -> String {
     let by_one = |object: &str| {
         let labels = format!("{object}.{place}");
         let holds = |requirement: &Requirement| {
-            let there = format!("'{}' in {labels}", requirement.key);
+            let has_key = format!("'{}' in {labels}", requirement.key);
             match requirement.values.as_slice() {
-                [] => there,
+                [] => has_key,
                 values => {
-                    format!("{there} && {labels}['{}'] in ['{}']", requirement.key, values.join("', '"))
+                    format!("{has_key} && {labels}['{}'] in ['{}']", requirement.key, values.join("', '"))
                 }
             }
         };
@@ -53,7 +53,7 @@ pub(super) fn marks_changed() -> String {
         images("object"),
         images("oldObject")
     );
-    let (labels, marks) = (changed("metadata.labels", "{}"), other_marks("metadata.annotations"));
+    let (labels, marks) = (changed("metadata.labels", "{}"), marks_differ("metadata.annotations"));
     let owners = changed("metadata.ownerReferences", "[]");
     let controllers = users::controller_condition();
     format!("{labels} || {marks} || {other_image} || {owners} && !({controllers})")
@@ -61,12 +61,12 @@ pub(super) fn marks_changed() -> String {
 
 /// Returns the CEL condition that a created object has owners, or that the marks or finalizers of an existing one change.
 pub(super) fn owned_or_marked() -> String {
-    let owned = format!("{} != []", there("object", "metadata.ownerReferences", "[]"));
-    let bared =
+    let owned = format!("{} != []", value_or("object", "metadata.ownerReferences", "[]"));
+    let finalizers_removed =
         format!("has(oldObject.metadata.deletionTimestamp) && {}", changed("metadata.finalizers", "[]"));
     let controllers = users::controller_condition();
     format!(
-        "request.operation == 'CREATE' ? {owned} && !({controllers}) : {} || {bared} && !({controllers})",
+        "request.operation == 'CREATE' ? {owned} && !({controllers}) : {} || {finalizers_removed} && !({controllers})",
         marks_changed()
     )
 }
@@ -75,8 +75,10 @@ pub(super) fn owned_or_marked() -> String {
 /// fully guarded namespaces are sent anyway.
 pub(super) fn break_glass_changed(mode_label: &str, off: &str) -> String {
     let mark = format!("{PREFIX}{}", marks::BREAK_GLASS);
-    let (new, old) =
-        (there("object", "metadata.annotations", "{}"), there("oldObject", "metadata.annotations", "{}"));
+    let (new, old) = (
+        value_or("object", "metadata.annotations", "{}"),
+        value_or("oldObject", "metadata.annotations", "{}"),
+    );
     let labelled = |object: &str| {
         let labels = format!("{object}.metadata.labels");
         format!("has({labels}) && '{mode_label}' in {labels} && {labels}['{mode_label}'] != '{off}'")
@@ -104,7 +106,7 @@ pub(super) fn to_amend() -> String {
     ];
     format!(
         "request.operation != 'UPDATE' || request.kind.kind != 'StatefulSet' || !has(object.spec) || {} || {}",
-        other_marks("metadata.annotations"),
+        marks_differ("metadata.annotations"),
         places.map(|(place, nothing)| changed(place, nothing)).join(" || ")
     )
 }
@@ -113,10 +115,10 @@ pub(super) fn to_amend() -> String {
 /// [`changes_nothing`](crate::exemptions::changes_nothing) decides, so that other updates wait for nothing.
 pub(super) fn workload_changed() -> String {
     let recovery =
-        format!("'{PREFIX}{}' in {}", marks::RECOVERY, there("object", "metadata.annotations", "{}"));
+        format!("'{PREFIX}{}' in {}", marks::RECOVERY, value_or("object", "metadata.annotations", "{}"));
     let changes = [
-        other_marks("metadata.labels"),
-        other_marks("metadata.annotations"),
+        marks_differ("metadata.labels"),
+        marks_differ("metadata.annotations"),
         changed("spec", "{}"),
         changed("metadata.ownerReferences", "[]"),
         recovery,
@@ -125,21 +127,21 @@ pub(super) fn workload_changed() -> String {
 }
 
 /// Returns the CEL expression for the value at this path, or for the given empty one.
-fn there(object: &str, place: &str, nothing: &str) -> String {
+fn value_or(object: &str, place: &str, nothing: &str) -> String {
     format!("(has({object}.{place}) ? {object}.{place} : {nothing})")
 }
 
 /// Returns the CEL condition that the value at this path changes.
 fn changed(place: &str, nothing: &str) -> String {
-    format!("{} != {}", there("object", place, nothing), there("oldObject", place, nothing))
+    format!("{} != {}", value_or("object", place, nothing), value_or("oldObject", place, nothing))
 }
 
 /// Returns the CEL condition that the guard's annotations, or its labels, at this path change.
-fn other_marks(place: &str) -> String {
-    let (new, old) = (there("object", place, "{}"), there("oldObject", place, "{}"));
-    let kept = |some: &str, others: &str| {
+fn marks_differ(place: &str) -> String {
+    let (new, old) = (value_or("object", place, "{}"), value_or("oldObject", place, "{}"));
+    let kept = |marks: &str, others: &str| {
         format!(
-            "{some}.all(key, !key.startsWith('{PREFIX}') || key in {others} && {others}[key] == {some}[key])"
+            "{marks}.all(key, !key.startsWith('{PREFIX}') || key in {others} && {others}[key] == {marks}[key])"
         )
     };
     format!("!{} || !{}", kept(&new, &old), kept(&old, &new))

@@ -87,7 +87,7 @@ pub struct Entry {
     pub name: &'static str,
     pub endpoint: Endpoint,
     /// The requests: API group, plural resource (with subresource), and verbs.
-    pub asks: &'static [(&'static str, &'static str, &'static [&'static str])],
+    pub requests: &'static [(&'static str, &'static str, &'static [&'static str])],
     pub selects: Selects,
     pub only: Only,
     /// The API server refuses the request while the guard cannot answer.
@@ -99,7 +99,7 @@ impl Entry {
     pub const VALIDATING: Self = Self {
         name: "",
         endpoint: Endpoint::Validate,
-        asks: &[],
+        requests: &[],
         selects: Selects::Anywhere,
         only: Only::All,
         fail_closed: true,
@@ -107,7 +107,7 @@ impl Entry {
 
     /// Returns whether the API server offers every pack's kind in this entry. Galera's kinds always exist.
     pub(super) fn is_served(&self, served: &BTreeSet<Kind>, kinds: &Kinds) -> bool {
-        let requested = self.asks.iter().map(|(group, plural, _)| kinds.of_plural(group, plural));
+        let requested = self.requests.iter().map(|(group, plural, _)| kinds.of_plural(group, plural));
         requested.filter(|kind| kind.is_optional()).all(|kind| served.contains(&kind))
     }
 }
@@ -127,7 +127,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "workloads-amend",
         endpoint: Endpoint::Mutate,
-        asks: &[("apps", "statefulsets", WRITES), ("apps", "deployments", WRITES)],
+        requests: &[("apps", "statefulsets", WRITES), ("apps", "deployments", WRITES)],
         selects: Selects::Template,
         only: Only::ToAmend,
         fail_closed: true,
@@ -136,7 +136,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "pods-inject",
         endpoint: Endpoint::Mutate,
-        asks: &[("", "pods", &["CREATE"])],
+        requests: &[("", "pods", &["CREATE"])],
         selects: Selects::Labels,
         only: Only::All,
         fail_closed: false,
@@ -144,7 +144,7 @@ pub const ENTRIES: &[Entry] = &[
     // Every change and the deletion of a Galera StatefulSet or bootstrap Deployment.
     Entry {
         name: "workloads",
-        asks: &[("apps", "statefulsets", ALL), ("apps", "deployments", ALL)],
+        requests: &[("apps", "statefulsets", ALL), ("apps", "deployments", ALL)],
         selects: Selects::Template,
         only: Only::Changed,
         ..Entry::VALIDATING
@@ -152,7 +152,7 @@ pub const ENTRIES: &[Entry] = &[
     // The last protection against a second, empty cluster: the pod itself, from any creator; and pods with marks of an injection.
     Entry {
         name: "new-pods",
-        asks: &[("", "pods", &["CREATE"])],
+        requests: &[("", "pods", &["CREATE"])],
         selects: Selects::Labels,
         only: Only::NoPlainMembers,
         ..Entry::VALIDATING
@@ -160,7 +160,7 @@ pub const ENTRIES: &[Entry] = &[
     // Members leave one at a time.
     Entry {
         name: "pods",
-        asks: &[("", "pods", &["DELETE"]), ("", "pods/resize", &["UPDATE"])],
+        requests: &[("", "pods", &["DELETE"]), ("", "pods/resize", &["UPDATE"])],
         selects: Selects::Labels,
         only: Only::NotExempt,
         ..Entry::VALIDATING
@@ -168,7 +168,7 @@ pub const ENTRIES: &[Entry] = &[
     // Without its labels, requests about the pod would no longer be judged.
     Entry {
         name: "marks",
-        asks: &[("", "pods", &["UPDATE"]), ("", "pods/status", &["UPDATE"])],
+        requests: &[("", "pods", &["UPDATE"]), ("", "pods/status", &["UPDATE"])],
         selects: Selects::Labels,
         only: Only::Marks,
         ..Entry::VALIDATING
@@ -176,7 +176,7 @@ pub const ENTRIES: &[Entry] = &[
     // A claim whose owner does not exist is deleted, and one without its finalizer is deleted while a server uses it.
     Entry {
         name: "claims",
-        asks: CLAIMS_AND_ACCOUNTS,
+        requests: CLAIMS_AND_ACCOUNTS,
         selects: Selects::LabelsElsewhere,
         only: Only::OwnedOrMarked,
         ..Entry::VALIDATING
@@ -184,7 +184,7 @@ pub const ENTRIES: &[Entry] = &[
     // The same for claims without labels, in fully guarded namespaces.
     Entry {
         name: "claims-in-namespace",
-        asks: CLAIMS_AND_ACCOUNTS,
+        requests: CLAIMS_AND_ACCOUNTS,
         selects: Selects::LabelledNamespaces,
         only: Only::OwnedOrMarked,
         ..Entry::VALIDATING
@@ -192,7 +192,10 @@ pub const ENTRIES: &[Entry] = &[
     // A write of a StatefulSet's status can change its annotations, too.
     Entry {
         name: "workloads-status",
-        asks: &[("apps", "statefulsets/status", &["UPDATE"]), ("apps", "deployments/status", &["UPDATE"])],
+        requests: &[
+            ("apps", "statefulsets/status", &["UPDATE"]),
+            ("apps", "deployments/status", &["UPDATE"]),
+        ],
         selects: Selects::Template,
         only: Only::Marks,
         ..Entry::VALIDATING
@@ -200,7 +203,7 @@ pub const ENTRIES: &[Entry] = &[
     // Objects that a cluster uses, by their own labels, in every namespace.
     Entry {
         name: "labelled",
-        asks: &[
+        requests: &[
             ("", "configmaps", ALL),
             ("", "secrets", ALL),
             ("", "services", ALL),
@@ -215,7 +218,7 @@ pub const ENTRIES: &[Entry] = &[
     // Objects without labels, in fully guarded namespaces.
     Entry {
         name: "namespace",
-        asks: &[
+        requests: &[
             ("", "configmaps", ALL),
             ("", "secrets", ALL),
             ("", "services", ALL),
@@ -234,7 +237,7 @@ pub const ENTRIES: &[Entry] = &[
     // Scaling and evictions in other namespaces: judged, but never blocked by a guard that is down.
     Entry {
         name: "elsewhere",
-        asks: &[
+        requests: &[
             ("apps", "statefulsets/scale", &["UPDATE"]),
             ("apps", "deployments/scale", &["UPDATE"]),
             ("", "pods/eviction", &["CREATE"]),
@@ -246,14 +249,14 @@ pub const ENTRIES: &[Entry] = &[
     // The deletion of a fully guarded namespace, and the removal of its label.
     Entry {
         name: "namespaces",
-        asks: &[("", "namespaces", &["UPDATE", "DELETE"])],
+        requests: &[("", "namespaces", &["UPDATE", "DELETE"])],
         selects: Selects::ModeLabel,
         ..Entry::VALIDATING
     },
     // The deletion of other namespaces: judged, but never blocked by a guard that is down.
     Entry {
         name: "namespaces-elsewhere",
-        asks: &[("", "namespaces", &["DELETE"])],
+        requests: &[("", "namespaces", &["DELETE"])],
         selects: Selects::NoModeLabel,
         fail_closed: false,
         ..Entry::VALIDATING
@@ -261,7 +264,7 @@ pub const ENTRIES: &[Entry] = &[
     // Break-glass begins at once and lasts an hour at most, however it is written; without a guard it has no effect anyway.
     Entry {
         name: "glass",
-        asks: &[
+        requests: &[
             ("", "namespaces", WRITES),
             ("", "namespaces/status", &["UPDATE"]),
             ("", "namespaces/finalize", &["UPDATE"]),

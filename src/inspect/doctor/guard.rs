@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Asked, Row, count};
 use engine::rulebook::Rulebook;
-use engine::webhooks::compare::{decoded, foreign};
+use engine::webhooks::compare::{decoded, first_difference};
 use engine::webhooks::{Destination, Endpoint};
 use facts::mode::Mode;
 use facts::settings::Settings;
@@ -97,7 +97,7 @@ pub fn webhooks(
             let says = format!("cannot check the {entries}: the guard's settings are not known");
             return Row::not_asked(WEBHOOKS, says);
         };
-        match foreign(found, &rulebook.entries(endpoint, settings, served, target, "")) {
+        match first_difference(found, &rulebook.entries(endpoint, settings, served, target, "")) {
             None => Row::well(WEBHOOKS, format!("{entries}, as the guard writes them")),
             Some(difference) if same_version => Row::wrong(
                 WEBHOOKS,

@@ -51,14 +51,14 @@ const ENTRIES: &[Entry] = &[
     // The parameters of a cluster, before KUDO acts on them.
     Entry {
         name: "kudo-instances",
-        asks: &[("kudo.dev", "instances", &["CREATE", "UPDATE"])],
+        requests: &[("kudo.dev", "instances", &["CREATE", "UPDATE"])],
         only: Only::When("another-spec", ANOTHER_SPEC),
         ..Entry::VALIDATING
     },
     // A cluster is deleted with its Instance, and all Instances with their definition.
     Entry {
         name: "kudo-ends",
-        asks: &[
+        requests: &[
             ("kudo.dev", "instances", &["DELETE"]),
             ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
         ],

@@ -45,7 +45,7 @@ const ENTRIES: &[Entry] = &[
     // The operator writes defaults into it, and must not wait for a guard that is down.
     Entry {
         name: "mariadbs",
-        asks: &[(driver::GROUP, "mariadbs", &["UPDATE"]), (driver::GROUP, "mariadbs/scale", &["UPDATE"])],
+        requests: &[(driver::GROUP, "mariadbs", &["UPDATE"]), (driver::GROUP, "mariadbs/scale", &["UPDATE"])],
         only: Only::When("another-spec", ANOTHER_SPEC),
         fail_closed: false,
         ..Entry::VALIDATING
@@ -53,7 +53,7 @@ const ENTRIES: &[Entry] = &[
     // A cluster is deleted with its MariaDB, and all with their definition.
     Entry {
         name: "mariadb-ends",
-        asks: &[
+        requests: &[
             (driver::GROUP, "mariadbs", &["DELETE"]),
             ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
         ],

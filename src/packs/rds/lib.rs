@@ -87,7 +87,7 @@ const ENTRIES: &[Entry] = &[
     // The creation and deletion of a database, and the deletion of all with their definition.
     Entry {
         name: "rdss",
-        asks: &[
+        requests: &[
             ("otc.mcsps.de", "rdss", &["CREATE", "DELETE"]),
             ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
         ],
@@ -97,7 +97,7 @@ const ENTRIES: &[Entry] = &[
     // The operator writes each one every ten seconds, and must not wait for a guard that is down.
     Entry {
         name: "rdss-written",
-        asks: &[
+        requests: &[
             ("otc.mcsps.de", "rdss", &["UPDATE"]),
             ("rbac.authorization.k8s.io", "clusterrolebindings", &["CREATE", "UPDATE"]),
         ],

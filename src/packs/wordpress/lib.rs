@@ -61,7 +61,10 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "wordpress-amend",
         endpoint: Endpoint::Mutate,
-        asks: &[("apps", "deployments", &["CREATE", "UPDATE"]), ("", "persistentvolumeclaims", &["UPDATE"])],
+        requests: &[
+            ("apps", "deployments", &["CREATE", "UPDATE"]),
+            ("", "persistentvolumeclaims", &["UPDATE"]),
+        ],
         selects: Selects::Anywhere,
         only: Only::When("part-of-wordpress", PART),
         fail_closed: false,
@@ -69,7 +72,7 @@ const ENTRIES: &[Entry] = &[
     // Every write and the deletion of a Wordpress, with which its volumes are deleted, and of all of them with their definition.
     Entry {
         name: "wordpresses",
-        asks: &[
+        requests: &[
             (GROUP, "wordpresses", &["CREATE", "UPDATE", "DELETE"]),
             ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
         ],
@@ -79,14 +82,17 @@ const ENTRIES: &[Entry] = &[
     // The parts of a WordPress, in every namespace.
     Entry {
         name: "wordpress-parts",
-        asks: &[("apps", "deployments", &["CREATE", "UPDATE"]), ("", "persistentvolumeclaims", &["UPDATE"])],
+        requests: &[
+            ("apps", "deployments", &["CREATE", "UPDATE"]),
+            ("", "persistentvolumeclaims", &["UPDATE"]),
+        ],
         only: Only::When("part-of-wordpress", PART),
         ..Entry::VALIDATING
     },
     // Deployments that the operator would use as its own; never blocked by a guard that is down.
     Entry {
         name: "wordpress-namesakes",
-        asks: &[("apps", "deployments", &["CREATE"])],
+        requests: &[("apps", "deployments", &["CREATE"])],
         only: Only::When("called-wordpress", NAMESAKE),
         fail_closed: false,
         ..Entry::VALIDATING
@@ -94,7 +100,7 @@ const ENTRIES: &[Entry] = &[
     // The same in namespaces that are not fully guarded, where no other entry sends these.
     Entry {
         name: "wordpress-elsewhere",
-        asks: &[("", "persistentvolumeclaims", &["DELETE"]), ("", "services", &["CREATE", "UPDATE"])],
+        requests: &[("", "persistentvolumeclaims", &["DELETE"]), ("", "services", &["CREATE", "UPDATE"])],
         selects: Selects::OtherNamespaces,
         only: Only::When("part-of-wordpress", PART),
         ..Entry::VALIDATING
