@@ -53,12 +53,12 @@ mod tests {
     fn words_of_every_rule_are_known_by_their_beginning() {
         for page in rulebook().pages() {
             assert_eq!(
-                rulebook().said_by(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id),
+                rulebook().page_of_message(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id),
                 Some(page.id)
             );
         }
         for words in ["[G99] x", "G07 x", "[G07", "[g07] x", "[G07]x", ""] {
-            assert!(rulebook().said_by(words).is_none(), "{words}");
+            assert!(rulebook().page_of_message(words).is_none(), "{words}");
         }
     }
 

@@ -181,7 +181,7 @@ fn off_needs_no_quotes() {
     let settings = rulebook().settings(settings).unwrap();
     let modes = ["G01", "G02", "G11"].map(|rule| settings.mode(rule).name());
     assert_eq!(modes, ["warn", "off", "off"]);
-    assert!(rulebook().packs_on(&settings).all(|pack| pack.name != "wordpress"));
+    assert!(rulebook().enabled_packs(&settings).all(|pack| pack.name != "wordpress"));
     assert_eq!(settings.pages, Pages::Program);
 }
 

@@ -51,7 +51,7 @@ fn docs_list_the_annotations_of_people_and_of_the_guard() {
     {
         assert!(marks.contains(&value.trim_end_matches("\";")), "{name} is in no list");
     }
-    let manual = rulebook().find("G18").unwrap().page().text();
+    let manual = rulebook().rule("G18").unwrap().page().text();
     for mark in marks {
         assert!(manual.contains(&format!("`{mark}`")), "G18's page does not name {mark}");
     }

@@ -280,7 +280,7 @@ fn conditions_of_a_node_and_of_a_whole_cluster_are_reported() {
 /// The manual explains the name of every condition.
 #[test]
 fn every_condition_has_a_row_in_the_manual() {
-    let manual = rulebook().find("G02").unwrap().page().text();
+    let manual = rulebook().rule("G02").unwrap().page().text();
     let names: Vec<_> =
         manual.lines().filter_map(|line| line.trim().strip_prefix("| ")?.split(" |").next()).collect();
     for condition in Condition::all() {

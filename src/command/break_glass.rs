@@ -249,7 +249,7 @@ fn no_guard(words: &str) -> String {
 /// Returns whether the guard honours the annotation, judged by its answer to the canary: as an exit code and a text.
 fn opened(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
-        CanaryAnswer::Admitted(said) => match (said.iter().find(|it| rulebook().said_by(it).is_some()), said.iter().any(|it| honours(it))) {
+        CanaryAnswer::Admitted(said) => match (said.iter().find(|it| rulebook().page_of_message(it).is_some()), said.iter().any(|it| honours(it))) {
             (Some(words), true) => (Exit::Clean, format!("the guard honours it, and says so each time: {words}")),
             (Some(words), false) => (
                 Exit::Undecided,

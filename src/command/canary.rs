@@ -100,7 +100,7 @@ fn by(code: u16, message: &str) -> CanaryAnswer {
     let called = called.and_then(|(_, it)| it.split_once("\": ")).filter(is_ours);
     match (denied, called) {
         // An eviction is refused with 429, so that a drain waits.
-        (Some((_, words)), _) if matches!(code, 403 | 429) && rulebook().said_by(words).is_some() => {
+        (Some((_, words)), _) if matches!(code, 403 | 429) && rulebook().page_of_message(words).is_some() => {
             CanaryAnswer::Refused(first(words))
         }
         (Some((_, words)), _) | (None, Some((_, words))) => CanaryAnswer::Unanswered(first(words)),
@@ -120,12 +120,12 @@ fn warning(header: &str) -> Option<String> {
     let words = header.strip_prefix("299 ")?.split_once(" \"")?.1.strip_suffix('"')?;
     let words = words.replace("\\\"", "\"").replace("\\\\", "\\");
     // The guard's warnings begin with a rule, or with the time until which a namespace is open.
-    Some(words).filter(|words| rulebook().said_by(words).is_some() || words.starts_with("until "))
+    Some(words).filter(|words| rulebook().page_of_message(words).is_some() || words.starts_with("until "))
 }
 
 /// Returns the rule with which a message of the guard begins.
 pub fn rule(words: &str) -> Option<&'static Rule> {
-    rulebook().find(rulebook().said_by(words)?.id)
+    rulebook().rule(rulebook().page_of_message(words)?.id)
 }
 
 /// Returns a StatefulSet that breaks more than one rule, so that a milder mode of one rule does not make it harmless.

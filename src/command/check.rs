@@ -146,7 +146,7 @@ fn destination(text: &str) -> Result<OutputTarget, String> {
 
 fn rule(text: &str) -> Result<&'static str, String> {
     let names = rulebook().rules().iter().flat_map(|rule| [rule.id, rule.name]);
-    let id = rulebook().named(text).map(|rule| rule.id);
+    let id = rulebook().rule_named(text).map(|rule| rule.id);
     id.ok_or_else(|| {
         format!("there is no rule {text}{} `gatera explain` lists them", did_you_mean(text, names))
     })

@@ -71,7 +71,7 @@ impl Rulebook {
     }
 
     /// Returns the packs that these settings do not turn off.
-    pub fn packs_on(&self, settings: &Settings) -> impl Iterator<Item = &'static Pack> {
+    pub fn enabled_packs(&self, settings: &Settings) -> impl Iterator<Item = &'static Pack> {
         self.packs.iter().filter(|pack| !settings.is_without(pack.name))
     }
 
@@ -87,7 +87,7 @@ impl Rulebook {
 
     /// Returns whether a pack that is turned on reads this kind.
     pub fn reads(&self, kind: Kind, settings: &Settings) -> bool {
-        self.packs_on(settings).flat_map(|pack| pack.kinds).any(|custom| Kind::Custom(custom) == kind)
+        self.enabled_packs(settings).flat_map(|pack| pack.kinds).any(|custom| Kind::Custom(custom) == kind)
     }
 
     /// Returns the names that a settings file may use.
@@ -116,18 +116,18 @@ impl Rulebook {
         target: &Destination,
         ca_bundle: &str,
     ) -> Vec<Value> {
-        let of_packs = self.packs_on(settings).flat_map(|pack| pack.entries);
+        let of_packs = self.enabled_packs(settings).flat_map(|pack| pack.entries);
         webhooks::entries(endpoint, (of_packs, &self.kinds), settings, served, target, ca_bundle)
     }
 
     /// Returns the rule of this id, in upper or lower case.
-    pub fn find(&self, id: &str) -> Option<&Rule> {
+    pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
     }
 
     /// Returns the rule of this id or name, in upper or lower case.
-    pub fn named(&self, name: &str) -> Option<&Rule> {
-        self.find(name).or_else(|| self.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)))
+    pub fn rule_named(&self, name: &str) -> Option<&Rule> {
+        self.rule(name).or_else(|| self.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)))
     }
 
     /// Returns all pages, in the order of their ids.
@@ -141,8 +141,8 @@ impl Rulebook {
     }
 
     /// Returns the page of a refusal or warning that begins with the id of its rule: `[G07] …`.
-    pub fn said_by(&self, words: &str) -> Option<Page> {
-        let (id, _) = words.strip_prefix('[')?.split_once("] ")?;
+    pub fn page_of_message(&self, message: &str) -> Option<Page> {
+        let (id, _) = message.strip_prefix('[')?.split_once("] ")?;
         self.pages().find(|page| page.id == id)
     }
 
@@ -161,10 +161,10 @@ impl Rulebook {
         if exemptions::is_exempt(review, view) || exemptions::changes_nothing(review) {
             return decision;
         }
+        let unreadable_mode = view.mode(UNREADABLE, &review.namespace);
         if view.busy {
             let exception = exceptions::break_glass(review, view, &mut decision);
-            let mode = view.mode(UNREADABLE, &review.namespace);
-            decision.add(rules::unreadable::busy(), mode, false, exception.as_ref());
+            decision.add(rules::unreadable::busy(), unreadable_mode, false, exception.as_ref());
             if !decision.allowed() {
                 return decision;
             }
@@ -174,9 +174,10 @@ impl Rulebook {
         let taken_over = view.taken_over(review);
         let review = taken_over.as_ref().unwrap_or(review);
         let Some(verb) = Verb::of(review) else { return decision };
-        let mode = view.mode(rules::UNREADABLE, &review.namespace);
-        if let Some(finding) = rules::unreadable::judged_without(review, view).filter(|_| mode != Mode::Off) {
-            decision.add(finding, mode, false, None);
+        if unreadable_mode != Mode::Off
+            && let Some(finding) = rules::unreadable::judged_without(review, view)
+        {
+            decision.add(finding, unreadable_mode, false, None);
         }
         // Computed lazily, because most objects break no rule.
         let before = LazyCell::new(|| review.before(view.adoption()));
@@ -225,7 +226,7 @@ impl Rulebook {
             }
         }
         if decision.allowed() {
-            decision.remarks.extend(half_guarded(review, view));
+            decision.remarks.extend(partly_guarded_warning(review, view));
             decision.remarks.extend(rules::restarts::remark(review, view));
         }
         decision.sort();
@@ -234,15 +235,15 @@ impl Rulebook {
 }
 
 /// Returns a warning if a cluster is created in a namespace without the mode label.
-fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
+fn partly_guarded_warning(review: &Review, view: &View<'_>) -> Option<String> {
     let Some(Object::StatefulSet(new)) =
         review.new.as_ref().filter(|_| review.operation == Operation::Create)
     else {
         return None;
     };
-    let is_half_guarded = review.origin.is_final()
+    let is_partly_guarded = review.origin.is_final()
         && is_cluster(new, view.adoption())
         && view.namespace_is_unlabelled(&review.namespace);
     let ns = &review.namespace;
-    is_half_guarded.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without the cluster's labels not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
+    is_partly_guarded.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without the cluster's labels not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
 }

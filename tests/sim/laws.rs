@@ -198,7 +198,7 @@ impl Laws {
     pub fn check_refusal(&mut self, refusal: &Refusal) {
         let Some(rule) = refusal.rule else { return };
         *self.refusals.entry(rule).or_default() += 1;
-        let known = rulebook().find(rule).is_some() || rule == rules::UNREADABLE;
+        let known = rulebook().rule(rule).is_some() || rule == rules::UNREADABLE;
         if !known
             || !refusal.message.starts_with(&format!("[{rule}] "))
             || refusal.message.lines().count() < 3

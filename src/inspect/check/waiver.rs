@@ -123,7 +123,7 @@ fn parse(words: &str, rulebook: &Rulebook) -> Result<(Vec<&'static str>, String)
     }
     let mut rules = Vec::new();
     for word in named.split([',', ' ']).filter(|word| !word.is_empty()) {
-        match rulebook.find(word) {
+        match rulebook.rule(word) {
             Some(rule) => rules.push(rule.id),
             None if word.eq_ignore_ascii_case(UNREADABLE) => {
                 return Err(format!("{UNREADABLE} is about what cannot be judged, and cannot be waived"));
