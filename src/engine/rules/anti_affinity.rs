@@ -55,7 +55,7 @@ const MARK_FIELD: &str = "spec.template.metadata.annotations";
 
 /// How strictly a template keeps the members apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Apart {
+enum Separation {
     /// A member stays Pending rather than share a node.
     Required,
     /// Members are separated while another node is free.
@@ -63,9 +63,9 @@ enum Apart {
     /// The template has terms for nodes, but none of them selects its own members. Injection leaves such terms alone.
     Missing,
     /// The template has no such term: injection decides.
-    Unsaid,
+    Unspecified,
     /// The annotation asks injection to add no term.
-    Waived,
+    OptedOut,
 }
 
 fn written(review: &Review, view: &View<'_>) -> Findings {
@@ -86,20 +86,20 @@ fn scaled(review: &Review, view: &View<'_>) -> Findings {
     let ns = &review.namespace;
     let cluster = view.cluster(ns, &review.name).filter(|_| new.spec.replicas > old.spec.replicas);
     let few = |it: &Cluster| too_few_nodes(ns, &it.workload.spec.template, new.spec.replicas, view);
-    cluster.and_then(few).map(grown).into_iter().collect()
+    cluster.and_then(few).map(growing_needs_nodes).into_iter().collect()
 }
 
-fn apart(ns: &str, template: &Template) -> Apart {
+fn separation(ns: &str, template: &Template) -> Separation {
     let terms = &template.spec.affinity.pod_anti_affinity;
     let labels = &template.metadata.labels;
     match template.metadata.mark(marks::ANTI_AFFINITY) {
-        _ if terms.required.iter().any(|term| term.parts(labels, ns)) => Apart::Required,
-        _ if terms.terms().any(|term| term.parts(labels, ns)) => Apart::Preferred,
-        _ if terms.terms().any(objects::Term::on_nodes) => Apart::Missing,
-        Some("required") => Apart::Required,
-        Some("preferred") => Apart::Preferred,
-        Some("none") => Apart::Waived,
-        _ => Apart::Unsaid,
+        _ if terms.required.iter().any(|term| term.parts(labels, ns)) => Separation::Required,
+        _ if terms.terms().any(|term| term.parts(labels, ns)) => Separation::Preferred,
+        _ if terms.terms().any(objects::Term::on_nodes) => Separation::Missing,
+        Some("required") => Separation::Required,
+        Some("preferred") => Separation::Preferred,
+        Some("none") => Separation::OptedOut,
+        _ => Separation::Unspecified,
     }
 }
 
@@ -107,41 +107,41 @@ fn apart(ns: &str, template: &Template) -> Apart {
 fn in_template(ns: &str, template: &Template) -> Findings {
     let why =
         "with two members on one node, the loss of that node leaves a cluster of three without a majority";
-    let found = match apart(ns, template) {
-        Apart::Waived => RULE.warn(
+    let found = match separation(ns, template) {
+        Separation::OptedOut => RULE.warn(
             MARK_FIELD,
             "members may share a node (gatera.dev/anti-affinity: none)",
             why,
             "use gatera.dev/anti-affinity: preferred, which leaves no member Pending",
         ),
-        Apart::Missing => RULE.warn(
+        Separation::Missing => RULE.warn(
             FIELD,
             "its podAntiAffinity on kubernetes.io/hostname does not select its own members, so it \
              does not separate them",
             why,
             "leave it out (gatera adds the right one), or select the template's labels",
         ),
-        Apart::Required | Apart::Preferred | Apart::Unsaid => return Findings::new(),
+        Separation::Required | Separation::Preferred | Separation::Unspecified => return Findings::new(),
     };
     vec![found]
 }
 
 /// Returns whether two members can share a node: neither the template nor what injection adds keeps them apart.
 pub(super) fn may_share_a_node(ns: &str, new: &Workload, view: &View<'_>) -> bool {
-    let kept_apart = match apart(ns, &new.spec.template) {
-        Apart::Required => true,
-        Apart::Preferred | Apart::Missing | Apart::Waived => false,
+    let kept_apart = match separation(ns, &new.spec.template) {
+        Separation::Required => true,
+        Separation::Preferred | Separation::Missing | Separation::OptedOut => false,
         // When no node is known, as for files, assume that there are enough.
-        Apart::Unsaid => {
+        Separation::Unspecified => {
             let nodes = i64::try_from(view.world.schedulable_nodes()).unwrap_or(i64::MAX);
             nodes == 0 || nodes >= new.replicas()
         }
     };
-    !kept_apart && !by_domains(ns, new, view)
+    !kept_apart && !are_separated_by_domains(ns, new, view)
 }
 
 /// Returns whether another node label keeps the members apart: it has at least as many values as there are members.
-fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
+fn are_separated_by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     let Template { metadata, spec, .. } = &*new.spec.template;
     let terms =
         spec.affinity.pod_anti_affinity.required.iter().filter(|it| it.is_about(&metadata.labels, ns));
@@ -156,19 +156,19 @@ fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
 
 /// Returns a finding if what kept the members apart no longer does.
 fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
-    if by_domains(ns, new, view) {
+    if are_separated_by_domains(ns, new, view) {
         return None;
     }
-    let (before, after) = (apart(ns, &old.spec.template), apart(ns, &new.spec.template));
+    let (before, after) = (separation(ns, &old.spec.template), separation(ns, &new.spec.template));
     let how = match (before, after) {
-        (Apart::Required, Apart::Preferred) => "is only preferred from now on",
-        (Apart::Required, Apart::Missing) => "no longer selects its own members",
-        (Apart::Required, Apart::Unsaid | Apart::Waived) => "is removed",
+        (Separation::Required, Separation::Preferred) => "is only preferred from now on",
+        (Separation::Required, Separation::Missing) => "no longer selects its own members",
+        (Separation::Required, Separation::Unspecified | Separation::OptedOut) => "is removed",
         _ => return None,
     };
     let stays = match after {
         // A label such as helm.sh/chart changes with every upgrade.
-        Apart::Missing => format!(
+        Separation::Missing => format!(
             "use in its labelSelector only labels that members keep, which are those of spec.selector ({})",
             new.spec.selector.match_labels.keys().map(|key| &**key).collect::<Vec<_>>().join(", ")
         ),
@@ -191,10 +191,10 @@ fn crowded(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> 
     let count = |of: &Workload| nodes_for(&of.spec.template.spec, view);
     let (before, after) = (count(old), count(new));
     if view.freshness == Freshness::Current && after == Some(0) && before.is_some_and(|it| it > 0) {
-        return Some(nowhere());
+        return Some(no_node_accepts());
     }
     // A selector or a taint can leave fewer nodes.
-    let newly = apart(ns, &old.spec.template) != Apart::Required || after < before;
+    let newly = separation(ns, &old.spec.template) != Separation::Required || after < before;
     let grows = new.replicas() > old.replicas();
     let few = too_few_nodes(ns, &new.spec.template, new.replicas(), view).filter(|_| newly || grows)?;
     let cluster = view.cluster(ns, &review.name);
@@ -202,12 +202,12 @@ fn crowded(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> 
     Some(match (newly, runs) {
         (true, true) => Finding { verdict: Verdict::Deny, ..few },
         (true, false) => few,
-        (false, _) => grown(few),
+        (false, _) => growing_needs_nodes(few),
     })
 }
 
 /// Returns the finding for nodes that exist, but are all excluded by the selector or the tolerations.
-fn nowhere() -> Finding {
+fn no_node_accepts() -> Finding {
     RULE.deny(
         "spec.template.spec.nodeSelector",
         "no schedulable node accepts its members any more, because of nodeSelector or taints that are not tolerated",
@@ -217,13 +217,13 @@ fn nowhere() -> Finding {
 }
 
 /// Returns the finding for a cluster that grows: only more nodes help.
-fn grown(few: Finding) -> Finding {
+fn growing_needs_nodes(few: Finding) -> Finding {
     Finding { instead: "add nodes first".into(), ..few }
 }
 
-/// Returns a finding if there are fewer nodes than members. None if the view is out of date.
+/// Returns a finding if there are fewer nodes than members; `None` if the view is out of date.
 fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -> Option<Finding> {
-    let required = apart(ns, template) == Apart::Required && view.freshness == Freshness::Current;
+    let required = separation(ns, template) == Separation::Required && view.freshness == Freshness::Current;
     let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;
     (nodes < members).then(|| {
         RULE.warn(

@@ -87,9 +87,9 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
         let is_seen = |key: &str| seen.as_ref().is_some_and(|keys| keys.hold(key));
         let switch = map.data.iter().find(|(key, text)| is_seen(key) && server::founds_by_file(text.look()));
         if let Some((key, _)) = switch.filter(|_| founds_too_many(ns, workload, view)) {
-            let (words, field) =
+            let (label, field) =
                 (format!("wsrep_new_cluster in {key}"), format!("data[{key}].wsrep_new_cluster"));
-            found.push(hosts::founding(&AddressPlace { words, field }, &Members::of(ns, workload)));
+            found.push(hosts::founding(&AddressPlace { label, field }, &Members::of(ns, workload)));
             continue;
         }
         let Some(PlacedAddress { source: AddressSource::File { map: name, key }, text }) =
@@ -97,10 +97,10 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
         else {
             continue;
         };
-        if name == map.metadata.name && !is_made_elsewhere(&workload.spec.template.spec, Some(name)) {
-            let (words, field) =
+        if name == map.metadata.name && !may_be_overridden(&workload.spec.template.spec, Some(name)) {
+            let (label, field) =
                 (format!("wsrep_cluster_address in {key}"), format!("data[{key}].wsrep_cluster_address"));
-            found.extend(judge(ns, workload, &text, &AddressPlace { words, field }, view));
+            found.extend(judge(ns, workload, &text, &AddressPlace { label, field }, view));
         }
     }
     found
@@ -116,27 +116,27 @@ fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Finding
     let switch = options::flags(server).into_iter().find(|flag| flag.key == "wsrep_new_cluster");
     if let Some(flag) = switch.filter(|_| founds_too_many(ns, workload, view)) {
         let field = format!("{container}.{}.wsrep_new_cluster", flag.field);
-        let words = format!("--wsrep-new-cluster in {}", flag.field);
-        return vec![hosts::founding(&AddressPlace { words, field }, &Members::of(ns, workload))];
+        let label = format!("--wsrep-new-cluster in {}", flag.field);
+        return vec![hosts::founding(&AddressPlace { label, field }, &Members::of(ns, workload))];
     }
     let Some(PlacedAddress { source, text }) = view.cluster_address(ns, workload) else {
         return Findings::new();
     };
-    let (words, field) = match source {
+    let (label, field) = match source {
         AddressSource::Word(field, index) => (
             format!("wsrep_cluster_address in {field}[{index}]"),
             format!("{container}.{field}.wsrep_cluster_address"),
         ),
         // `check` judges the ConfigMap itself in the same run.
         AddressSource::File { .. } if review.origin == Origin::Check => return Findings::new(),
-        AddressSource::File { map, .. } if is_made_elsewhere(&template.spec, Some(map)) => {
+        AddressSource::File { map, .. } if may_be_overridden(&template.spec, Some(map)) => {
             return Findings::new();
         }
-        AddressSource::Variable(_) if is_made_elsewhere(&template.spec, None) => return Findings::new(),
+        AddressSource::Variable(_) if may_be_overridden(&template.spec, None) => return Findings::new(),
         AddressSource::Variable(name) => (format!("variable {name}"), format!("{container}.env[{name}]")),
         AddressSource::File { map, key } => (format!("key {key} of ConfigMap {map}"), IN_A_FILE.to_owned()),
     };
-    judge(ns, workload, &text, &AddressPlace { words, field }, view)
+    judge(ns, workload, &text, &AddressPlace { label, field }, view)
 }
 
 fn judge(ns: &str, workload: &Workload, address: &str, place: &AddressPlace, view: &View<'_>) -> Findings {
@@ -155,7 +155,7 @@ fn founds_too_many(ns: &str, workload: &Workload, view: &View<'_>) -> bool {
 
 /// Returns whether the server may read another address than the one found here: a script creates it, or an init container mounts
 /// the ConfigMap.
-fn is_made_elsewhere(spec: &PodSpec, map: Option<&str>) -> bool {
+fn may_be_overridden(spec: &PodSpec, map: Option<&str>) -> bool {
     let mut words =
         spec.containers.iter().flat_map(|it| it.command.iter().chain(&it.args)).map(Literal::look);
     let by_script =

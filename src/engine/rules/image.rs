@@ -85,7 +85,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let cluster = view.cluster(&review.namespace, &review.name);
     let step = (review.kind == Kind::StatefulSet).then(|| {
         let field = format!("spec.template.spec.containers[{}].image.version", server.name);
-        let place = ImagePlace { rule: &RULE, field, of: format!("container {}: ", server.name) };
+        let place = ImagePlace { rule: &RULE, field, prefix: format!("container {}: ", server.name) };
         place.step(&old_server.image, &server.image, cluster, view)
     });
     found.into_iter().chain(step.flatten()).collect()
@@ -122,11 +122,11 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 /// Returns findings about the new template alone.
 fn in_template(template: &Template, server: &Container, view: &View<'_>) -> Findings {
-    let mut found: Findings = unheard_of(server, view).into_iter().collect();
+    let mut found: Findings = future_release(server, view).into_iter().collect();
     for (list, container) in template.spec.all_containers() {
         let place = format!("spec.template.spec.{list}[{}].", container.name);
-        let of = format!("container {}: image ", container.name);
-        let image = ImagePlace { rule: &RULE, field: format!("{place}image"), of };
+        let prefix = format!("container {}: image ", container.name);
+        let image = ImagePlace { rule: &RULE, field: format!("{place}image"), prefix };
         found.extend(image.unpinned(&container.image, std::ptr::eq(container, server)));
         found.extend(missing_programs(&place, container));
     }
@@ -134,7 +134,7 @@ fn in_template(template: &Template, server: &Container, view: &View<'_>) -> Find
 }
 
 /// Returns a warning about a release that can hardly exist yet.
-fn unheard_of(server: &Container, view: &View<'_>) -> Option<Finding> {
+fn future_release(server: &Container, view: &View<'_>) -> Option<Finding> {
     let year = view.now.to_zoned(jiff::tz::TimeZone::UTC).year();
     let (release, most) = Image::read(&server.image).release(year)?;
     let Container { name, image, .. } = server;
@@ -179,8 +179,8 @@ pub struct ImagePlace<'a> {
     /// The rule that judges it.
     pub rule: &'a Rule,
     pub field: String,
-    /// The words that precede the image in a message.
-    pub of: String,
+    /// The text that precedes the image in a message.
+    pub prefix: String,
 }
 
 impl ImagePlace<'_> {
@@ -191,15 +191,14 @@ impl ImagePlace<'_> {
     /// Returns a finding about an image whose reference can mean another version later. `serves` says whether it is the server's.
     pub fn unpinned(&self, written: &str, serves: bool) -> Option<Finding> {
         let image = Image::read(written);
-        let of = &self.of;
-        let (verdict, says) = match () {
-            () if image.floats() && serves => (Verdict::Deny, format!("{of}{written} names no version")),
-            () if image.floats() => (Verdict::Warn, format!("{of}{written} names no version")),
-            () if image.major_only() && serves => {
-                (Verdict::Warn, format!("{of}{written} moves from series to series by itself"))
-            }
-            () => return None,
+        let (verdict, fault) = if image.floats() {
+            (if serves { Verdict::Deny } else { Verdict::Warn }, "names no version")
+        } else if image.major_only() && serves {
+            (Verdict::Warn, "moves from series to series by itself")
+        } else {
+            return None;
         };
+        let says = format!("{}{written} {fault}", self.prefix);
         let instead = if serves {
             say(format!("write the version: {}:VERSION", image.repository))
                 .then("for a running cluster, the one that ")
@@ -221,8 +220,8 @@ impl ImagePlace<'_> {
         let written = written.filter(|image| !image.is_empty());
         let members = cluster.into_iter().flat_map(|it| &it.members).filter_map(|it| it.pod.as_deref());
         // Other webhooks write digests, which show less than the template does.
-        let says = |image: &str| Image::read(image).series().is_some();
-        let running = members.filter(|pod| pod.has_run && pod.image != new && says(&pod.image));
+        let shows_version = |image: &str| Image::read(image).series().is_some();
+        let running = members.filter(|pod| pod.has_run && pod.image != new && shows_version(&pod.image));
         let running = running.map(|pod| &*pod.image);
         let steps =
             written.into_iter().chain(running).filter_map(|from| self.step_from(from, new, cluster, view));
@@ -232,7 +231,7 @@ impl ImagePlace<'_> {
 
     fn step_from(&self, from: &str, to: &str, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
         let (was, is) = (Image::read(from), Image::read(to));
-        let asked = format!("{}{from} -> {to}", self.of);
+        let asked = format!("{}{from} -> {to}", self.prefix);
         let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
         let keep = say(format!("keep {from}"))
             .or("to switch to the other server, dump the data and restore it into a new cluster");

@@ -112,7 +112,7 @@ fn removed(review: &Review, view: &View<'_>) -> Findings {
         .or_else(|| leaving.is_terminating().then(Findings::new))
         .or_else(|| leaving.never_comes_back())
         .or_else(|| leaving.loses_its_data())
-        .or_else(|| (leaving.nothing_runs() || leaving.is_led()).then(Findings::new))
+        .or_else(|| (leaving.nothing_runs() || leaving.is_restarted_by_recovery()).then(Findings::new))
         .or_else(|| leaving.hangs().then(|| leaving.uncertain()))
         .or_else(|| leaving.is_the_last())
         .or_else(|| leaving.others_are_needed());
@@ -205,7 +205,7 @@ impl<'a> Leaving<'a> {
     }
 
     /// Returns whether the view does not hold this pod yet.
-    fn is_another(&self) -> bool {
+    fn is_unseen(&self) -> bool {
         self.member.pod.as_ref().is_none_or(|known| known.uid != self.pod.uid)
     }
 
@@ -215,7 +215,7 @@ impl<'a> Leaving<'a> {
     }
 
     /// Returns whether a recovery restarts this pod.
-    fn is_led(&self) -> bool {
+    fn is_restarted_by_recovery(&self) -> bool {
         !self.pod.ready && !self.late && grant::may_recreate(self.cluster, &self.member.name, self.view)
     }
 
@@ -225,7 +225,7 @@ impl<'a> Leaving<'a> {
 
     /// Returns whether the copy that it receives may never end: the way out is to restart it, regardless of the other members.
     fn hangs(&self) -> bool {
-        let known = !self.is_another() && self.view.state(self.cluster) != State::Unknown;
+        let known = !self.is_unseen() && self.view.state(self.cluster) != State::Unknown;
         known && transfer::hangs(self.cluster, self.member, self.view.now).is_some()
     }
 
@@ -347,25 +347,28 @@ impl<'a> Leaving<'a> {
             self.cluster.unverified().filter(|member| member.ordinal != self.member.ordinal).count();
         let lasts = Condition::of(self.member, self.view).is_some_and(Condition::lasts);
         let joins = self.member.starting() && !self.is_ready() && self.cluster.has_data() && !lasts;
-        let (says, why, instead) = match () {
-            () if joins => (
+        let (says, why, instead) = if joins {
+            (
                 "it is not Ready yet and may be receiving a copy of the data".to_owned(),
                 "a state transfer that is interrupted starts again from the beginning",
                 "let it finish unless it hangs",
-            ),
-            () if self.shorter_grace().is_some() => (
+            )
+        } else if self.shorter_grace().is_some() {
+            (
                 format!("the grace period is shorter than its own {}s", self.pod.grace),
                 "a donor that is killed before its joiner is done leaves the joiner with half a database",
                 "use the pod's own grace period",
-            ),
-            () if unverified > 0 => (
+            )
+        } else if unverified > 0 {
+            (
                 format!(
                     "{unverified} of the other members have no probe of gatera, so they may be Ready without being Synced"
                 ),
                 "a probe that only asks whether the server answers also succeeds on a member that is cut off",
                 "first check that wsrep_local_state_comment is Synced on the others",
-            ),
-            () => return Findings::new(),
+            )
+        } else {
+            return Findings::new();
         };
         vec![finding(Verdict::Warn, says, why, instead)]
     }

@@ -42,7 +42,7 @@ mod ordinals;
 mod size;
 
 use ordinals::{renumbered, stranded};
-use size::{claims_go, unwise_size};
+use size::{claims_deleted, unwise_size};
 
 pub use size::created;
 
@@ -99,13 +99,13 @@ fn scaled(review: &Review, view: &View<'_>) -> Findings {
     let known = cluster.is_some() || view.members_run(&review.namespace, &review.name);
     let mut findings = if known { changed(step, view) } else { Findings::new() };
     if findings.iter().all(|it| it.verdict == Verdict::Warn) {
-        findings.extend(behind_helm(step));
+        findings.extend(undone_by_helm(step));
     }
     findings
 }
 
 /// Returns a warning if Helm manages the size, and does not know of the change.
-fn behind_helm(step: Resize<'_>) -> Option<Finding> {
+fn undone_by_helm(step: Resize<'_>) -> Option<Finding> {
     let release = step.set?.helm_release().filter(|_| step.to != step.from && step.to > 0)?;
     Some(finding(
         Verdict::Warn,
@@ -162,25 +162,28 @@ impl<'a> Resize<'a> {
 
 fn changed(step: Resize<'_>, view: &View<'_>) -> Findings {
     let cluster = step.cluster;
-    let refused = match () {
-        () if step.to == step.from => return Findings::new(),
-        () if cluster.is_some_and(|it| it.has_no_identity() && it.ready() > 0) => Some(deny(
+    if step.to == step.from {
+        return Findings::new();
+    }
+    let refused = if cluster.is_some_and(|it| it.has_no_identity() && it.ready() > 0) {
+        Some(deny(
             format!("{}: the cluster has no identity", step.asked()),
             "members that formed their cluster after a crash without comparing their data accept no joiner: a member that leaves is lost, \
              and a new one never joins",
             page("G04").say(", a cluster without an identity (create it anew from one member first)"),
-        )),
+        ))
+    } else if step.to > step.from {
+        cannot_grow_now(step, view)
+    } else if cluster.is_some_and(|it| view.state(it) == State::Down) {
         // If no member is Ready, a smaller step does not help.
-        () if step.to < step.from && cluster.is_some_and(|it| view.state(it) == State::Down) => {
-            not_down_now(step, view)
-        }
-        () if step.to < step.from => too_far_down(step).or_else(|| not_down_now(step, view)),
-        () => not_up_now(step, view),
+        cannot_shrink_now(step, view)
+    } else {
+        too_far_down(step).or_else(|| cannot_shrink_now(step, view))
     };
     match refused {
         Some(finding) => vec![finding],
         None => {
-            let warnings = unwise_size(step.to, step.arbitrators()).into_iter().chain(claims_go(step));
+            let warnings = unwise_size(step.to, step.arbitrators()).into_iter().chain(claims_deleted(step));
             warnings.chain(uncertain(cluster, view)).collect()
         }
     }
@@ -223,7 +226,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
 }
 
 /// Returns a finding if the cluster must not shrink now: all remaining members must be Ready, as the removed one may be a donor.
-fn not_down_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
+fn cannot_shrink_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
     let why = "the removed member may be sending its data to another, and a member that is not Ready counts as lost for the majority";
     let asked = step.asked();
     let Some(cluster) = step.cluster else {
@@ -294,7 +297,7 @@ fn not_down_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Returns a finding if the cluster must not grow now: a new member needs a cluster to join.
-fn not_up_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
+fn cannot_grow_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
     let cluster = step.cluster?;
     let asked = step.asked();
     let first_start = cluster.workload.replicas() == 0;

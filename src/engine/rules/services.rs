@@ -265,11 +265,11 @@ fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let name = &new.spec.service_name;
     let service = view.service(ns, name)?;
     let labels = &new.spec.template.metadata.labels;
-    let (verdict, problem) = match () {
+    let (verdict, problem) = match (service.headless(), service.selects(labels)) {
         // The same verdict as for a Service that is created after its cluster.
-        () if !service.headless() => (Verdict::Deny, "is not headless"),
-        () if !service.selects(labels) => (Verdict::Warn, "does not select its members"),
-        () => return None,
+        (false, _) => (Verdict::Deny, "is not headless"),
+        (true, false) => (Verdict::Warn, "does not select its members"),
+        (true, true) => return None,
     };
     let fit = view.services_for(ns, labels).find(|it| it.headless() && it.selects(labels));
     let instead = match fit {

@@ -45,7 +45,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     // An image that is not named is the operator's choice.
     let changes = before != after && !after.is_empty();
     let Some(cluster) = driven(review, view).filter(|_| changes) else { return Findings::new() };
-    let place = ImagePlace { rule: &RULE, field: "spec.image".to_owned(), of: String::new() };
+    let place = ImagePlace { rule: &RULE, field: "spec.image".to_owned(), prefix: String::new() };
     let step = place.step(before, after, Some(cluster), view);
     place.unpinned(after, true).into_iter().chain(step).collect()
 }

@@ -11,18 +11,18 @@ use facts::way_out::{WayOut, say};
 use objects::{Labels, Service, Workload, ordinal};
 
 /// The largest number of hosts that are read; no cluster has more.
-const MOST: usize = 64;
+const MOST_HOSTS: usize = 64;
 
 /// Where an address is written.
 pub(super) struct AddressPlace {
-    /// The words with which a message begins.
-    pub(super) words: String,
+    /// The beginning of a message: the option, and where it is written.
+    pub(super) label: String,
     pub(super) field: String,
 }
 
 impl AddressPlace {
     fn finding(&self, verdict: Verdict, says: &str, why: &str, instead: WayOut) -> Finding {
-        RULE.finding(verdict, &*self.field, format!("{} {says}", self.words), why, instead)
+        RULE.finding(verdict, &*self.field, format!("{} {says}", self.label), why, instead)
     }
 }
 
@@ -70,31 +70,31 @@ impl<'a> Members<'a> {
             .then_some(service)
     }
 
-    fn set_it(&self) -> WayOut {
+    fn set_list(&self) -> WayOut {
         say(format!("set it to {}", self.list()))
     }
 
     /// Returns the advice to list every member, in the shorter form for a warning.
-    fn list_them(&self) -> WayOut {
+    fn list_members(&self) -> WayOut {
         say(format!("list every member by name: {}-{}.{},…", self.name, self.ordinals.start, self.service))
     }
 }
 
 /// A host of an address, by what its name leads to.
-enum Who {
+enum HostKind {
     Member,
     /// A member beyond the current replicas: it may be listed, but does not replace a member.
-    Beyond,
+    BeyondReplicas,
     /// The name of a pod that is not a member.
-    Stranger,
+    NotAMember,
     /// A Service that selects the members: headless, or with an address of its own.
     Service {
         headless: bool,
     },
     /// A member of this other cluster.
-    Other(String),
+    OtherCluster(String),
     /// An address that changes with every restart.
-    Address,
+    IpAddress,
     /// The pod itself.
     Itself,
     /// The bootstrap node, an external host, or a name that no longer exists: skipped if it does not resolve.
@@ -114,11 +114,12 @@ pub(super) fn judge(
         Some(Address::NewCluster) if founds_too_many() => return vec![founding(place, members)],
         _ => return Findings::new(),
     };
-    let hosts: Vec<_> = hosts.iter().take(MOST).map(|host| (&**host, who(host, members, view))).collect();
+    let hosts: Vec<_> =
+        hosts.iter().take(MOST_HOSTS).map(|host| (&**host, kind_of(host, members, view))).collect();
     let mut found: Findings =
-        hosts.iter().filter_map(|(host, who)| alone(place, host, who, members)).collect();
+        hosts.iter().filter_map(|(host, kind)| about_host(place, host, kind, members)).collect();
     if found.is_empty() {
-        found.extend(together(place, &hosts, members, view));
+        found.extend(about_list(place, &hosts, members, view));
     }
     found
 }
@@ -133,21 +134,21 @@ pub(super) fn founding(place: &AddressPlace, members: &Members<'_>) -> Finding {
     place.finding(Verdict::Deny, &says, why, say(ONE_CREATES).then(format!("then {}", members.list())))
 }
 
-fn who(host: &str, members: &Members<'_>, view: &View<'_>) -> Who {
+fn kind_of(host: &str, members: &Members<'_>, view: &View<'_>) -> HostKind {
     let (first, rest) = match Host::read(host) {
-        Host::Localhost => return Who::Itself,
-        Host::Ip(ip) if ip.is_unspecified() || ip.is_loopback() => return Who::Itself,
-        Host::Ip(_) => return Who::Address,
+        Host::Localhost => return HostKind::Itself,
+        Host::Ip(ip) if ip.is_unspecified() || ip.is_loopback() => return HostKind::Itself,
+        Host::Ip(_) => return HostKind::IpAddress,
         Host::Name(first, rest) => (first, rest),
     };
     service(first, rest, members, view).or_else(|| pod(first, rest, members, view)).unwrap_or_else(|| {
         let governing = first == members.service && !first.is_empty();
-        if governing { Who::Service { headless: true } } else { Who::Unknown }
+        if governing { HostKind::Service { headless: true } } else { HostKind::Unknown }
     })
 }
 
 /// Returns what `SERVICE` or `SERVICE.NAMESPACE` leads to.
-fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<Who> {
+fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<HostKind> {
     let namespace =
         if rest.is_empty() { members.namespace } else { rest.split('.').next().unwrap_or_default() };
     let service = view.service(namespace, name)?;
@@ -160,7 +161,7 @@ fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Op
         return pod_of(pod, members);
     }
     if namespace == members.namespace && leads_to(members.labels) {
-        return Some(Who::Service { headless: service.headless() });
+        return Some(HostKind::Service { headless: service.headless() });
     }
     let other = view
         .clusters_for(namespace, selector)
@@ -171,11 +172,11 @@ fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Op
             (&*it.id.namespace, adopt::instance(members.labels)) != (members.namespace, it.instance())
         })
     });
-    Some(other.map_or(Who::Unknown, |other| Who::Other(other.id.name.clone())))
+    Some(other.map_or(HostKind::Unknown, |other| HostKind::OtherCluster(other.id.name.clone())))
 }
 
 /// Returns what `NAME-ORDINAL.SERVICE` or `NAME-ORDINAL.SERVICE.NAMESPACE…` leads to.
-fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<Who> {
+fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<HostKind> {
     let (name, ordinal) = pod.rsplit_once('-')?;
     if rest.is_empty() || ordinal.is_empty() || !ordinal.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -192,57 +193,64 @@ fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<
     }
     let own = (namespace, name) == (members.namespace, members.name);
     match view.cluster(namespace, name) {
-        Some(other) if !own => Some(Who::Other(other.id.name.clone())),
-        _ => Some(Who::Stranger),
+        Some(other) if !own => Some(HostKind::OtherCluster(other.id.name.clone())),
+        _ => Some(HostKind::NotAMember),
     }
 }
 
-fn pod_of(pod: &str, members: &Members<'_>) -> Option<Who> {
+fn pod_of(pod: &str, members: &Members<'_>) -> Option<HostKind> {
     let ordinal = ordinal(pod, members.name)?;
-    Some(if ordinal < members.ordinals.end { Who::Member } else { Who::Beyond })
+    Some(if ordinal < members.ordinals.end { HostKind::Member } else { HostKind::BeyondReplicas })
 }
 
 /// Returns the finding about one host, independent of the others.
-fn alone(place: &AddressPlace, host: &str, who: &Who, members: &Members<'_>) -> Option<Finding> {
-    let (says, why) = match who {
-        Who::Address => (
+fn about_host(place: &AddressPlace, host: &str, kind: &HostKind, members: &Members<'_>) -> Option<Finding> {
+    let (says, why) = match kind {
+        HostKind::IpAddress => (
             format!("lists {host}, an address that a pod loses when it restarts"),
             "after the next restart no pod answers there, or another one does, perhaps of another cluster",
         ),
-        Who::Itself => (
+        HostKind::Itself => (
             format!("lists {host}, which is the pod itself"),
             "a member cannot join itself: if no other host answers, it fails and restarts repeatedly",
         ),
-        Who::Service { headless: false } => (
+        HostKind::Service { headless: false } => (
             format!("lists Service {host}, which leads to any Ready pod behind it"),
             "a Service leads to members only while they are Ready: after a full stop none is Ready, so none can start",
         ),
-        Who::Other(cluster) => (
+        HostKind::OtherCluster(cluster) => (
             format!("lists {host}, which belongs to cluster {cluster}"),
             "a member joins the first host that answers: if that is another cluster with the same wsrep_cluster_name (by default all have one name), it discards its data and copies theirs",
         ),
-        Who::Member | Who::Beyond | Who::Stranger | Who::Service { .. } | Who::Unknown => return None,
+        HostKind::Member
+        | HostKind::BeyondReplicas
+        | HostKind::NotAMember
+        | HostKind::Service { .. }
+        | HostKind::Unknown => return None,
     };
     let field = format!("{}[{host}]", place.field);
-    Some(Finding { field, ..place.finding(Verdict::Deny, &says, why, members.set_it()) })
+    Some(Finding { field, ..place.finding(Verdict::Deny, &says, why, members.set_list()) })
 }
 
 const SKIPPED: &str = "a name that does not resolve is skipped";
 const NO_ANSWER: &str = "a member that starts gets no answer from these names, and restarts repeatedly; a list that gatera injects wins, but a member that starts while gatera is down has only this one";
 
 /// Returns the finding about the list as a whole.
-fn together(
+fn about_list(
     place: &AddressPlace,
-    hosts: &[(&str, Who)],
+    hosts: &[(&str, HostKind)],
     members: &Members<'_>,
     view: &View<'_>,
 ) -> Option<Finding> {
-    let warning = |says: &str, why| Some(place.finding(Verdict::Warn, says, why, members.list_them()));
-    let first = |is: &dyn Fn(&Who) -> bool| hosts.iter().find(|(_, who)| is(who)).map(|(host, _)| *host);
-    let count = hosts.iter().filter(|(_, who)| matches!(who, Who::Member)).count();
-    let stranger = first(&|who| matches!(who, Who::Stranger) || count == 0 && matches!(who, Who::Beyond));
-    let service = first(&|who| matches!(who, Who::Service { .. }));
-    match (count, stranger, service) {
+    let warning = |says: &str, why| Some(place.finding(Verdict::Warn, says, why, members.list_members()));
+    let first =
+        |is: &dyn Fn(&HostKind) -> bool| hosts.iter().find(|(_, kind)| is(kind)).map(|(host, _)| *host);
+    let count = hosts.iter().filter(|(_, kind)| matches!(kind, HostKind::Member)).count();
+    let not_a_member = first(&|kind| {
+        matches!(kind, HostKind::NotAMember) || count == 0 && matches!(kind, HostKind::BeyondReplicas)
+    });
+    let service = first(&|kind| matches!(kind, HostKind::Service { .. }));
+    match (count, not_a_member, service) {
         _ if members.count() < 1 || members.service.is_empty() => None,
         (0, Some(host), None) => {
             let says = format!("lists {host} instead of the members of cluster {}", members.name);
@@ -253,7 +261,7 @@ fn together(
                 .page("G08")
                 .say(")")
                 .or(format!("for a new cluster, set wsrep_cluster_address to {}", members.list())),
-                None => members.set_it(),
+                None => members.set_list(),
             };
             Some(place.finding(Verdict::Deny, &says, NO_ANSWER, instead))
         }

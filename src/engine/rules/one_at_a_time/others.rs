@@ -25,7 +25,7 @@ impl Leaving<'_> {
             State::Unknown => {
                 return unknown("it is not known whether the other members are Ready", self.view.seen());
             }
-            _ if self.is_another() => {
+            _ if self.is_unseen() => {
                 return unknown("gatera has not seen this pod yet", self.seen());
             }
             State::Down | State::Stopped => return Some(vec![self.none_is_ready()]),

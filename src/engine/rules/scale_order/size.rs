@@ -34,7 +34,7 @@ pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
 }
 
 /// Returns a warning if the claims of the removed members are deleted.
-pub(super) fn claims_go(step: Resize<'_>) -> Option<Finding> {
+pub(super) fn claims_deleted(step: Resize<'_>) -> Option<Finding> {
     let cluster = step.cluster.filter(|_| step.to < step.from)?;
     let retention = &cluster.workload.spec.persistent_volume_claim_retention_policy;
     let last = cluster.workload.ordinals().start + step.to;
