@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use engine::exceptions;
-use engine::rules::{self, Turn};
+use engine::rules::{self, RecoveryChange};
 use engine::verdict::{Decision, Downgrade, Effect, Finding};
 use facts::marks::overrides::Override;
 use facts::marks::recovery::Recovery;
@@ -59,7 +59,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     if review.origin == Origin::Mutating && !review.dry_run {
         return kept_at_zero(review, decision, view).into_iter().collect();
     }
-    let recovery = rules::turn(review, view).filter(|_| decision.allowed());
+    let recovery = rules::recovery_change(review, view).filter(|_| decision.allowed());
     let silent = decision.judged.is_empty() && recovery.is_none();
     if review.dry_run || review.origin != Origin::Validating || silent {
         return Vec::new();
@@ -93,8 +93,8 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         };
         Some(Notice { regarding: about.clone(), reason, action: "Admit".to_owned(), note })
     });
-    let recovery = recovery.map(|turn| {
-        let (reason, note) = of_recovery(&turn, user);
+    let recovery = recovery.map(|change| {
+        let (reason, note) = of_recovery(&change, user);
         // Events with the same reason and action are merged and keep the first text, so each grant has its own action.
         let action = format!("Recover{:016x}", Fingerprint::of(&note).number());
         Notice { regarding: about.clone(), reason: reason.to_owned(), action, note }
@@ -121,19 +121,19 @@ fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option
 }
 
 /// Returns the reason and the text of an Event about a recovery: which member, from which position, and by which user.
-fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
+fn of_recovery(change: &RecoveryChange, user: Option<&str>) -> (&'static str, String) {
     let by = user.map(|user| format!(", by {user}")).unwrap_or_default();
-    match turn {
-        Turn::Granted(Recovery { member, position, until, loss, .. }) => {
+    match change {
+        RecoveryChange::Granted(Recovery { member, position, until, loss, .. }) => {
             let lost = loss.as_ref().map(|loss| format!("; accepted as lost: {loss}")).unwrap_or_default();
             let note =
                 format!("{member} may start the cluster again from {position}, until {until}{by}{lost}");
             ("RecoveryGranted", visible(&note))
         }
-        Turn::Done(Recovery { member, position, .. }) => {
+        RecoveryChange::Done(Recovery { member, position, .. }) => {
             (RECOVERY_OVER, format!("the recovery is done: {member} started the cluster from {position}{by}"))
         }
-        Turn::TakenBack(Recovery { member, .. }) => {
+        RecoveryChange::TakenBack(Recovery { member, .. }) => {
             (RECOVERY_OVER, format!("the recovery request was withdrawn{by}: {member} does not serve"))
         }
     }

@@ -84,17 +84,17 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     let place = view.place_of_data(&review.namespace, new);
     let kept = data_volume(&review.namespace, new, place.as_ref(), view);
     // A place that cannot hold data is refused for that reason, unless the data moves there.
-    let on_none = place.as_ref().is_none_or(|it| it.volume.is_none());
-    let moved = (on_none || kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
+    let has_no_volume = place.as_ref().is_none_or(|it| it.volume.is_none());
+    let moved = (has_no_volume || kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
         .then(|| moved(review, new, place.as_ref(), view))
         .flatten();
-    found.extend(kept.filter(|_| moved.is_none() || !on_none));
+    found.extend(kept.filter(|_| moved.is_none() || !has_no_volume));
     found.extend(moved);
-    found.extend(beside_claims(review, new, place.as_ref(), view));
+    found.extend(ignores_claims(review, new, place.as_ref(), view));
     found.extend(size::small_volumes(new, place.as_ref()));
     found.extend(init::rewrites(new, place.as_ref()));
     found.extend(claims_left_behind(review, new, view));
-    found.extend(comes_back(review, new, place.as_ref(), view));
+    found.extend(restarts_with_old_data(review, new, place.as_ref(), view));
     found
 }
 
@@ -128,7 +128,7 @@ fn data_volume(ns: &str, new: &Workload, place: Option<&DataFolder>, view: &View
 /// Returns a finding if the data directory is unknown, and one volume for all members is mounted where images keep the data.
 fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Option<Finding> {
     let places = DATA_DIRECTORIES.into_iter().map(|it| DataFolder::at(new, server, it.to_owned()));
-    places.filter(|it| !goes_with_the_pod(new, it)).find_map(|it| on_volume(ns, new, &it, view))
+    places.filter(|it| !is_lost_with_the_pod(new, it)).find_map(|it| on_volume(ns, new, &it, view))
 }
 
 /// Returns a finding if no volume holds the data. A volume at another path may hold it, because of an option that is not visible.
@@ -155,7 +155,7 @@ fn on_no_volume(new: &Workload, server: &Container, place: Option<&DataFolder>) 
             format!("mount {} at {}, in place of {}", mount.name, place.directory, mount.mount_path)
         }
         (Some(place), None) if claimed => format!("mount the claim of each member at {}", place.directory),
-        _ => CLAIMS.to_owned(),
+        _ => ADD_CLAIM_TEMPLATES.to_owned(),
     };
     let mounts = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
     let says = "no volume holds its data: it is lost with each pod".to_owned();
@@ -163,7 +163,7 @@ fn on_no_volume(new: &Workload, server: &Container, place: Option<&DataFolder>) 
 }
 
 const TWO_SERVERS: &str = "two servers that write to the same files destroy them";
-const CLAIMS: &str =
+const ADD_CLAIM_TEMPLATES: &str =
     "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
 
 /// Returns a finding if the data on the volume of this place is lost with the pod, or shared.
@@ -204,7 +204,7 @@ fn on_volume(ns: &str, new: &Workload, place: &DataFolder, view: &View<'_>) -> O
     let moves = volume.host_path.is_some() && !on_one_node;
     let verdict = if moves { Verdict::Warn } else { Verdict::Deny };
     let field = format!("spec.template.spec.volumes[{name}]");
-    let found = finding(verdict, field, format!("{} {says}", place.directory), CLAIMS);
+    let found = finding(verdict, field, format!("{} {says}", place.directory), ADD_CLAIM_TEMPLATES);
     let two_servers = !moves && volume.empty_dir.is_none() && volume.ephemeral.is_none();
     Some(if two_servers { Finding { why: TWO_SERVERS.to_owned(), ..found } } else { found })
 }
@@ -225,7 +225,7 @@ fn moved(review: &Review, new: &Workload, to: Option<&DataFolder>, view: &View<'
         return None;
     }
     let Some(from) = view.place_of_data(&review.namespace, old) else { return perhaps_moved(old, new) };
-    if from.volume.is_none() || goes_with_the_pod(old, &from) {
+    if from.volume.is_none() || is_lost_with_the_pod(old, &from) {
         return None;
     }
     // If the new place is unknown, compare what is mounted at the old path.
@@ -254,9 +254,9 @@ fn moved(review: &Review, new: &Workload, to: Option<&DataFolder>, view: &View<'
             let mount = format!("mount {volume} at {} with subPath: data", to.directory);
             say(format!("{mount}, where Bitnami's image keeps it")).then("all steps: ").page("G07")
         }
-        _ => stay(),
+        _ => keep_in_place(),
     };
-    Some(finding(verdict, MOVED.to_owned(), says, instead))
+    Some(finding(verdict, POD_SPEC.to_owned(), says, instead))
 }
 
 /// Returns a warning if it is not known where the data is, and a volume that may hold it is no longer mounted at its path.
@@ -269,26 +269,26 @@ fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
         lasts && !DataFolder::at(new, after, from.directory.clone()).is_same(from)
     })?;
     let says = format!("its data may be on {place}, which is no longer mounted at {}", place.directory);
-    Some(finding(Verdict::Warn, MOVED.to_owned(), says, stay()))
+    Some(finding(Verdict::Warn, POD_SPEC.to_owned(), says, keep_in_place()))
 }
 
 /// Returns whether the volume loses its content with every pod anyway.
-fn goes_with_the_pod(workload: &Workload, place: &DataFolder) -> bool {
+fn is_lost_with_the_pod(workload: &Workload, place: &DataFolder) -> bool {
     let mut volumes = workload.spec.template.spec.volumes.iter();
     let volume = volumes.find(|it| Some(&it.name) == place.volume.as_ref());
     matches!(place.backing, Backing::Volume(_))
         && volume.is_some_and(|it| it.empty_dir.is_some() || it.ephemeral.is_some())
 }
 
-const MOVED: &str = "spec.template.spec";
+const POD_SPEC: &str = "spec.template.spec";
 
-fn stay() -> WayOut {
+fn keep_in_place() -> WayOut {
     say("leave mount, subPath and datadir as they are")
         .or("to move the data, fill a new cluster from a backup")
 }
 
 /// Returns a finding if a StatefulSet is created while claims of its name exist, and its server keeps its data elsewhere.
-fn beside_claims(
+fn ignores_claims(
     review: &Review,
     new: &Workload,
     place: Option<&DataFolder>,
@@ -338,7 +338,7 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
 
 /// Returns a warning if a deleted StatefulSet is created again with its claims: no pod runs, and no member starts first by
 /// itself.
-fn comes_back(
+fn restarts_with_old_data(
     review: &Review,
     new: &Workload,
     place: Option<&DataFolder>,

@@ -70,34 +70,34 @@ pub(super) const RULE: Rule = Rule {
     id: "G18",
     name: "own-marks",
     judges: &[
-        (Kind::StatefulSet, REPORTED, All(check)),
-        (Kind::Deployment, REPORTED, All(check)),
+        (Kind::StatefulSet, WRITTEN_OR_STATUS, All(check)),
+        (Kind::Deployment, WRITTEN_OR_STATUS, All(check)),
         (Kind::ConfigMap, WRITTEN, All(check)),
         (Kind::Secret, WRITTEN, All(check)),
         (Kind::Service, WRITTEN, All(check)),
         (Kind::Budget, WRITTEN, All(check)),
-        (Kind::Pod, REPORTED, All(check)),
+        (Kind::Pod, WRITTEN_OR_STATUS, All(check)),
         (Kind::Claim, &[Verb::Update, Verb::Report], All(check)),
-        (Kind::Namespace, REPORTED, All(check)),
+        (Kind::Namespace, WRITTEN_OR_STATUS, All(check)),
     ],
     depends_on_state: true,
     source: include_str!("own_marks.rs"),
 };
 
 /// Every write, also through `/status`.
-const REPORTED: &[Verb] = &[Verb::Create, Verb::Update, Verb::Report];
+const WRITTEN_OR_STATUS: &[Verb] = &[Verb::Create, Verb::Update, Verb::Report];
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = &review.new else { return Findings::new() };
     let mut found: Findings = useless_override(new.meta(), view).into_iter().collect();
     found.extend(useless_break_glass(review, new.meta(), view));
-    found.extend(claimed(review, new, view));
+    found.extend(foreign_marks(review, new, view));
     found.extend(match (&review.old, new) {
         (Some(Object::Namespace(old)), Object::Namespace(new)) => {
             mode_label(&old.metadata, &new.metadata, review, view)
         }
         (_, Object::Namespace(new)) => unknown_mode(&new.metadata).into_iter().collect(),
-        (Some(old), new) => forgotten(old, new, review, view).into_iter().collect(),
+        (Some(old), new) => unrecognised(old, new, review, view).into_iter().collect(),
         (None, _) => Findings::new(),
     });
     if let Object::StatefulSet(new) = new {
@@ -199,27 +199,27 @@ fn unknown_mode(new: &Meta) -> Option<Finding> {
 }
 
 /// Returns a finding if an object of a cluster would no longer be recognised.
-fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Option<Finding> {
+fn unrecognised(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (before, after, field) = match (old, new) {
         (Object::StatefulSet(old), Object::StatefulSet(new)) => {
             // G03 judges an owner that hands the cluster to another operator.
             let lost = is_cluster(old, view.adoption())
                 && !is_cluster(new, view.adoption())
                 && owners::takes_over(old, new, view).is_none();
-            let labels = (&old.spec.template.metadata.labels, &new.spec.template.metadata.labels);
             if !lost {
                 return None;
             }
-            (labels.0, labels.1, "spec.template.metadata.labels")
+            let [before, after] = [old, new].map(|it| &it.spec.template.metadata.labels);
+            (before, after, "spec.template.metadata.labels")
         }
         _ => {
-            let labels = (&old.meta().labels, &new.meta().labels);
+            let [before, after] = [old, new].map(|it| &it.meta().labels);
             let adopts = |labels| view.adoption().adopts(labels);
-            let kept = adopts(labels.1) && !renamed(new, labels.0, labels.1, review, view);
-            if !adopts(labels.0) || kept || matches!(new, Object::Service(_) | Object::Budget(_)) {
+            let kept = adopts(after) && !leaves_its_cluster(new, before, after, review, view);
+            if !adopts(before) || kept || matches!(new, Object::Service(_) | Object::Budget(_)) {
                 return None;
             }
-            (labels.0, labels.1, "metadata.labels")
+            (before, after, "metadata.labels")
         }
     };
     let cluster =
@@ -249,7 +249,13 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
 }
 
 /// Returns whether a pod or claim would leave its cluster, although it is still recognised as Galera's.
-fn renamed(new: &Object, before: &Labels, after: &Labels, review: &Review, view: &View<'_>) -> bool {
+fn leaves_its_cluster(
+    new: &Object,
+    before: &Labels,
+    after: &Labels,
+    review: &Review,
+    view: &View<'_>,
+) -> bool {
     let member = matches!(new, Object::Pod(_) | Object::Claim(_));
     let orphaned = |cluster: &Cluster| {
         let selector = &cluster.workload.spec.selector;
@@ -261,20 +267,20 @@ fn renamed(new: &Object, before: &Labels, after: &Labels, review: &Review, view:
 }
 
 /// Returns findings about annotations of the guard that another user writes.
-fn claimed(review: &Review, new: &Object, view: &View<'_>) -> Findings {
+fn foreign_marks(review: &Review, new: &Object, view: &View<'_>) -> Findings {
     match (&review.old, new) {
-        (_, Object::StatefulSet(_) | Object::Deployment(_)) => corrected(review, new, view),
+        (_, Object::StatefulSet(_) | Object::Deployment(_)) => corrected_marks(review, new, view),
         (Some(Object::Pod(old)), Object::Pod(new)) if view.adoption().adopts(&old.metadata.labels) => {
-            rewritten(old, new)
+            changed_on_running_pod(old, new)
         }
-        (_, Object::Pod(new)) => doubted(review, new, view).into_iter().collect(),
+        (_, Object::Pod(new)) => forged_marks(review, new, view).into_iter().collect(),
         // Assume that existing annotations were written by the guard.
         _ if review.origin == Origin::Audit => Findings::new(),
         (old, new) => {
             let was = |key: &String| old.as_ref().and_then(|old| old.meta().marks.get(key));
             let foreign = new.meta().marks.iter().filter(|(key, _)| marks::is_guards(key));
             let foreign = foreign.filter(|(key, value)| was(key) != Some(value));
-            foreign.map(|(key, _)| belief(Verdict::Deny, ANNOTATIONS, key, "")).collect()
+            foreign.map(|(key, _)| belongs_to_guard(Verdict::Deny, ANNOTATIONS, key, "")).collect()
         }
     }
 }
@@ -283,7 +289,7 @@ const ANNOTATIONS: &str = "metadata.annotations";
 
 /// Returns findings about annotations of a StatefulSet, a Deployment and their template: corrected while the object can still be
 /// changed, refused afterwards.
-fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
+fn corrected_marks(review: &Review, new: &Object, view: &View<'_>) -> Findings {
     // A status update is not corrected.
     let reported = !review.subresource.is_empty();
     let corrections = super::corrections(review, view).into_iter().filter(|it| it.written || reported);
@@ -296,7 +302,7 @@ fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
             // Another replica of the guard, which had not seen the same claims, may have set it a moment ago.
             (Origin::Validating, wanted) if !review.is_there() && is_data(&it.key) && !it.in_template => {
                 let hides = wanted.is_some() && new.meta().mark(marks::DATA) == Some("none");
-                return hides.then(|| belief(Verdict::Deny, place, &it.key, ""));
+                return hides.then(|| belongs_to_guard(Verdict::Deny, place, &it.key, ""));
             }
             (Origin::Validating, _) => (Verdict::Deny, ""),
             (_, None) if it.in_template => (Verdict::Amend, " and is removed from the pod template"),
@@ -304,7 +310,7 @@ fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
             (_, Some(_)) if review.is_there() => (Verdict::Amend, " and is restored as it was"),
             (_, Some(_)) => (Verdict::Amend, ", which sets it itself"),
         };
-        Some(belief(verdict, place, &it.key, becomes))
+        Some(belongs_to_guard(verdict, place, &it.key, becomes))
     });
     found.collect()
 }
@@ -314,25 +320,27 @@ fn is_data(key: &str) -> bool {
 }
 
 /// Returns a finding about forged marks on a pod that starts, or that becomes Galera's: marks must match what was injected.
-fn doubted(review: &Review, pod: &Pod, view: &View<'_>) -> Option<Finding> {
+fn forged_marks(review: &Review, pod: &Pod, view: &View<'_>) -> Option<Finding> {
     let doubt = inject::doubt(pod, view)?;
     let mark = if let Doubt::Forged { mark, .. } = doubt { mark } else { marks::INJECTED };
     let key = format!("{PREFIX}{mark}");
     Some(match (review.origin, doubt) {
         (Origin::Mutating | Origin::Check | Origin::Live, _) if review.old.is_none() => {
-            belief(Verdict::Amend, ANNOTATIONS, &key, " and is removed")
+            belongs_to_guard(Verdict::Amend, ANNOTATIONS, &key, " and is removed")
         }
         (_, Doubt::OtherVersion) => Finding {
             says: "it was injected by another version of gatera".into(),
             instead: "wait: its controller creates it again, and the running version then injects it".into(),
-            ..belief(Verdict::Wait, ANNOTATIONS, &key, "")
+            ..belongs_to_guard(Verdict::Wait, ANNOTATIONS, &key, "")
         },
-        (_, Doubt::Forged { why, .. }) => belief(Verdict::Deny, ANNOTATIONS, &key, &format!(": {why}")),
+        (_, Doubt::Forged { why, .. }) => {
+            belongs_to_guard(Verdict::Deny, ANNOTATIONS, &key, &format!(": {why}"))
+        }
     })
 }
 
 /// Returns findings about changed annotations of a running pod: they count when it starts, and must not change later.
-fn rewritten(old: &Pod, new: &Pod) -> Findings {
+fn changed_on_running_pod(old: &Pod, new: &Pod) -> Findings {
     let keys = old.metadata.marks.keys().chain(new.metadata.marks.keys());
     let fixed = |key: &&String| {
         let name = key.strip_prefix(PREFIX).unwrap_or_default();
@@ -350,7 +358,7 @@ fn rewritten(old: &Pod, new: &Pod) -> Findings {
     found.collect()
 }
 
-fn belief(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
+fn belongs_to_guard(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
     let says = format!("{key} belongs to the guard{becomes}");
     let why = "the guard records in these annotations what it has done; trusting one that a user wrote could cost a database";
     let instead = "do not set, change or remove this annotation; leave it out of your manifests";

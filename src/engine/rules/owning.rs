@@ -14,7 +14,7 @@ use objects::{Kind, Object, Owner};
 
 /// Judges a request by which an object of this kind is deleted, or all of them, with the clusters that they own; `owner` returns the
 /// object of this kind that owns a cluster.
-pub fn end(
+pub fn judge(
     rule: &Rule,
     kind: Kind,
     owner: impl Fn(&Cluster) -> Option<&Owner>,
@@ -23,7 +23,7 @@ pub fn end(
 ) -> Option<Finding> {
     if review.operation == Operation::Update {
         let added = owners::added(review, view)?;
-        return Some(added.finding(&goes(rule, kind, owner, false, review, view)?, review, view));
+        return Some(added.finding(&clusters_deleted(rule, kind, owner, false, review, view)?, review, view));
     }
     let all = match &review.old {
         // Orphaning the dependents of a definition still deletes its objects, and what those own.
@@ -34,11 +34,11 @@ pub fn end(
         Some(it) if it.meta().going() || review.options.orphans() => return None,
         _ => false,
     };
-    goes(rule, kind, owner, all, review, view)
+    clusters_deleted(rule, kind, owner, all, review, view)
 }
 
 /// Returns a finding about the clusters with data that would be deleted: those of one object, or all.
-fn goes(
+fn clusters_deleted(
     rule: &Rule,
     kind: Kind,
     owner: impl Fn(&Cluster) -> Option<&Owner>,

@@ -76,7 +76,7 @@ mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::places::Moved;
+use self::places::MovedSource;
 use super::plain_password::is_secret_name;
 use crate::rule::{All, OfTemplates, Rule, Verb};
 use crate::verdict::{Finding, Findings};
@@ -119,10 +119,10 @@ fn secret(review: &Review, view: &View<'_>) -> Findings {
         let prepared =
             change.filter(|it| it.permits(&cluster.id.name, &it.key, &old.metadata.resource_version));
         let prepared = prepared.map(|it| it.key);
-        let users = Users { cluster, spec: &spec, secret: name, then, prepared };
+        let readers = SecretReaders { cluster, spec: &spec, secret: name, then, prepared };
         let read = spec.uses_of_secret(name);
         let changed = old.data.iter().filter(|(key, was)| new.data.get(key) != Some(was) && read.reads(key));
-        found.extend(changed.flat_map(|(key, was)| judge(key, was, new.data.get(key), &users)));
+        found.extend(changed.flat_map(|(key, was)| judge(key, was, new.data.get(key), &readers)));
     }
     // Two clusters may read the same key.
     found.sort_by(|a, b| a.field.cmp(&b.field));
@@ -150,7 +150,8 @@ fn taken_from_elsewhere(
     let (mut found, mut judged) = (Findings::new(), BTreeSet::new());
     for moved in places::moved(&was, &is, &keys) {
         let ((from, key), (to, its)) = (moved.from, moved.to);
-        let (Some(old), Some(new)) = (the_one(before(), from), the_one(after(), to)) else {
+        let (Some(old), Some(new)) = (only_secret_named(before(), from), only_secret_named(after(), to))
+        else {
             found.extend(may_differ(&moved));
             continue;
         };
@@ -160,8 +161,12 @@ fn taken_from_elsewhere(
             continue;
         }
         let then = format!("let StatefulSet {} in {} read Secret {to}", review.name, review.namespace);
-        let all =
-            judge(key, value, becomes, &Users { cluster, spec: &was, secret: from, then, prepared: None });
+        let all = judge(
+            key,
+            value,
+            becomes,
+            &SecretReaders { cluster, spec: &was, secret: from, then, prepared: None },
+        );
         found.extend(all.into_iter().map(|it| Finding {
             field: moved.field.clone(),
             says: format!("key {its} of Secret {to} replaces {key} of {from}: {}", it.says),
@@ -179,7 +184,7 @@ fn the_one<'a>(all: impl Iterator<Item = &'a Secret>, name: &str) -> Option<&'a 
 }
 
 /// Returns a warning about a password that the server reads from another place, while its values are not known.
-fn may_differ(moved: &Moved<'_>) -> Option<Finding> {
+fn may_differ(moved: &MovedSource<'_>) -> Option<Finding> {
     let ((from, key), (to, its)) = (moved.from, moved.to);
     let name = moved.variable.filter(|name| is_secret_name(name))?;
     Some(RULE.warn(
@@ -191,7 +196,7 @@ fn may_differ(moved: &Moved<'_>) -> Option<Finding> {
 }
 
 /// The readers of a Secret, and the step that changes its value.
-struct Users<'a> {
+struct SecretReaders<'a> {
     cluster: &'a Cluster,
     spec: &'a PodSpec,
     secret: &'a str,
@@ -201,7 +206,7 @@ struct Users<'a> {
     prepared: Option<String>,
 }
 
-impl Users<'_> {
+impl SecretReaders<'_> {
     /// Returns whether the password in this key may change in this write.
     fn may_change(&self, key: &str) -> bool {
         self.prepared.as_deref() == Some(key)
@@ -224,12 +229,12 @@ fn of_server(template: &Shared<Template>) -> PodSpec {
 }
 
 /// Returns findings about a key that a member reads and that changes or is removed.
-fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Findings {
-    let (stays, cluster) = (is.is_some(), users.cluster);
-    let taken_away = || (!stays).then(|| taken_away(key, cluster));
+fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, readers: &SecretReaders<'_>) -> Findings {
+    let (stays, cluster) = (is.is_some(), readers.cluster);
+    let key_removed = || (!stays).then(|| key_removed(key, cluster));
     let found = match (&was.form, is.map_or(&Form::Plain, |it| &it.form)) {
         (Form::Certificate, _) => None,
-        (Form::Script, _) => taken_away(),
+        (Form::Script, _) => key_removed(),
         (Form::Keys(old), Form::Keys(new)) if old.is_subset(new) => None,
         (Form::Keys(old), Form::Keys(new)) => {
             let lost =
@@ -240,18 +245,18 @@ fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Fin
         (Form::Locked, _) => {
             Some(keys_lost(key, "it is encrypted, so gatera cannot compare its keys", cluster))
         }
-        (Form::Options(old), Form::Options(new)) => return options(key, old, new, users),
+        (Form::Options(old), Form::Options(new)) => return options(key, old, new, readers),
         _ if is_certificate(key) => None,
-        _ if names_no_password(key, users.spec, users.secret) => taken_away(),
-        _ if stays && users.may_change(key) => None,
-        _ => Some(finding(key, stays, users, of_variable(key, users))),
+        _ if names_no_password(key, readers.spec, readers.secret) => key_removed(),
+        _ if stays && readers.may_change(key) => None,
+        _ => Some(finding(key, stays, readers, account_of_variable(key, readers))),
     };
     found.into_iter().collect()
 }
 
 /// Returns the account whose password a variable reads from this key, if `gatera passwd` can change it.
-fn of_variable(key: &str, users: &Users<'_>) -> Option<String> {
-    users.spec.containers.iter().find_map(|it| credentials::reader_of(it, users.secret, key))
+fn account_of_variable(key: &str, readers: &SecretReaders<'_>) -> Option<String> {
+    readers.spec.containers.iter().find_map(|it| credentials::reader_of(it, readers.secret, key))
 }
 
 /// The endings of variable names that do not hold a password.
@@ -284,18 +289,18 @@ fn options(
     key: &str,
     old: &BTreeMap<String, Fingerprint>,
     new: &BTreeMap<String, Fingerprint>,
-    users: &Users<'_>,
+    readers: &SecretReaders<'_>,
 ) -> Findings {
-    let cluster = users.cluster;
+    let cluster = readers.cluster;
     let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
     let changed = names.filter(|name| old.get(*name) != new.get(*name));
     let judge = |name: &String| {
         // An added password is not in use yet.
         if !keys::may_be_shown(name) {
             let stays = new.contains_key(name);
-            let judged = old.contains_key(name) && !(stays && users.may_change(key));
+            let judged = old.contains_key(name) && !(stays && readers.may_change(key));
             let user = (name == "wsrep_sst_auth").then(|| "sst".to_owned());
-            return judged.then(|| finding(key, stays, users, user));
+            return judged.then(|| finding(key, stays, readers, user));
         }
         let fixed = |class: &Class| match class {
             Class::Format(_) => true,
@@ -324,7 +329,7 @@ fn is_certificate(key: &str) -> bool {
 }
 
 /// Returns the finding for a removed key without a password: a pod that refers to it cannot start.
-fn taken_away(key: &str, cluster: &Cluster) -> Finding {
+fn key_removed(key: &str, cluster: &Cluster) -> Finding {
     RULE.deny(
         format!("data[{key}]"),
         format!("key {key} is removed, but the members of {} refer to it", cluster.id.name),
@@ -349,8 +354,8 @@ const WHY: &str = "the image reads passwords from the Secret only when it initia
     they are in the database, and a login with another one fails on all members at once";
 
 /// Returns the finding about a password; `user` is the account, if `gatera passwd` can change it.
-fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) -> Finding {
-    let (name, action) = (&users.cluster.id.name, if keeps_key { "changing" } else { "removing" });
+fn finding(key: &str, keeps_key: bool, readers: &SecretReaders<'_>, user: Option<String>) -> Finding {
+    let (name, action) = (&readers.cluster.id.name, if keeps_key { "changing" } else { "removing" });
     let says = format!(
         "the members of {name} read key {key}, but {action} it does not change the password in MariaDB"
     );
@@ -358,18 +363,18 @@ fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) 
     let begin = if user.is_some() { "by hand: " } else { "" };
     let by_hand =
         say(format!("{begin}ALTER USER in MariaDB first, so that both the old and the new password work"))
-            .then(format!("then {} with the override of G12 (", users.then))
+            .then(format!("then {} with the override of G12 (", readers.then))
             .page("G12")
             .say(" shows the steps)");
     let instead = match user {
         Some(user) => {
-            let first = match users.cluster {
+            let first = match readers.cluster {
                 it if it.is_stopped() => run(it.start_command()).say(" first, then "),
                 it if it.ready() == 0 => run(it.recover_command()).say(" first, then "),
                 _ => WayOut::default(),
             };
             first
-                .and(run(users.cluster.passwd_command(&user)))
+                .and(run(readers.cluster.passwd_command(&user)))
                 .say(" changes it in MariaDB, in the Secret and in the pods that read it")
                 .or(by_hand)
         }

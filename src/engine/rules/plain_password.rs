@@ -135,23 +135,24 @@ fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + '
         )
     };
     // A key that is named like a file is judged line by line.
-    let itself = if is_file(key, text) { is_secret_name(key) && in_sql(text) } else { is_secret(key, text) };
-    let whole = itself.then(|| add(format!("data[{key}]"), key, "a password"));
+    let is_password =
+        if is_file(key, text) { is_secret_name(key) && in_sql(text) } else { is_secret(key, text) };
+    let whole = is_password.then(|| add(format!("data[{key}]"), key, "a password"));
     let secrets = options::read_with(text, &["pass", "auth"])
-        .filter(move |it| !itself && is_secret_option(&it.key, it.look()));
+        .filter(move |it| !is_password && is_secret_option(&it.key, it.look()));
     let settings = secrets.map(move |it| {
         let what = if it.key == "wsrep_sst_auth" { "the password of wsrep_sst_auth" } else { "a password" };
         // Every finding repeats the group, so a long one is cut.
         let group: String = it.group.chars().take(LONGEST_GROUP).collect();
         add(format!("data[{key}][{group}].{}", it.key), &format!("{key} line {}", it.line), what)
     });
-    let sql = !itself && STATEMENTS.iter().any(|sign| text.contains(sign));
-    let script = !itself && SIGNS.iter().any(|sign| text.contains(sign));
+    let sql = !is_password && STATEMENT_SIGNS.iter().any(|sign| text.contains(sign));
+    let script = !is_password && PASSWORD_SIGNS.iter().any(|sign| text.contains(sign));
     let lines =
         text.lines().enumerate().take_while(move |_| script || sql).filter_map(move |(index, line)| {
-            let stated =
+            let in_statement =
                 || (sql && !is_comment(line) && in_sql(line)).then_some("a password (in a statement)");
-            let what = in_shell(line).filter(|_| script).or_else(stated)?;
+            let what = in_shell(line).filter(|_| script).or_else(in_statement)?;
             let place = format!("{key} line {}", index + 1);
             Some(add(format!("data[{place}]"), &place, what))
         });
@@ -159,9 +160,10 @@ fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + '
 }
 
 /// Signs of a password on a command line; a text without any of them is not searched.
-const SIGNS: [&str; 6] = ["-p", "--", "PASS", "PSW", "PW", "WSREP"];
+const PASSWORD_SIGNS: [&str; 6] = ["-p", "--", "PASS", "PSW", "PW", "WSREP"];
 /// Signs of a statement that sets a password; a text without any of them is not searched.
-const STATEMENTS: [&str; 6] = ["IDENTIFIED", "Identified", "identified", "PASSWORD", "Password", "password"];
+const STATEMENT_SIGNS: [&str; 6] =
+    ["IDENTIFIED", "Identified", "identified", "PASSWORD", "Password", "password"];
 
 fn is_comment(line: &str) -> bool {
     ["--", "#", "/*"].iter().any(|begin| line.trim_start().starts_with(begin))
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_without_one() {
+    fn command_lines_without_a_password() {
         for line in [
             "mkdir -p /var/lib/mysql",
             "mysql -u root -p -h cs",
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_like_a_file_is_judged_by_its_lines() {
+    fn keys_named_like_files_are_judged_line_by_line() {
         for (key, text, found) in [
             ("simple-password-check.cnf", "[mysqld]\nplugin_load_add = simple_password_check\n", 0),
             ("password.sh", "MYSQL_PWD=\"$(cat /run/secrets/root)\" mariadb -e 'SELECT 1'\n", 0),

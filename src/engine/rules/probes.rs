@@ -73,13 +73,17 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let mut found = in_template(server, &planned);
     found.extend(asks_another_port(&review.namespace, template, server, view));
     if let Some((_, before)) = template::of(review.old.as_ref(), view) {
-        found.extend(taken_away(before, server, &planned));
+        found.extend(startup_probe_weakened(before, server, &planned));
     }
     found
 }
 
 /// Returns a warning if the template's own startup probe is removed or becomes too short.
-fn taken_away(before: &Container, server: &Container, planned: &PlannedInjection) -> Option<Finding> {
+fn startup_probe_weakened(
+    before: &Container,
+    server: &Container,
+    planned: &PlannedInjection,
+) -> Option<Finding> {
     let patience = before.startup_probe.as_ref()?.patience();
     let removed = |left: &str| format!(", which waited {patience}s, is removed: {left}");
     let (says, instead) = match (server.startup_probe.as_ref().map(Handler::patience), &planned.keeps_probes)
@@ -114,28 +118,28 @@ fn in_template(server: &Container, planned: &PlannedInjection) -> Findings {
     let liveness = server.liveness_probe.as_ref().map(|probe| {
         demanding(&place, server, probe, planned).or_else(|| impatient(&place, server, probe, planned))
     });
-    let found = liveness.flatten().into_iter().chain(blind(&place, server, planned));
+    let found = liveness.flatten().into_iter().chain(ready_may_not_mean_synced(&place, server, planned));
     found.chain(replaced(&place, server, planned)).collect()
 }
 
 /// Returns warnings about probes that injection replaces when the pod starts, besides those of [`demanding`].
 fn replaced(place: &str, server: &Container, planned: &PlannedInjection) -> Findings {
-    let of = |probe: &str, says: String, why: &str, instead: &str| {
+    let warning = |probe: &str, says: String, why: &str, instead: &str| {
         let says = format!("{probe} of container {} {says}", server.name);
         RULE.warn(format!("{place}{probe}"), says, why, instead.to_owned())
     };
-    let demands = |probe: &Handler| programs::demand(&probe.exec.command).is_some();
-    let liveness = planned.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(demands);
+    let makes_demands = |probe: &Handler| programs::demand(&probe.exec.command).is_some();
+    let liveness = planned.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(makes_demands);
     let liveness = liveness.then(|| {
         let why = "gatera's probe asks only whether the port answers; one that asks for more can fail on every member at once";
-        of("livenessProbe", "is replaced by a check of its port when the pod starts".to_owned(), why, LEAVE_OUT)
+        warning("livenessProbe", "is replaced by a check of its port when the pod starts".to_owned(), why, LEAVE_OUT)
     });
     let readiness = planned.replaces_readiness.map(|what| {
         let says = format!("{what} is replaced when the pod starts");
-        of(
+        warning(
             "readinessProbe",
             says,
-            GOES_ON,
+            WHY_READINESS,
             "leave it out, or annotate the template with gatera.dev/readiness: keep",
         )
     });
@@ -143,13 +147,13 @@ fn replaced(place: &str, server: &Container, planned: &PlannedInjection) -> Find
         let says = format!(
             "gives up after {patience}s and is replaced by one that waits {limit}s when the pod starts"
         );
-        of("startupProbe", says, KILLED_COPYING, LEAVE_OUT)
+        warning("startupProbe", says, KILLED_COPYING, LEAVE_OUT)
     });
     liveness.into_iter().chain(readiness).chain(startup).collect()
 }
 
 const LEAVE_OUT: &str = "leave it out";
-const GOES_ON: &str = "as soon as a member is Ready, a rollout continues, and clients are sent to it";
+const WHY_READINESS: &str = "as soon as a member is Ready, a rollout continues, and clients are sent to it";
 
 /// Returns a finding about a liveness probe that fails while the server is alive.
 fn demanding(
@@ -245,7 +249,7 @@ fn moves_the_port(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Returns a warning if Ready will not mean Synced.
-fn blind(place: &str, server: &Container, planned: &PlannedInjection) -> Option<Finding> {
+fn ready_may_not_mean_synced(place: &str, server: &Container, planned: &PlannedInjection) -> Option<Finding> {
     let says = format!("Ready will not prove that container {} is Synced", server.name);
     let (says, instead) = match &planned.keeps_probes {
         None => (says, "remove gatera.dev/readiness: keep from the template"),
@@ -258,7 +262,7 @@ fn blind(place: &str, server: &Container, planned: &PlannedInjection) -> Option<
         Some(kept) => (format!("{says}: {kept}"), "make readinessProbe check for wsrep_local_state 4"),
     };
     (!planned.ready_means_synced)
-        .then(|| RULE.warn(format!("{place}readinessProbe"), says, GOES_ON, instead.to_owned()))
+        .then(|| RULE.warn(format!("{place}readinessProbe"), says, WHY_READINESS, instead.to_owned()))
 }
 
 fn ask_the_port() -> String {

@@ -118,25 +118,25 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    refused(asked(review)?, review, view)
+    refusal(requested(review)?, review, view)
 }
 
 /// Returns the recovery that this change requests. An earlier request was judged when it was written.
-fn asked(review: &Review) -> Option<&str> {
-    let now = of_set(review.new.as_ref())?.mark(marks::RECOVER)?;
-    let before = of_set(review.old.as_ref()).and_then(|old| old.mark(marks::RECOVER));
+fn requested(review: &Review) -> Option<&str> {
+    let now = stateful_set_meta(review.new.as_ref())?.mark(marks::RECOVER)?;
+    let before = stateful_set_meta(review.old.as_ref()).and_then(|old| old.mark(marks::RECOVER));
     (before != Some(now) && review.origin != Origin::Audit).then_some(now)
 }
 
-fn of_set(object: Option<&Object>) -> Option<&Meta> {
+fn stateful_set_meta(object: Option<&Object>) -> Option<&Meta> {
     object.filter(|it| matches!(it, Object::StatefulSet(_))).map(Object::meta)
 }
 
 /// Returns the value of the guard's mark: the requested recovery, if it is right; the old value, if nothing new is requested;
 /// none without a request.
 pub(super) fn granted(review: &Review, view: &View<'_>) -> Option<String> {
-    of_set(review.new.as_ref())?.mark(marks::RECOVER)?;
-    match asked(review).filter(|text| refused(text, review, view).is_none()) {
+    stateful_set_meta(review.new.as_ref())?.mark(marks::RECOVER)?;
+    match requested(review).filter(|text| refusal(text, review, view).is_none()) {
         Some(text) => Some(text.to_owned()),
         None => match &review.old {
             // The guard does not trust a mark from before the StatefulSet was adopted.
@@ -150,7 +150,7 @@ pub(super) fn granted(review: &Review, view: &View<'_>) -> Option<String> {
 
 /// A change that grants a recovery, or ends one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum RecoveryChange {
     /// This member may start the cluster now.
     Granted(Recovery),
     /// The member started the cluster, and serves.
@@ -160,21 +160,21 @@ pub enum Turn {
 }
 
 /// Returns the change of a recovery that is reported as an Event.
-pub fn turn(review: &Review, view: &View<'_>) -> Option<Turn> {
-    let mark = |object| of_set(object)?.mark(marks::RECOVERY);
+pub fn recovery_change(review: &Review, view: &View<'_>) -> Option<RecoveryChange> {
+    let mark = |object| stateful_set_meta(object)?.mark(marks::RECOVERY);
     match (mark(review.old.as_ref()), mark(review.new.as_ref())) {
         (before, now) if before == now => None,
-        (_, Some(now)) => Recovery::of(now).ok().map(Turn::Granted),
+        (_, Some(now)) => Recovery::of(now).ok().map(RecoveryChange::Granted),
         (before, None) => {
             let recovery = Recovery::of(before.filter(|_| review.new.is_some())?).ok()?;
             let cluster = view.cluster(&review.namespace, &review.name);
             let serves = cluster.and_then(|it| it.member(&recovery.member)).is_some_and(Member::ready);
-            Some(if serves { Turn::Done(recovery) } else { Turn::TakenBack(recovery) })
+            Some(if serves { RecoveryChange::Done(recovery) } else { RecoveryChange::TakenBack(recovery) })
         }
     }
 }
 
-fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
+fn refusal(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
     let recover = run(Command::new(format!("gatera recover {name} -n {ns}")))
         .say(", which shows where each member's data ends and starts from the newest");
@@ -193,11 +193,12 @@ fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
         return finding(Verdict::Deny, says, "apply the StatefulSet without this annotation".into());
     };
     // The view may be late: the API server shows what was granted a moment ago.
-    let before =
-        of_set(review.old.as_ref()).and_then(|old| Recovery::read(old.mark(marks::RECOVERY)?, view.now).ok());
+    let before = stateful_set_meta(review.old.as_ref())
+        .and_then(|old| Recovery::read(old.mark(marks::RECOVERY)?, view.now).ok());
     let other = before.filter(|before| before.member != recovery.member);
-    let under_way = other.map(|it| format!("a recovery from {} is under way, until {}", it.member, it.until));
-    finding(Verdict::Deny, under_way.or_else(|| grant::refusal(&recovery, cluster, view))?, recover)
+    let other_under_way =
+        other.map(|it| format!("a recovery from {} is under way, until {}", it.member, it.until));
+    finding(Verdict::Deny, other_under_way.or_else(|| grant::refusal(&recovery, cluster, view))?, recover)
 }
 
 const FIELD: &str = "metadata.annotations[gatera.dev/recover]";

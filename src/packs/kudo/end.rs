@@ -49,7 +49,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    owning::end(&RULE, INSTANCE, instance, review, view)
+    owning::judge(&RULE, INSTANCE, instance, review, view)
 }
 
 /// Returns the Instance that owns this cluster.

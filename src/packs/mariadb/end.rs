@@ -47,5 +47,5 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    owning::end(&RULE, MARIADB, |it| driver::of(&it.workload), review, view)
+    owning::judge(&RULE, MARIADB, |it| driver::of(&it.workload), review, view)
 }

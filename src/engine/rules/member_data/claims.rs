@@ -100,14 +100,14 @@ fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
 pub(super) fn written(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = review.change::<Claim>().new else { return Findings::new() };
     let owned = owners::added(review, view).and_then(|added| {
-        let end = deleted(review, view).or_else(|| to_be(review, new, view))?;
-        Some(added.finding(&end, review, view))
+        let deletion = deleted(review, view).or_else(|| new_member_claim(review, new, view))?;
+        Some(added.finding(&deletion, review, view))
     });
     owned.into_iter().chain(unprotected(review, new, view)).collect()
 }
 
-/// Returns a finding for a new claim that has the name of a member's claim, or the labels of Galera.
-fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
+/// Returns what the deletion of a new claim would mean that has the name of a member's claim, or the labels of Galera.
+fn new_member_claim(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let of_member = |cluster: &Cluster| {
         let mut templates = cluster.workload.spec.volume_claim_templates.iter();
         templates.any(|template| {
@@ -131,11 +131,10 @@ fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding>
         return None;
     }
     let uses = |pod: &&str| review.name.strip_suffix(pod).is_some_and(|template| template.ends_with('-'));
-    let known = view.clusters_in(&review.namespace).flat_map(Cluster::pods);
-    let known = known.map(|pod| &*pod.name);
+    let pods = view.clusters_in(&review.namespace).flat_map(Cluster::pods).map(|pod| &*pod.name);
     let (ns, seen) = (&review.namespace, view.seen());
     // Claim `data-b-a-0` belongs to pod `b-a-0`, not to `a-0`.
-    let (verdict, says, instead) = match known.filter(uses).max_by_key(|pod| pod.len()) {
+    let (verdict, says, instead) = match pods.filter(uses).max_by_key(|pod| pod.len()) {
         Some(pod) => (
             Verdict::Deny,
             format!(

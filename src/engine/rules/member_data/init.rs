@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_scripts_do_to_the_data() {
+    fn scripts_that_empty_or_mark_the_data_are_found() {
         let words = |script: &str| ["sh", "-c", script].map(Literal::from);
         for (script, bad) in [
             ("rm -rf /var/lib/mysql/*", true),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use objects::{PodSpec, SourceRef, Volume};
 
 /// A place that now reads another key, or a key of another Secret.
-pub(super) struct Moved<'a> {
+pub(super) struct MovedSource<'a> {
     /// The field with the reference.
     pub field: String,
     /// The variable of the server; `None`: a file, or all keys at once.
@@ -19,13 +19,13 @@ pub(super) struct Moved<'a> {
 }
 
 /// Returns the places that both pod specs have, but with another source.
-pub(super) fn moved<'a>(was: &'a PodSpec, is: &'a PodSpec, keys: &BTreeSet<&'a str>) -> Vec<Moved<'a>> {
+pub(super) fn moved<'a>(was: &'a PodSpec, is: &'a PodSpec, keys: &BTreeSet<&'a str>) -> Vec<MovedSource<'a>> {
     let (was, mut is) = (places(was, keys), places(is, keys));
     let both = was.into_iter().filter_map(|(place, was)| Some((place.2, was, is.remove(&place)?)));
     let moved = both.filter(|(_, (_, from), (_, to))| from != to);
     let moved = moved.map(|(name, (before, from), (field, to))| {
         let is_variable = before == field && field.starts_with("spec.template.spec.containers.env[");
-        Moved { field, variable: is_variable.then_some(name), from, to }
+        MovedSource { field, variable: is_variable.then_some(name), from, to }
     });
     moved.collect()
 }
