@@ -18,11 +18,11 @@ pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
     let ns = &*review.namespace;
     // Files have no record of a rollout: there it is assumed that the guard has seen the cluster.
     let guarded = |it: &&Cluster| (it.rollout.is_some() || view.supposed) && it.has_data();
-    let mut read = view.readers_of(ns, &new.metadata.name).filter(guarded);
-    read.find_map(|cluster| of(cluster, old, new, view))
+    let mut readers = view.readers_of(ns, &new.metadata.name).filter(guarded);
+    readers.find_map(|cluster| effect_on(cluster, old, new, view))
 }
 
-fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Option<String> {
+fn effect_on(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Option<String> {
     let name = &new.metadata.name;
     let (spec, server) = cluster.server()?;
     let keys = revision::sources(spec, server).remove(name)?;
@@ -36,8 +36,8 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
         }
     };
     // The members run with this content already, or the change does not affect it.
-    let good = cluster.rollout.as_ref().and_then(|record| record.good.get(name));
-    if after.as_ref() == good {
+    let applied = cluster.rollout.as_ref().and_then(|record| record.good.get(name));
+    if after.as_ref() == applied {
         return None;
     }
     let differ = revision::differences(old, new, &keys);
@@ -51,8 +51,12 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
     }
     let (dynamic, fixed): (Vec<_>, Vec<_>) = differ.iter().partition(|key| is_dynamic(key));
     let list = |keys: &[&String]| {
-        let shown = keys.iter().take(MOST).map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
-        if keys.len() > MOST { format!("{shown} and {} more", keys.len() - MOST) } else { shown }
+        let shown = keys.iter().take(MOST_OPTIONS).map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
+        if keys.len() > MOST_OPTIONS {
+            format!("{shown} and {} more", keys.len() - MOST_OPTIONS)
+        } else {
+            shown
+        }
     };
     let members = cluster.members.len();
     let begin = match members {
@@ -69,7 +73,7 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
 }
 
 /// The largest number of options that the warning names; it counts the others.
-const MOST: usize = 3;
+const MOST_OPTIONS: usize = 3;
 
 /// Returns why no member is restarted.
 fn no_restart(cluster: &Cluster, view: &View<'_>) -> Option<String> {

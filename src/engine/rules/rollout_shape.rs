@@ -89,8 +89,8 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     if !is_adopted {
         return Findings::new();
     }
-    let restarted = old.and_then(|old| restarted(review, old, new, view));
-    let mut found: Findings = restarted.into_iter().chain(waited_for(review, view)).collect();
+    let restarted = old.and_then(|old| restart_refused(review, old, new, view));
+    let mut found: Findings = restarted.into_iter().chain(scaled_by_autoscaler(review, view)).collect();
     if old.is_none() {
         found.extend(budgets::created_before(review, new, view));
     }
@@ -111,7 +111,7 @@ fn scaled(review: &Review, view: &View<'_>) -> Findings {
 
 /// Returns a warning if a StatefulSet takes over the only pod, which it restarts if the templates differ. This is not always
 /// known, because not all annotations are kept.
-fn takes_the_only_one(cluster: &Cluster, new: &Workload) -> Option<Finding> {
+fn takes_over_only_member(cluster: &Cluster, new: &Workload) -> Option<Finding> {
     let [only] = &cluster.members[..] else { return None };
     let reached = only.ordinal >= new.reaches_from() && new.ordinals().contains(&only.ordinal);
     reached.then(|| {
@@ -121,7 +121,7 @@ fn takes_the_only_one(cluster: &Cluster, new: &Workload) -> Option<Finding> {
                 "it takes over {}, the only running member, and restarts it if it was created from another template",
                 only.name
             ),
-            ONLY,
+            WHY_ONLY_MEMBER,
             format!(
                 "if the template differs, write spec.updateStrategy.rollingUpdate.partition: {}, and scale to 3 members before you remove \
                  that",
@@ -132,13 +132,13 @@ fn takes_the_only_one(cluster: &Cluster, new: &Workload) -> Option<Finding> {
 }
 
 /// Returns a finding if the update restarts members and must not do so now.
-fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
+fn restart_refused(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let strategy = &new.spec.update_strategy;
     let released = strategy.holds_back() < old.spec.update_strategy.holds_back();
     let cluster = view.cluster(&review.namespace, &review.name);
     let left = cluster.filter(|it| it.left);
-    if let Some(only) = left.and_then(|it| takes_the_only_one(it, new)) {
+    if let Some(only) = left.and_then(|it| takes_over_only_member(it, new)) {
         return Some(only);
     }
     let what = match (changed, released) {
@@ -165,7 +165,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     match cluster {
         Some(cluster) => reserved_besides(what, cluster, first, view)
             .or_else(|| taken_back::judge(cluster, new, view).filter(|_| changed))
-            .or_else(|| may_restart(what, cluster, first, new.parallel(), view)),
+            .or_else(|| restart_finding(what, cluster, first, new.parallel(), view)),
         // It was not a cluster before this change, so none of its members has joined one.
         None if view.freshness == Freshness::Current => None,
         None => Some(wait(
@@ -189,16 +189,16 @@ fn reserved_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) 
     ))
 }
 
-fn may_restart(
+fn restart_finding(
     what: &str,
     cluster: &Cluster,
     first: i64,
     parallel: bool,
     view: &View<'_>,
 ) -> Option<Finding> {
-    let hopeless = hopeless(cluster, parallel);
+    let stays_unready = member_that_stays_unready(cluster, parallel);
     let pods = cluster.members.iter().any(|member| member.pod.is_some());
-    match (view.state(cluster), hopeless) {
+    match (view.state(cluster), stays_unready) {
         _ if cluster.has_no_identity() && cluster.ready() > 0 => Some(RULE.deny(
             TEMPLATE,
             format!(
@@ -209,7 +209,7 @@ fn may_restart(
             page("G04").say(", a cluster without an identity (create it anew from one member first)"),
         )),
         (State::Healthy, _) if cluster.members.len() == 1 && cluster.has_data() => {
-            Some(only(what, cluster, view))
+            Some(only_member(what, cluster, view))
         }
         (State::Healthy, _) | (State::Down | State::Stopped, None) => None,
         (State::Forming, None) if !pods => None,
@@ -225,12 +225,12 @@ fn may_restart(
         )),
         (State::Joining | State::Degraded, None) if begins_with_the_missing(cluster, first) => None,
         (State::Joining | State::Transfer | State::Degraded | State::Forming, None) => {
-            Some(joins(what, cluster, view))
+            Some(wait_for_member(what, cluster, view))
         }
     }
 }
 
-fn joins(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
+fn wait_for_member(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
     // Without the StatefulSet nothing creates the missing member.
     let instead = if cluster.left && !cluster.members.iter().any(Member::starting) {
@@ -246,15 +246,15 @@ fn joins(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     wait(Verdict::Wait, says, instead)
 }
 
-const ONLY: &str = "a member that starts and finds no peer gives up after 30 seconds: the cluster would need a manual bootstrap";
+const WHY_ONLY_MEMBER: &str = "a member that starts and finds no peer gives up after 30 seconds: the cluster would need a manual bootstrap";
 
 /// Returns the finding for a cluster of one member, which could join no peer after a restart.
-fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
+fn only_member(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let Cluster { id, .. } = cluster;
     RULE.deny(
         TEMPLATE,
         format!("{what}, which restarts the only member of the cluster ({})", view.count(cluster)),
-        ONLY,
+        WHY_ONLY_MEMBER,
         managed::scale(Some(&cluster.workload.metadata), &id.namespace, &id.name, 3)
             .say(", wait until all are Ready, then repeat the command"),
     )
@@ -262,7 +262,7 @@ fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
 
 /// Returns a member that does not become Ready by waiting, if this holds for all that are not Ready. A pod without a node counts
 /// only if the controller waits for it before it restarts others.
-fn hopeless(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
+fn member_that_stays_unready(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
     let stands_still = |pod: &PodFact| !pod.going && (pod.stuck || pod.node.is_empty() && !parallel);
     let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
     let mut waiting = pods.filter(|pod| !pod.ready);
@@ -277,8 +277,9 @@ fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
         Some(pod) => pod.going || pod.restarts > 0 && !pod.ready && pod.doing() != Some(JoinPhase::Receives),
         None => true,
     };
-    let goes_on = |member: &Member| if member.ordinal == first { is_missing(member) } else { member.ready() };
-    cluster.leaving.is_empty() && cluster.members.iter().all(goes_on)
+    let allows_rollout =
+        |member: &Member| if member.ordinal == first { is_missing(member) } else { member.ready() };
+    cluster.leaving.is_empty() && cluster.members.iter().all(allows_rollout)
 }
 
 /// Returns findings about the new StatefulSet alone.
@@ -300,10 +301,10 @@ fn shape(new: &Workload) -> Findings {
             "use OrderedReady; it cannot be changed later",
         )
     });
-    at_once.into_iter().chain(parallel).chain(grace(new)).chain(killed(new)).collect()
+    at_once.into_iter().chain(parallel).chain(grace_period(new)).chain(stop_signal(new)).collect()
 }
 
-fn grace(new: &Workload) -> Option<Finding> {
+fn grace_period(new: &Workload) -> Option<Finding> {
     const FIELD: &str = "spec.template.spec.terminationGracePeriodSeconds";
     let why = "a member needs time to finish a transfer, leave the cluster and write to disk; if it is killed before, it needs a repair";
     let instead = "write 600, or leave it out";
@@ -323,7 +324,7 @@ fn grace(new: &Workload) -> Option<Finding> {
 }
 
 /// Returns a warning about a stop signal that the server cannot handle.
-fn killed(new: &Workload) -> Option<Finding> {
+fn stop_signal(new: &Workload) -> Option<Finding> {
     let server = server::of(&new.spec.template).filter(|it| it.lifecycle.stop_signal == "SIGKILL")?;
     Some(RULE.warn(
         format!("spec.template.spec.containers[{}].lifecycle.stopSignal", server.name),
@@ -341,7 +342,7 @@ fn autoscaled(review: &Review, view: &View<'_>) -> Option<Finding> {
         RULE.deny(
             "spec.scaleTargetRef",
             format!("it scales cluster {} by load", cluster.id.name),
-            BY_LOAD,
+            WHY_NOT_BY_LOAD,
             say("scale the proxy in front of it or the application")
                 .or("change the members by hand, in odd numbers"),
         ),
@@ -349,7 +350,7 @@ fn autoscaled(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Returns a finding about an autoscaler that was created before its StatefulSet.
-fn waited_for(review: &Review, view: &View<'_>) -> Option<Finding> {
+fn scaled_by_autoscaler(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Review { namespace, name, .. } = review;
     let autoscaler =
         view.autoscaler_of(namespace, name).filter(|_| !review.origin.judges_each(Kind::Autoscaler))?;
@@ -358,14 +359,14 @@ fn waited_for(review: &Review, view: &View<'_>) -> Option<Finding> {
         RULE.deny(
             "spec.replicas",
             format!("HorizontalPodAutoscaler {autoscaler} scales it by load"),
-            BY_LOAD,
+            WHY_NOT_BY_LOAD,
             run(Command::new(format!("kubectl -n {namespace} delete hpa {autoscaler}")))
                 .say(", and scale the proxy in front of it or the application instead"),
         ),
     )
 }
 
-const BY_LOAD: &str = "every member holds the whole database and applies every write: new members first copy all of it, then writes are not faster";
+const WHY_NOT_BY_LOAD: &str = "every member holds the whole database and applies every write: new members first copy all of it, then writes are not faster";
 
 fn wait(verdict: Verdict, says: String, instead: impl Into<WayOut>) -> Finding {
     let why = "a new template restarts one member after the other, and the next must not leave while one is missing";

@@ -123,7 +123,7 @@ fn deployment(review: &Review, view: &View<'_>) -> Option<Finding> {
     // The audit looks at existing objects, which start nothing.
     let old = old.or_else(|| (review.origin == Origin::Audit).then_some(new));
     let (ns, template) = (&*review.namespace, &new.spec.template);
-    let by = founder(ns, &template.metadata, &template.spec, view)?;
+    let by = founding_switch(ns, &template.metadata, &template.spec, view)?;
     // A running bootstrap node may be a donor: an edit of its Deployment does not start a second one, and stopping it here
     // would interrupt the joiners. If the edit replaces the pod, its CREATE is judged.
     let runs_already = old.is_some_and(|old| old.replicas() >= new.replicas())
@@ -133,7 +133,7 @@ fn deployment(review: &Review, view: &View<'_>) -> Option<Finding> {
     if new.replicas() == 0 || runs_already {
         return None;
     }
-    let fact = data(ns, &template.metadata.labels, view)?;
+    let fact = existing_data(ns, &template.metadata.labels, view)?;
     if review.origin == Origin::Validating {
         return refused(&by, "spec.replicas", Some(fact));
     }
@@ -155,9 +155,9 @@ fn pod(review: &Review, view: &View<'_>) -> Option<Finding> {
     if meta.controller().is_some_and(|owner| owner.kind == "StatefulSet") {
         return None;
     }
-    let by = founder(ns, meta, &pod.spec, view)?;
-    let known = data(ns, &meta.labels, view).or_else(|| other_founder(ns, meta, view));
-    refused(&by, "spec", known).or_else(|| unsure(&by, view))
+    let by = founding_switch(ns, meta, &pod.spec, view)?;
+    let known = existing_data(ns, &meta.labels, view).or_else(|| other_founder(ns, meta, view));
+    refused(&by, "spec", known).or_else(|| data_unknown(&by, view))
 }
 
 fn stateful_set(review: &Review, view: &View<'_>) -> Option<Finding> {
@@ -167,7 +167,7 @@ fn stateful_set(review: &Review, view: &View<'_>) -> Option<Finding> {
     more.and_then(|_| each_founds(ns, new, new.replicas(), view))
         .or_else(|| member_switch(ns, new, view))
         .or_else(|| same_name(review, new, view))
-        .or_else(|| founder_waits(review, new, view))
+        .or_else(|| bootstrap_node_waits(review, new, view))
 }
 
 fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
@@ -185,7 +185,7 @@ pub fn held_at_zero(decision: &Decision) -> Option<&Finding> {
 }
 
 /// Returns the switch with which this pod creates a cluster, if the pod is adopted.
-fn founder(ns: &str, meta: &Meta, spec: &PodSpec, view: &View<'_>) -> Option<String> {
+fn founding_switch(ns: &str, meta: &Meta, spec: &PodSpec, view: &View<'_>) -> Option<String> {
     let adopted = view.adoption().adopts(&meta.labels);
     adopted.then(|| view.founds_new_cluster(ns, meta, spec)).flatten()
 }
@@ -193,12 +193,12 @@ fn founder(ns: &str, meta: &Meta, spec: &PodSpec, view: &View<'_>) -> Option<Str
 /// Returns a finding about a switch in the template, with which a member creates a cluster at every restart.
 fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let template = &new.spec.template;
-    let by = founder(ns, &template.metadata, &template.spec, view)?;
+    let by = founding_switch(ns, &template.metadata, &template.spec, view)?;
     let cluster = view.cluster(ns, &new.metadata.name);
     let claims = || view.claims_of(ns, new).into_iter().find(|claim| claim.bound);
     let fact = match cluster {
         Some(cluster) => data_of(cluster, view),
-        None => claims().map(|claim| Data {
+        None => claims().map(|claim| ExistingData {
             says: format!("claim {} of this StatefulSet already has a volume", claim.name),
             instead: LEAVE_OUT.into(),
         }),
@@ -209,10 +209,10 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
 /// Returns a finding about several members with such a switch. A single member may create its cluster at every start.
 fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) -> Option<Finding> {
     let template = &workload.spec.template;
-    let by = founder(ns, &template.metadata, &template.spec, view).filter(|_| replicas > 1)?;
+    let by = founding_switch(ns, &template.metadata, &template.spec, view).filter(|_| replicas > 1)?;
     let says = format!("each of {replicas} members would create a cluster of its own ({by})");
     let why = "data that is written to two clusters cannot be merged, and each member is Ready";
-    Some(RULE.deny("spec.replicas", says, why, instead_of(&by, workload)))
+    Some(RULE.deny("spec.replicas", says, why, replacement_of(&by, workload)))
 }
 
 /// Returns a finding about two clusters with the same label: a bootstrap node of the new one would count as the old one's.
@@ -220,7 +220,7 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
     let labels = &new.spec.template.metadata.labels;
     let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
     let key = INSTANCE_LABELS.into_iter().find(|key| labels.contains_key(key))?;
-    let Data { says, .. } = data_of(other, view)?;
+    let ExistingData { says, .. } = data_of(other, view)?;
     Some(RULE.deny(
         format!("spec.template.metadata.labels[{key}]"),
         format!("{says}, and its label {key} is the same"),
@@ -235,14 +235,14 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
 }
 
 /// Returns a finding if a bootstrap node runs while members start again with their data: they would join its empty cluster.
-fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+fn bootstrap_node_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let (ns, labels) = (&*review.namespace, &new.spec.template.metadata.labels);
     if review.old.is_some() || review.origin == Origin::Audit || new.replicas() == 0 {
         return None;
     }
     let claim = view.claims_of(ns, new).into_iter().find(|claim| claim.bound)?;
     let (name, by) = view.deployments_of(ns, labels).find_map(|it| {
-        let by = founder(ns, &it.spec.template.metadata, &it.spec.template.spec, view)?;
+        let by = founding_switch(ns, &it.spec.template.metadata, &it.spec.template.spec, view)?;
         (it.replicas() > 0).then_some((&it.metadata.name, by))
     })?;
     let says = format!(
@@ -255,14 +255,14 @@ fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
 }
 
 /// Returns the data that a second bootstrap would wipe: on the members, or on claims of a deleted StatefulSet.
-fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
+fn existing_data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<ExistingData> {
     match view.cluster_of(ns, labels) {
         Some(cluster) => data_of(cluster, view),
         None => {
             let claim = *view.left_over_claims(ns, labels).first()?;
             let says =
                 format!("claim {claim} still holds the data of this cluster, whose StatefulSet is gone");
-            Some(Data {
+            Some(ExistingData {
                 says,
                 instead: say("apply the StatefulSet alone: its members use their claims again")
                     .or("if they do not start, run `gatera recover`"),
@@ -271,7 +271,7 @@ fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
     }
 }
 
-fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
+fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<ExistingData> {
     let says = format!("cluster {} already has data ({})", cluster.id.name, view.describe(cluster));
     let way_back = || {
         run(cluster.recover_command())
@@ -280,20 +280,20 @@ fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
             .say(")")
     };
     let instead = if cluster.ready() == 0 { way_back() } else { LEAVE_OUT.into() };
-    cluster.has_data().then_some(Data { says, instead })
+    cluster.has_data().then_some(ExistingData { says, instead })
 }
 
 /// Returns another bootstrap pod: a Deployment replaces a deleted pod before it is gone, so for a while there would be two.
-fn other_founder(ns: &str, meta: &Meta, view: &View<'_>) -> Option<Data> {
+fn other_founder(ns: &str, meta: &Meta, view: &View<'_>) -> Option<ExistingData> {
     // In files, the pod itself is in the view.
     let mut pods = view.cluster_of(ns, &meta.labels)?.bootstrap.pods.iter();
     let pod = pods.find(|it| it.name != meta.name)?;
     let says = format!("bootstrap pod {} is still there", pod.name);
-    Some(Data { says, instead: "wait until it is gone; one bootstrap node is enough".into() })
+    Some(ExistingData { says, instead: "wait until it is gone; one bootstrap node is enough".into() })
 }
 
 /// The data that would be wiped, and the advice.
-struct Data {
+struct ExistingData {
     says: String,
     instead: WayOut,
 }
@@ -301,13 +301,13 @@ struct Data {
 const LEAVE_OUT: &str =
     "remove the bootstrap objects and switches from your manifests; the members find each other";
 
-fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
-    let Data { says, instead } = data?;
+fn refused(by: &str, field: &str, data: Option<ExistingData>) -> Option<Finding> {
+    let ExistingData { says, instead } = data?;
     Some(finding(by, Verdict::Deny, field, format!("it would bootstrap, but {says}"), instead))
 }
 
 /// Returns a finding if the view is old: a cluster without data may have some by now.
-fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
+fn data_unknown(by: &str, view: &View<'_>) -> Option<Finding> {
     let says = format!(
         "it would bootstrap, but it is not known whether its cluster has data by now ({})",
         view.seen()
@@ -318,18 +318,21 @@ fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Returns the finding for a member with data of its own: it would create another cluster, not an empty one.
-fn member_refused(by: &str, field: &str, data: Option<Data>, workload: &Workload) -> Option<Finding> {
+fn member_refused(by: &str, field: &str, data: Option<ExistingData>, workload: &Workload) -> Option<Finding> {
     let finding = refused(by, field, data)?;
     let why = format!(
         "every member that starts with it ({by}) creates a cluster of its own, and data that is written to two clusters cannot be merged"
     );
-    let instead =
-        if finding.instead == LEAVE_OUT.into() { instead_of(by, workload).into() } else { finding.instead };
+    let instead = if finding.instead == LEAVE_OUT.into() {
+        replacement_of(by, workload).into()
+    } else {
+        finding.instead
+    };
     Some(Finding { why, instead, ..finding })
 }
 
 /// Returns the advice that replaces this switch.
-fn instead_of(by: &str, workload: &Workload) -> String {
+fn replacement_of(by: &str, workload: &Workload) -> String {
     if by.contains("wsrep_cluster_address") {
         let (name, service) = (&workload.metadata.name, &workload.spec.service_name);
         let service = if service.is_empty() { name } else { service };

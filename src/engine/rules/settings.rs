@@ -40,10 +40,10 @@
 //! `gatera.dev/override: "G09 until=2026-12-01T10:00:00Z reason=…"`. To accept a finding permanently, lower the rule's
 //! mode in the settings or in the namespace; an option that was there before gives only a warning.
 
+mod changing;
 mod files;
 mod memory;
 mod together;
-mod under;
 mod unknown;
 mod values;
 
@@ -59,8 +59,8 @@ use facts::revision;
 use facts::view::{Cluster, View};
 use objects::{ConfigMap, Container, Kind, Workload};
 
-use together::Sets;
-use under::Under;
+use changing::ChangingCluster;
+use together::FileSets;
 use values::OptionPlace;
 
 pub(super) const RULE: Rule = Rule {
@@ -76,13 +76,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// The largest number of findings in one answer.
-const MOST: usize = 25;
+const MOST_FINDINGS: usize = 25;
 
 fn config_map(review: &Review, view: &View<'_>) -> Findings {
     let (ns, Change { old, new }) = (&review.namespace, review.change::<ConfigMap>());
     match (old, new.filter(|new| view.is_galeras(ns, new))) {
         (Some(old), Some(new)) => changed_config(ns, old, new, view),
-        (None, Some(new)) => worst(in_config(ns, new, view, None)),
+        (None, Some(new)) => worst_first(in_config(ns, new, view, None)),
         _ => Findings::new(),
     }
 }
@@ -97,23 +97,23 @@ fn workload(review: &Review, view: &View<'_>) -> Findings {
         in_config(ns, map, view, Some((review.kind, by)))
     }));
     found.extend(old.into_iter().flat_map(|old| changed_template(ns, old, new, view)));
-    worst(found)
+    worst_first(found)
 }
 
 /// A new template that reads the ConfigMap.
-type Coming<'a> = Option<(Kind, &'a Workload)>;
+type NewReader<'a> = (Kind, &'a Workload);
 
 /// Returns findings about the files of a ConfigMap, and about the options that one server reads from them.
-fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> Findings {
+fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, new_reader: Option<NewReader<'_>>) -> Findings {
     let files = texts(map).map(|(file, _)| file).collect();
-    let sets = Sets::of(ns, map, &files, view, coming.map(|(_, it)| it));
+    let sets = FileSets::of(ns, map, &files, view, new_reader.map(|(_, it)| it));
     let mut found: Findings = texts(map).flat_map(|(file, text)| files::judge(file, text, &sets)).collect();
-    let of_one = match coming {
+    let for_one = match new_reader {
         Some((kind, reader)) => kind == Kind::Deployment || is_source(reader, &map.metadata.name),
-        None => of_one_member(ns, map, view),
+        None => is_for_one_member(ns, map, view),
     };
-    let place = OptionPlace::in_file(of_one);
-    let series = unknown::of_readers(ns, map, view, coming.map(|(_, it)| it));
+    let place = OptionPlace::in_file(for_one);
+    let series = unknown::of_readers(ns, map, view, new_reader.map(|(_, it)| it));
     found.extend(
         texts(map)
             .take(unknown::MOST_TEXTS)
@@ -143,22 +143,22 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
     found.extend(view.readers_of(ns, name).find_map(|it| memory::judge(ns, &it.workload, &view.with(new))));
     let [was, is]: [BTreeMap<_, _>; 2] = [old, new].map(|map| texts(map).collect());
     let files = was.keys().chain(is.keys()).copied().collect();
-    let sets = Sets::of(ns, new, &files, view, None);
-    let changes_under = |cluster: &Cluster| {
+    let sets = FileSets::of(ns, new, &files, view, None);
+    let changes_of = |cluster: &Cluster| {
         let settings = |map| all_settings(ns, &cluster.workload, &view.with(map));
         let after = settings(new);
-        let under = Under::of(cluster, || settings(old), &after, view);
+        let cluster = ChangingCluster::of(cluster, || settings(old), &after, view);
         // One more file for a single member does not change the other members.
         let changes = |set| {
             let [was, is] = [&was, &is].map(|files| effective(files, set));
-            OptionPlace::in_file(false).changes(&was, &is, &under)
+            OptionPlace::in_file(false).changes(&was, &is, &cluster)
         };
         sets.together.iter().chain([&sets.alone]).flat_map(changes).collect::<Findings>()
     };
     // A fault for several clusters is reported once, which is enough to refuse the change.
     let clusters = view.readers_of(ns, name).filter(|cluster| cluster.has_data());
-    found.extend(clusters.map(changes_under).find(|found| !found.is_empty()).unwrap_or_default());
-    worst(found)
+    found.extend(clusters.map(changes_of).find(|found| !found.is_empty()).unwrap_or_default());
+    worst_first(found)
 }
 
 /// Returns the options in effect for a server that reads these files.
@@ -176,7 +176,7 @@ fn texts(map: &ConfigMap) -> impl Iterator<Item = (&str, &str)> {
 
 /// Returns whether members do not share this file, as far as is known: no server reads it directly. A file that has no reader yet
 /// is judged again when a template begins to read it.
-fn of_one_member(ns: &str, map: &ConfigMap, view: &View<'_>) -> bool {
+fn is_for_one_member(ns: &str, map: &ConfigMap, view: &View<'_>) -> bool {
     view.readers_of(ns, &map.metadata.name).all(|cluster| is_source(&cluster.workload, &map.metadata.name))
 }
 
@@ -205,8 +205,8 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
         return Findings::new();
     };
     let after = all_settings(ns, new, view);
-    let under = Under::of(cluster, || all_settings(ns, old, view), &after, view);
-    let mut found = OptionPlace::in_container(name, false).changes(&was, &is, &under);
+    let cluster = ChangingCluster::of(cluster, || all_settings(ns, old, view), &after, view);
+    let mut found = OptionPlace::in_container(name, false).changes(&was, &is, &cluster);
     let maps =
         |of: &Workload| revision::reaching(&of.spec.template.spec).into_keys().collect::<BTreeSet<_>>();
     let (before, after) = (maps(old), maps(new));
@@ -214,7 +214,7 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
     // Files that both templates read were judged when they were written, and unknown files cannot be judged.
     if before != after && before.iter().chain(&after).all(known) {
         let [was, is] = [old, new].map(|it| of_files(ns, it, view));
-        let changes = OptionPlace::in_file(false).changes(&was, &is, &under);
+        let changes = OptionPlace::in_file(false).changes(&was, &is, &cluster);
         found.extend(changes.into_iter().map(|it| newly_read::of_template(it, "its ConfigMaps")));
     }
     found
@@ -246,8 +246,8 @@ fn command_line<'a>(workload: &'a Workload, view: &View<'_>) -> Option<(&'a str,
 }
 
 /// Returns the findings in order of severity, cut to a readable number.
-fn worst(mut found: Findings) -> Findings {
+fn worst_first(mut found: Findings) -> Findings {
     found.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
-    found.truncate(MOST);
+    found.truncate(MOST_FINDINGS);
     found
 }

@@ -27,12 +27,12 @@ pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 /// The clusters that a budget selects, and the number of their members together.
-struct Protected {
+struct ProtectedClusters {
     names: Vec<String>,
     members: i64,
 }
 
-impl Protected {
+impl ProtectedClusters {
     /// Returns the clusters that this budget selects, including the one that the request creates.
     fn by(ns: &str, budget: &Budget, created: Option<&Workload>, view: &View<'_>) -> Self {
         let known = view.protected(ns, budget).map(|it| &*it.workload);
@@ -47,7 +47,7 @@ impl Protected {
 
 /// Returns findings about a written budget.
 fn changed(review: &Review, old: Option<&Budget>, new: &Budget, view: &View<'_>) -> Findings {
-    let protected = Protected::by(&review.namespace, new, None, view);
+    let protected = ProtectedClusters::by(&review.namespace, new, None, view);
     let mut findings = written(&protected, new);
     // A fault that existed before is softened. One that becomes worse is not: with another field, it is a new finding.
     if old.is_some_and(|old| old.evictable(protected.members) < new.evictable(protected.members)) {
@@ -65,7 +65,7 @@ pub(super) fn created_before(review: &Review, new: &Workload, view: &View<'_>) -
     let budgets = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
     let findings = budgets.flat_map(|budget| {
         let name = &budget.metadata.name;
-        let protected = Protected::by(&review.namespace, budget, Some(new), view);
+        let protected = ProtectedClusters::by(&review.namespace, budget, Some(new), view);
         written(&protected, budget).into_iter().map(move |finding| Finding {
             says: format!("PodDisruptionBudget {name}: {}", finding.says),
             instead: say(format!("in PodDisruptionBudget {name}: ")).and(finding.instead),
@@ -87,7 +87,7 @@ pub(super) fn outgrown(
     let labels = &template.metadata.labels;
     let budgets = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
     let findings = budgets.filter_map(|budget| {
-        let members = Protected::by(&review.namespace, budget, None, view).members;
+        let members = ProtectedClusters::by(&review.namespace, budget, None, view).members;
         let (before, after) = (budget.evictable(members)?, budget.evictable(members - from + to)?);
         (to > from && before < 2 && after >= 2).then(|| {
             let name = &budget.metadata.name;
@@ -104,7 +104,7 @@ const WHY_ONE_AT_A_TIME: &str =
 const POLICY_FIELD: &str = "spec.unhealthyPodEvictionPolicy";
 
 /// Returns findings about what a budget says for the clusters that it selects.
-fn written(protected: &Protected, budget: &Budget) -> Findings {
+fn written(protected: &ProtectedClusters, budget: &Budget) -> Findings {
     if protected.names.is_empty() {
         return Findings::new();
     }

@@ -18,9 +18,9 @@ pub(super) fn founds(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// The field of the ConfigMap, and the switch in it.
-type Switch = Option<(String, String)>;
+type FoundingSwitch = (String, String);
 
-fn by_file(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Switch {
+fn by_file(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Option<FoundingSwitch> {
     let found = |key: &str, what: &str| Some((format!("data[{key}]"), format!("{what} in key {key}")));
     let read = revision::reaching(&cluster.workload.spec.template.spec).remove(&new.metadata.name)?;
     let mut files = new.data.iter().filter(|(key, _)| read.hold(key));
@@ -34,7 +34,7 @@ fn by_file(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Swi
     if founds { found(key, "wsrep_cluster_address=gcomm://") } else { None }
 }
 
-fn by_variables(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Switch {
+fn by_variables(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Option<FoundingSwitch> {
     let template = &cluster.workload.spec.template;
     let founds = |view: &View<'_>| view.founds_new_cluster(ns, &template.metadata, &template.spec);
     let by = founds(&view.with(new)).filter(|_| founds(view).is_none())?;

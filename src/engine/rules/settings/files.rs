@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::together::Sets;
-use super::{MOST, RULE};
+use super::together::FileSets;
+use super::{MOST_FINDINGS, RULE};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options::{self, Effective, Line, Readers, keys};
 
 /// Returns findings about everything except values.
-pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {
+pub(super) fn judge(file: &str, text: &str, sets: &FileSets<'_>) -> Findings {
     let (mut found, mut unread) = (Findings::new(), BTreeMap::<&str, (usize, String, usize)>::new());
     for line in options::lines(text) {
         match line {
@@ -22,7 +22,7 @@ pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {
             }
             Line::Setting(it) if it.readers == Readers::NoProgram => {
                 let it = it.read();
-                let full = unread.len() == MOST && !unread.contains_key(it.group);
+                let full = unread.len() == MOST_FINDINGS && !unread.contains_key(it.group);
                 if full || !keys::is_the_servers(&it.key) {
                     continue;
                 }

@@ -26,7 +26,7 @@ pub(super) fn judge(ns: &str, workload: &Workload, view: &View<'_>) -> Option<Fi
             format!(
                 "container {} has a memory limit of {limit}, but {POOL} is {}",
                 server.name,
-                super::values::clean(pool.look())
+                super::values::shortened(pool.look())
             ),
             "the pool fills while the database is used; then the kernel kills the server, on all members with the same load",
             "write a smaller pool, or a memory limit at least a quarter larger than the pool",

@@ -16,7 +16,7 @@ use objects::{ConfigMap, Workload};
 
 /// The keys of one ConfigMap, by how servers read them.
 #[derive(Default)]
-pub(super) struct Sets<'a> {
+pub(super) struct FileSets<'a> {
     /// Sets of keys that one server reads together.
     pub(super) together: BTreeSet<BTreeSet<&'a str>>,
     /// Keys of which a server reads one, or some.
@@ -27,7 +27,7 @@ pub(super) struct Sets<'a> {
     places: BTreeSet<String>,
 }
 
-impl<'a> Sets<'a> {
+impl<'a> FileSets<'a> {
     /// Sorts these option files, with a new reader. Files that have no reader yet count as read together, unless their names
     /// have the number of a member.
     pub(super) fn of(
@@ -35,14 +35,14 @@ impl<'a> Sets<'a> {
         map: &ConfigMap,
         files: &BTreeSet<&'a str>,
         view: &View<'_>,
-        coming: Option<&Workload>,
+        new_reader: Option<&Workload>,
     ) -> Self {
         let name = &*map.metadata.name;
         let known =
             view.readers_of(ns, name).map(|it| &*it.workload).chain(view.deployments_that_read(ns, name));
         let mut sets = Self::default();
         let mut readings = Vec::new();
-        for workload in known.chain(coming) {
+        for workload in known.chain(new_reader) {
             let template = &workload.spec.template;
             if !template.spec.config_maps().any(|it| it == name) {
                 continue;

@@ -14,10 +14,10 @@ use facts::view::View;
 use objects::{ConfigMap, Container, Workload};
 
 /// The largest number of findings about one text.
-const MOST: usize = 25;
+const MOST_FINDINGS: usize = 25;
 /// The largest number of names that are looked up in one text, and of texts in one ConfigMap: an object with more is made to be
 /// slow.
-const ENOUGH: usize = 300;
+const MOST_NAMES: usize = 300;
 pub(super) const MOST_TEXTS: usize = 20;
 
 /// The series of the servers that read a text, each once; `None`: the image does not show it. Empty: servers of other vendors,
@@ -29,11 +29,11 @@ pub(super) fn of_readers(
     ns: &str,
     map: &ConfigMap,
     view: &View<'_>,
-    coming: Option<&Workload>,
+    new_reader: Option<&Workload>,
 ) -> SeriesOfReaders {
     let name = &*map.metadata.name;
     let known = view.readers_of(ns, name).map(|it| &*it.workload).chain(view.deployments_that_read(ns, name));
-    let mut servers = known.chain(coming).filter_map(|it| server::of(&it.spec.template)).peekable();
+    let mut servers = known.chain(new_reader).filter_map(|it| server::of(&it.spec.template)).peekable();
     if servers.peek().is_none() {
         return SeriesOfReaders::from([None]);
     }
@@ -62,12 +62,12 @@ pub(super) fn in_file(
     let names = of_servers.filter(|it| !it.group.contains(|c: char| c.is_ascii_digit()));
     let mut seen = BTreeSet::new();
     let distinct =
-        names.filter(|it| !seen.contains(&*it.key) && seen.insert(it.key.to_string())).take(ENOUGH);
+        names.filter(|it| !seen.contains(&*it.key) && seen.insert(it.key.to_string())).take(MOST_NAMES);
     let unknown = distinct.filter_map(|it| {
         let (series, why) = unknown(&it.key, series, &plugins)?;
         Some(place.unknown(&it.key, (file, it.line), why, series))
     });
-    unknown.take(MOST).collect()
+    unknown.take(MOST_FINDINGS).collect()
 }
 
 /// Returns findings about the options on the command line of a container that runs the server itself.
@@ -82,7 +82,7 @@ pub(super) fn on_command_line(place: &OptionPlace<'_>, server: &Container) -> Ve
         let (series, why) = unknown(&it.key, &series, &plugins)?;
         Some(place.unknown(&it.key, (it.field, it.index), why, series))
     });
-    unknown.take(MOST).collect()
+    unknown.take(MOST_FINDINGS).collect()
 }
 
 /// Returns why one of these servers does not know the option.

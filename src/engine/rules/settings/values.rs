@@ -1,8 +1,8 @@
 //! Findings about the value of an option, or a change of it.
 
 use super::RULE;
+use super::changing::ChangingCluster;
 use super::together::is_numbered;
-use super::under::Under;
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::image::Series;
 use facts::galera::options::keys::{self, Class, Key};
@@ -12,18 +12,18 @@ use facts::galera::options::{Effective, PlacedValue, UnknownOption, same};
 pub(super) struct OptionPlace<'a> {
     container: Option<&'a str>,
     /// The settings are for one member only.
-    of_one: bool,
+    for_one: bool,
 }
 
 impl<'a> OptionPlace<'a> {
     /// Returns the place of settings in files of a ConfigMap.
-    pub(super) fn in_file(of_one: bool) -> Self {
-        Self { container: None, of_one }
+    pub(super) fn in_file(for_one: bool) -> Self {
+        Self { container: None, for_one }
     }
 
     /// Returns the place of settings on the command line of a container.
-    pub(super) fn in_container(container: &'a str, of_one: bool) -> Self {
-        Self { container: Some(container), of_one }
+    pub(super) fn in_container(container: &'a str, for_one: bool) -> Self {
+        Self { container: Some(container), for_one }
     }
 
     fn field(&self, key: &str, file: &str) -> String {
@@ -48,13 +48,13 @@ impl<'a> OptionPlace<'a> {
             let (verdict, whom) = match &row.class {
                 Class::Deny(bad) if bad.is(value) => (Verdict::Deny, ""),
                 Class::Warn(bad) if bad.is(value) => (Verdict::Warn, ""),
-                Class::Node if !self.of_one && belongs_to_one(placed) => (Verdict::Deny, " for all members"),
+                Class::Node if !self.for_one && belongs_to_one(placed) => (Verdict::Deny, " for all members"),
                 _ => return None,
             };
             let says = self.says(
                 placed.file,
                 placed.line,
-                &format!("sets {}{whom}{}", shown(key, value), also(placed)),
+                &format!("sets {}{whom}{}", shown(key, value), earlier_places(placed)),
             );
             Some(RULE.finding(verdict, self.field(key, placed.file), says, row.why, row.way_out("CLUSTER")))
         };
@@ -85,12 +85,17 @@ impl<'a> OptionPlace<'a> {
     }
 
     /// Returns findings about changes that this cluster with data does not allow.
-    pub(super) fn changes(&self, old: &Effective<'_>, new: &Effective<'_>, under: &Under<'_>) -> Findings {
+    pub(super) fn changes(
+        &self,
+        old: &Effective<'_>,
+        new: &Effective<'_>,
+        cluster: &ChangingCluster<'_>,
+    ) -> Findings {
         let gone =
             old.iter().filter(|(key, _)| new.get(key).is_none()).map(|(key, was)| (key, Some(was), None));
         let there = new.iter().map(|(key, now)| (key, old.get(key), Some(now)));
         let all = there.chain(gone);
-        all.flat_map(|(key, was, now)| self.change(key, was, now, under)).collect()
+        all.flat_map(|(key, was, now)| self.change(key, was, now, cluster)).collect()
     }
 
     fn change(
@@ -98,15 +103,15 @@ impl<'a> OptionPlace<'a> {
         key: &str,
         was: Option<&PlacedValue<'_>>,
         now: Option<&PlacedValue<'_>>,
-        under: &Under<'_>,
+        cluster: &ChangingCluster<'_>,
     ) -> Vec<Finding> {
         let Some(placed) = now.or(was) else { return Vec::new() };
         // The option may still be set in another place.
-        let (whose, elsewhere) = (&under.whose, under.after.get(key));
+        let (whose, elsewhere) = (&cluster.whose, cluster.after.get(key));
         let judge = |row: &Key| {
             let (verdict, default, of) = match row.class {
                 Class::Format(default) => (Verdict::Deny, default, format!(", but there is data of {whose}")),
-                Class::Cluster { .. } if under.stopped || under.can_connect(key) => return None,
+                Class::Cluster { .. } if cluster.stopped || cluster.can_connect(key) => return None,
                 Class::Cluster { default, fatal: true } => {
                     (Verdict::Deny, default, format!(" under {whose}"))
                 }
@@ -116,16 +121,16 @@ impl<'a> OptionPlace<'a> {
                 }
                 Class::Cluster { default, fatal: false } => (Verdict::Warn, default, String::new()),
                 Class::Kept(default)
-                    if now.is_none() && !matter(elsewhere.map(PlacedValue::look), None, default) =>
+                    if now.is_none() && !differ(elsewhere.map(PlacedValue::look), None, default) =>
                 {
                     (Verdict::Deny, default, format!(" under {whose}"))
                 }
                 Class::Kept(_) | Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
             };
             let changes =
-                matter(was.map(PlacedValue::look), now.or(elsewhere).map(PlacedValue::look), default);
+                differ(was.map(PlacedValue::look), now.or(elsewhere).map(PlacedValue::look), default);
             let says = format!("{}{of}", self.says(placed.file, placed.line, &changed(key, was, now)));
-            let instead = row.way_out(&under.named);
+            let instead = row.way_out(&cluster.named);
             changes.then(|| RULE.finding(verdict, self.field(key, placed.file), says, row.why, instead))
         };
         keys::rows(key).iter().filter_map(judge).collect()
@@ -139,7 +144,7 @@ fn is_bad(key: &str, placed: &PlacedValue<'_>) -> bool {
 }
 
 /// Returns whether the server would behave differently, as far as is known. Without a setting, its default counts.
-fn matter(was: Option<&str>, now: Option<&str>, default: &[&str]) -> bool {
+fn differ(was: Option<&str>, now: Option<&str>, default: &[&str]) -> bool {
     match (was, now) {
         (Some(was), Some(now)) => !same(was, now),
         (Some(set), None) | (None, Some(set)) => {
@@ -159,7 +164,7 @@ fn belongs_to_one(placed: &PlacedValue<'_>) -> bool {
 }
 
 fn changed(key: &str, was: Option<&PlacedValue<'_>>, now: Option<&PlacedValue<'_>>) -> String {
-    let text = |placed: &PlacedValue<'_>| clean(placed.look());
+    let text = |placed: &PlacedValue<'_>| shortened(placed.look());
     match (was, now) {
         _ if !keys::may_be_shown(key) => format!("changes {key}"),
         (Some(was), Some(now)) => format!("changes {key} from {} to {}", text(was), text(now)),
@@ -169,20 +174,20 @@ fn changed(key: &str, was: Option<&PlacedValue<'_>>, now: Option<&PlacedValue<'_
 }
 
 /// Returns the earlier places of the same setting, which have to change as well.
-fn also(placed: &PlacedValue<'_>) -> String {
+fn earlier_places(placed: &PlacedValue<'_>) -> String {
     let before = placed.also.iter().map(|(file, line)| format!("{file} line {line}")).collect::<Vec<_>>();
     if before.is_empty() { String::new() } else { format!(", as {} did before", before.join(" and ")) }
 }
 
 fn shown(key: &str, value: Option<&str>) -> String {
     match value.filter(|_| keys::may_be_shown(key)) {
-        Some(value) => format!("{key} = {}", clean(value)),
+        Some(value) => format!("{key} = {}", shortened(value)),
         None => key.to_owned(),
     }
 }
 
 /// Returns the value, shortened and on one line.
-pub(super) fn clean(value: &str) -> String {
+pub(super) fn shortened(value: &str) -> String {
     let mut text: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect();
     if value.chars().count() > 60 {
         text.push('…');

@@ -8,7 +8,7 @@ use facts::revision::{self, Keys, Revision};
 use facts::view::{Cluster, Freshness, PodFact, State, View};
 
 /// A cluster with data under which options change.
-pub(super) struct Under<'a> {
+pub(super) struct ChangingCluster<'a> {
     /// The cluster's name and state, for a message.
     pub(super) whose: String,
     /// The cluster's name and namespace as arguments of gatera's commands.
@@ -23,7 +23,7 @@ pub(super) struct Under<'a> {
     assumed: Option<(bool, bool)>,
 }
 
-impl<'a> Under<'a> {
+impl<'a> ChangingCluster<'a> {
     /// Returns the cluster with all options of its servers, `before` and `after` the change.
     pub(super) fn of<'b>(
         cluster: &'a Cluster,
