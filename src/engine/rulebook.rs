@@ -153,7 +153,7 @@ impl Rulebook {
         if users::is_exempt(&review.user, review.operation, review.kind) || unread::is_unread(review) {
             return decision;
         }
-        if let Some(finding) = rules::unreadable::found(review) {
+        if let Some(finding) = rules::unreadable::unreadable_object(review) {
             let exception = exceptions::break_glass(review, view, &mut decision);
             decision.add(finding, Mode::Enforce, false, exception.as_ref());
             return decision;
@@ -164,7 +164,7 @@ impl Rulebook {
         let unreadable_mode = view.mode(UNREADABLE, &review.namespace);
         if view.busy {
             let exception = exceptions::break_glass(review, view, &mut decision);
-            decision.add(rules::unreadable::busy(), unreadable_mode, false, exception.as_ref());
+            decision.add(rules::unreadable::unread_config_maps(), unreadable_mode, false, exception.as_ref());
             if !decision.allowed() {
                 return decision;
             }
@@ -175,7 +175,7 @@ impl Rulebook {
         let review = taken_over.as_ref().unwrap_or(review);
         let Some(verb) = Verb::of(review) else { return decision };
         if unreadable_mode != Mode::Off
-            && let Some(finding) = rules::unreadable::judged_without(review, view)
+            && let Some(finding) = rules::unreadable::unkept_config_maps(review, view)
         {
             decision.add(finding, unreadable_mode, false, None);
         }

@@ -35,24 +35,25 @@ pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval>
         && !exemptions::is_exempt(review, view);
     let (cluster, pod, rule) = match review.kind {
         Kind::Pod if judged => {
-            (view.cluster_of_pod(&review.namespace, &review.name)?, deleted(review)?, "G02")
+            (view.cluster_of_pod(&review.namespace, &review.name)?, removed_pod(review)?, "G02")
         }
         Kind::StatefulSet if judged => {
             let cluster = view.cluster(&review.namespace, &review.name)?;
-            let (ordinal, rule) = stopped(review, &cluster.workload)?;
+            let (ordinal, rule) = stopped_ordinal(review, &cluster.workload)?;
             (cluster, format!("{}-{ordinal}", review.name), rule)
         }
         _ => return None,
     };
     let uid = &cluster.member(&pod)?.pod.as_ref().filter(|pod| !pod.going)?.uid;
     let known = if review.kind == Kind::Pod { uid } else { &cluster.workload.metadata.uid };
-    let real = |old: &Object| review.takes_over || old.meta().uid == *known;
-    let counts = review.old.as_ref().is_none_or(real) && view.mode(rule, &review.namespace) != Mode::Off;
+    let is_known_one = |old: &Object| review.takes_over || old.meta().uid == *known;
+    let counts =
+        review.old.as_ref().is_none_or(is_known_one) && view.mode(rule, &review.namespace) != Mode::Off;
     counts.then(|| MemberRemoval { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
 }
 
 /// Returns the pod that a request deletes or evicts, or whose server a resize restarts.
-fn deleted(review: &Review) -> Option<String> {
+fn removed_pod(review: &Review) -> Option<String> {
     let ends = review.operation == Operation::Delete
         || review.subresource == "eviction"
         || one_at_a_time::restarts_its_server(review);
@@ -61,7 +62,7 @@ fn deleted(review: &Review) -> Option<String> {
 }
 
 /// Returns the first member that the StatefulSet controller stops because of this change.
-fn stopped(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
+fn stopped_ordinal(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
     match (review.old.as_ref()?, review.new.as_ref()?) {
         (Object::Scale(old), Object::Scale(new)) if new.spec.replicas < old.spec.replicas => {
             Some((now.ordinals().start + old.spec.replicas - 1, "G01"))
@@ -81,13 +82,13 @@ fn stopped(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
 pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let from = new.reaches_from();
-    let goes_on = new.spec.update_strategy.holds_back() < old.spec.update_strategy.holds_back();
+    let continues = new.spec.update_strategy.holds_back() < old.spec.update_strategy.holds_back();
     let last = new.ordinals().end - 1;
-    ((changed || goes_on) && from <= last && new.replicas() > 0).then_some(last)
+    ((changed || continues) && from <= last && new.replicas() > 0).then_some(last)
 }
 
 /// Returns the command that pauses a template rollout that hangs, so that its StatefulSet restarts no other member meanwhile.
-pub(super) fn hold(cluster: &Cluster) -> WayOut {
+pub(super) fn pause_rollout(cluster: &Cluster) -> WayOut {
     let Cluster { id, workload, .. } = cluster;
     let held = workload.replicas();
     let patch = format!(r#"{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":{held}}}}}}}}}"#);

@@ -37,7 +37,7 @@ pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<AddedOwner<'a>> 
         return None;
     }
     let before: HashSet<_> =
-        review.old.iter().flat_map(|old| &old.meta().owner_references).map(coordinates).collect();
+        review.old.iter().flat_map(|old| &old.meta().owner_references).map(owner_key).collect();
     let clusters = view.concerned(review);
     let of_this_cluster = |owner: &Owner| {
         owner.is_of("apps", "StatefulSet")
@@ -48,7 +48,7 @@ pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<AddedOwner<'a>> 
     let is_data = matches!(review.kind, Kind::Claim | Kind::Pod)
         || review.kind == Kind::StatefulSet && review.is_there();
     let is_program = review.user.starts_with("system:serviceaccount:");
-    let mut owners = new.owner_references.iter().filter(|owner| !before.contains(&coordinates(owner)));
+    let mut owners = new.owner_references.iter().filter(|owner| !before.contains(&owner_key(owner)));
     owners.find_map(|owner| {
         let exists = owner_exists(owner, review, view);
         let lasts = match review.kind {
@@ -62,7 +62,7 @@ pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<AddedOwner<'a>> 
 }
 
 /// Returns the fields by which the garbage collector looks for an owner.
-fn coordinates(owner: &Owner) -> [&str; 4] {
+fn owner_key(owner: &Owner) -> [&str; 4] {
     [&owner.api_version, &owner.kind, &owner.name, &owner.uid]
 }
 
@@ -108,7 +108,7 @@ impl AddedOwner<'_> {
             .say(", then repeat the command");
         Finding {
             // The field names the owner, so an existing fault of another owner does not soften this one.
-            field: format!("metadata.ownerReferences[{}]", coordinates(self.owner).join(" ")),
+            field: format!("metadata.ownerReferences[{}]", owner_key(self.owner).join(" ")),
             says: format!("{says}, and {}", deletion.says),
             why: WHY.to_owned(),
             instead,

@@ -49,16 +49,18 @@ fn clusters_deleted(
     let (ns, object) = (&review.namespace, &review.name);
     let is_owned =
         |it: &&Cluster| owner(it).is_some_and(|owner| all || it.id.namespace == *ns && owner.name == *object);
-    let lives = |it: &&Cluster| it.has_data() || view.state(it) == State::Unknown;
+    let may_hold_data = |it: &&Cluster| it.has_data() || view.state(it) == State::Unknown;
     // `gatera stop` stops no cluster that an operator drives.
-    let driven = |it: &Cluster| driver::of(&it.workload).is_some();
-    let waits = |it: &&Cluster| !driven(it) && view.state(it) == State::Stopped && it.keeps_claims();
+    let is_driven = |it: &Cluster| driver::of(&it.workload).is_some();
+    let is_kept_stopped =
+        |it: &&Cluster| !is_driven(it) && view.state(it) == State::Stopped && it.keeps_claims();
     let why = format!(
         "the {} of a cluster owns all of its objects: the garbage collector deletes members, Services and configuration at once, and no \
          rule can stop it",
         kind.name()
     );
-    let mut clusters: Vec<_> = view.clusters().filter(|it| is_owned(it) && lives(it) && !waits(it)).collect();
+    let mut clusters: Vec<_> =
+        view.clusters().filter(|it| is_owned(it) && may_hold_data(it) && !is_kept_stopped(it)).collect();
     clusters.sort_by(|a, b| a.id.cmp(&b.id));
     let Some(first) = clusters.first() else {
         let says = format!("clusters may be deleted with it ({})", view.seen());
@@ -78,7 +80,7 @@ fn clusters_deleted(
             format!("kubectl -n {ns} delete {} {object} --cascade=orphan", kind.name().to_lowercase());
         let keep = say("to keep the cluster without its operator: ").run(Command::new(orphan));
         let pause = say("to remove it temporarily: ").run(first.stop_command()).say(", then delete it");
-        let stops = first.keeps_claims() && !driven(first);
+        let stops = first.keeps_claims() && !is_driven(first);
         let keep = if stops { keep.or(pause) } else { keep };
         (
             format!("deleting it deletes cluster {} ({})", first.id.name, view.describe(first)),

@@ -61,7 +61,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn config_map(review: &Review, view: &View<'_>) -> Findings {
-    owned(review, view).into_iter().chain(incomplete(review, view)).collect()
+    owned(review, view).into_iter().chain(without_needed_keys(review, view)).collect()
 }
 
 /// Returns a finding if the object would be deleted with a new owner.
@@ -113,11 +113,13 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         Kind::ConfigMap if review.old.as_ref().is_some_and(|it| it.meta().mark(marks::KEEPS).is_some()) => (
             format!("it is gatera's snapshot of the configuration with which members of {whose} start"),
             "keep it: gatera deletes it when no member starts with it any more".into(),
-            NOT_NOTICED,
+            WHY_NOT_NOTICED,
         ),
-        Kind::ConfigMap | Kind::Secret => {
-            (format!("the members of {whose} read it when they start"), REFER_TO_ANOTHER.into(), NOT_NOTICED)
-        }
+        Kind::ConfigMap | Kind::Secret => (
+            format!("the members of {whose} read it when they start"),
+            REFER_TO_ANOTHER.into(),
+            WHY_NOT_NOTICED,
+        ),
         _ => return None,
     };
     let says = format!("{says} ({})", view.count(cluster));
@@ -126,10 +128,10 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 const REFER_TO_ANOTHER: &str = "change it in place, or first refer to another one in the StatefulSet, and wait until all members have restarted";
-const NOT_NOTICED: &str = "running members do not notice, but the next one that restarts does not start";
+const WHY_NOT_NOTICED: &str = "running members do not notice, but the next one that restarts does not start";
 
 /// Returns findings about a ConfigMap without a key that its readers mount.
-fn incomplete(review: &Review, view: &View<'_>) -> Findings {
+fn without_needed_keys(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = review.change::<ConfigMap>().new else { return Findings::new() };
     let name = &review.name;
     let mut missing: Vec<_> = view
@@ -138,8 +140,8 @@ fn incomplete(review: &Review, view: &View<'_>) -> Findings {
         .filter(|key| !new.has(key))
         .collect();
     // A known mistake of the seed documents, judged before the ConfigMap is read: the script is not under `data`, which is empty.
-    let is_ours = || name.contains("galera") || view.is_galeras(&review.namespace, new);
-    if missing.is_empty() && name.ends_with("-node-scripts") && new.is_empty() && is_ours() {
+    let is_galeras = || name.contains("galera") || view.is_galeras(&review.namespace, new);
+    if missing.is_empty() && name.ends_with("-node-scripts") && new.is_empty() && is_galeras() {
         missing.push(SCRIPT);
     }
     missing.sort_unstable();
@@ -148,7 +150,7 @@ fn incomplete(review: &Review, view: &View<'_>) -> Findings {
         finding(
             format!("data[{key}]"),
             format!("it has no data[{key}], which members mount"),
-            FOLDER,
+            WHY_EMPTY_FOLDER,
             format!("put the file under data: {{{key}: …}}"),
         )
     });
@@ -156,7 +158,8 @@ fn incomplete(review: &Review, view: &View<'_>) -> Findings {
 }
 
 const SCRIPT: &str = "wait-for-sync.sh";
-const FOLDER: &str = "a missing file becomes an empty folder, and the hook that should run it fails silently";
+const WHY_EMPTY_FOLDER: &str =
+    "a missing file becomes an empty folder, and the hook that should run it fails silently";
 
 /// Returns findings about a template that mounts keys that its known ConfigMaps do not have.
 fn missing_keys(review: &Review, view: &View<'_>) -> Findings {
@@ -174,7 +177,7 @@ fn missing_keys(review: &Review, view: &View<'_>) -> Findings {
             finding(
                 format!("spec.template.spec.volumes: {name}[{key}]"),
                 format!("it mounts {key} of ConfigMap {name}, which has no such key"),
-                FOLDER,
+                WHY_EMPTY_FOLDER,
                 format!("put the file under data: {{{key}: …}} of ConfigMap {name} first"),
             )
         })

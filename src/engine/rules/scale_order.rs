@@ -47,7 +47,7 @@ use size::{claims_deleted, unwise_size};
 pub use size::created;
 
 use super::managed;
-use super::member_removal::hold;
+use super::member_removal::pause_rollout;
 use crate::rule::{All, Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::driver;
@@ -252,7 +252,7 @@ fn cannot_shrink_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
                 "a rollout of its template is under way, and restarts the next member as soon as this one is removed",
                 run(Command::new(format!("kubectl -n {namespace} rollout status statefulset {name}")))
                     .say(", and repeat the command when it is done")
-                    .or(say("if it hangs, ").and(hold(cluster))),
+                    .or(say("if it hangs, ").and(pause_rollout(cluster))),
             )
         }
         State::Healthy => {

@@ -53,7 +53,7 @@ pub const UNREADABLE: &str = "G00";
 pub const PAGE: Page = Page { id: UNREADABLE, name: "unreadable", source: include_str!("unreadable.rs") };
 
 /// Returns the finding for a template that reads ConfigMaps which no cluster read before, and which could not be read in time.
-pub fn busy() -> Finding {
+pub fn unread_config_maps() -> Finding {
     Finding::new(
         UNREADABLE,
         Verdict::Unknown,
@@ -64,12 +64,12 @@ pub fn busy() -> Finding {
     )
 }
 
-const BOUNDED: &str =
+const WHY_BOUNDED: &str =
     "gatera keeps a limited amount per object and namespace, so that no namespace can exhaust its memory";
 
 /// Returns a warning about a template that is judged without ConfigMaps that are not kept: it names the first, and counts the
 /// others.
-pub fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
+pub fn unkept_config_maps(review: &Review, view: &View<'_>) -> Option<Finding> {
     let new = review.change::<Workload>().new?;
     let template = &new.spec.template;
     if !view.adoption().adopts(&template.metadata.labels) {
@@ -92,7 +92,7 @@ pub fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
         Verdict::Warn,
         "spec.template.spec.volumes",
         format!("its ConfigMap {name} {why}{others}"),
-        BOUNDED,
+        WHY_BOUNDED,
         run(Command::new(format!("kubectl -n {ns} get configmap {name} -o yaml"))).say(" shows it").then(
             "keep option files in a ConfigMap of their own, and large files in another one or in the image",
         ),
@@ -100,7 +100,7 @@ pub fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Returns the finding for an object that cannot be read: allowing it would be a guess.
-pub fn found(review: &Review) -> Option<Finding> {
+pub fn unreadable_object(review: &Review) -> Option<Finding> {
     let problem = review.unreadable.as_ref()?;
     let (verdict, why, instead) = match problem {
         Unreadable::Odd { .. } => (
@@ -110,7 +110,7 @@ pub fn found(review: &Review) -> Option<Finding> {
         ),
         // A request with this object is judged completely; only audits have no room for it.
         Unreadable::TooMuch(_) => {
-            (Verdict::Warn, BOUNDED, say("`").run(Command::new("gatera check FILE")).say("` judges it"))
+            (Verdict::Warn, WHY_BOUNDED, say("`").run(Command::new("gatera check FILE")).say("` judges it"))
         }
     };
     let (field, says) = (problem.field().to_owned(), problem.to_string());

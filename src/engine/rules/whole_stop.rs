@@ -79,7 +79,7 @@ fn namespace_owned(review: &Review, view: &View<'_>) -> Option<Finding> {
 fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&cluster.id.namespace, &cluster.id.name);
     let old = review.old.as_ref().map(Object::meta);
-    if old.is_some_and(objects::Meta::going) || !lives(cluster, view) {
+    if old.is_some_and(objects::Meta::going) || !may_hold_data(cluster, view) {
         return None;
     }
     let stopped = view.state(cluster) == State::Stopped;
@@ -90,7 +90,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         return Some(finding(Verdict::Warn, says, instead));
     }
     if review.options.orphans() {
-        if let Some(waits) = not_now(cluster, review, view) {
+        if let Some(waits) = member_missing(cluster, review, view) {
             return Some(waits);
         }
         let says = "its pods keep running, but a pod that is lost is not created again".to_owned();
@@ -98,11 +98,11 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         return Some(finding(Verdict::Warn, says, instead));
     }
     let orphan = Command::new(format!("kubectl -n {ns} delete statefulset {name} --cascade=orphan"));
-    let for_good = say("to remove the cluster permanently: take a backup, then ")
+    let permanently = say("to remove the cluster permanently: take a backup, then ")
         .and(confirmation(review, RULE.id, view));
     if stopped {
         let says = format!("its claims are deleted with it ({})", view.count(cluster));
-        let instead = say("to keep the data: ").run(orphan).or(for_good);
+        let instead = say("to keep the data: ").run(orphan).or(permanently);
         let why = "it owns them, or persistentVolumeClaimRetentionPolicy.whenDeleted is Delete, and the data of stopped members is nowhere else";
         return Some(RULE.deny("", says, why, instead));
     }
@@ -110,12 +110,12 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
     let pause = say("to remove it temporarily: ").run(cluster.stop_command()).say(", then delete it");
     let change =
         say("to change a fixed field, with all members Ready: ").run(orphan).say(", then apply the new one");
-    let instead = change.or(pause).or(for_good);
+    let instead = change.or(pause).or(permanently);
     Some(finding(Verdict::Deny, says, instead))
 }
 
 /// Returns a finding if a member is missing: without the StatefulSet it is not created, and one that fails is not replaced.
-fn not_now(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Finding> {
+fn member_missing(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Finding> {
     let why = "without its StatefulSet nothing starts the missing member, and the next one that fails is not replaced either";
     let (verdict, instead) = match view.state(cluster) {
         State::Healthy | State::Forming => return None,
@@ -150,12 +150,13 @@ fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let mut living: Vec<_> = view.clusters_in(&review.name).filter(|cluster| lives(cluster, view)).collect();
-    living.sort_by(|a, b| a.id.cmp(&b.id));
-    let Some(first) = living.first() else {
+    let mut clusters: Vec<_> =
+        view.clusters_in(&review.name).filter(|cluster| may_hold_data(cluster, view)).collect();
+    clusters.sort_by(|a, b| a.id.cmp(&b.id));
+    let Some(first) = clusters.first() else {
         return of_a_stopped_cluster(review, view).or_else(|| unseen(review, view));
     };
-    let others = and_more(living.len() - 1);
+    let others = and_more(clusters.len() - 1);
     let says = format!(
         "it holds cluster {}{others} ({}), and deleting the namespace deletes the data",
         first.id.name,
@@ -163,7 +164,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     );
     let instead = say("take a backup and move the applications that use the database, then ")
         .and(confirmation(review, RULE.id, view));
-    Some(RULE.deny("", says, EVERYTHING, instead))
+    Some(RULE.deny("", says, WHY_NAMESPACE, instead))
 }
 
 /// Returns a finding if the view is partial: a StatefulSet of this namespace may be among the objects that are not kept.
@@ -171,11 +172,11 @@ fn unseen(review: &Review, view: &View<'_>) -> Option<Finding> {
     let view = view.of_namespace(&review.name);
     (view.freshness == Freshness::Partial).then(|| {
         let says = format!("it is not known whether it holds a cluster ({})", view.seen());
-        RULE.finding(Verdict::Unknown, "", says, EVERYTHING, UNTIL_SEEN)
+        RULE.finding(Verdict::Unknown, "", says, WHY_NAMESPACE, UNTIL_SEEN)
     })
 }
 
-const EVERYTHING: &str =
+const WHY_NAMESPACE: &str =
     "everything in a namespace is deleted with it, in no order: members, claims and the data on them";
 
 /// Returns a finding about the claims of a stopped cluster whose StatefulSet is gone.
@@ -188,7 +189,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
         view.seen()
     );
     let instead = start_again(review, RULE.id, view);
-    Some(RULE.deny("", says, EVERYTHING, instead))
+    Some(RULE.deny("", says, WHY_NAMESPACE, instead))
 }
 
 /// Returns the advice for claims of a stopped cluster whose StatefulSet is gone; it ends with the override of this rule.
@@ -204,7 +205,8 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(new)) = &review.new else { return None };
     let (added, says) = match &review.old {
         Some(Object::StatefulSet(old)) => {
-            let cluster = view.cluster(&review.namespace, &review.name).filter(|it| lives(it, view))?;
+            let cluster =
+                view.cluster(&review.namespace, &review.name).filter(|it| may_hold_data(it, view))?;
             let added = owners::added(review, view).or_else(|| owners::takes_over(old, new, view))?;
             (added, format!("so would the whole cluster ({})", view.count(cluster)))
         }
@@ -219,7 +221,7 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Returns whether the cluster holds data, or may.
-fn lives(cluster: &Cluster, view: &View<'_>) -> bool {
+fn may_hold_data(cluster: &Cluster, view: &View<'_>) -> bool {
     cluster.has_data() || view.state(cluster) == State::Unknown
 }
 

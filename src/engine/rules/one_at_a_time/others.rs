@@ -2,7 +2,7 @@
 //!
 //! Must not know: what happens to the member itself and to its data (`one_at_a_time.rs`).
 
-use super::super::member_removal::hold;
+use super::super::member_removal::pause_rollout;
 use super::{Leaving, finding};
 use crate::rule::UNTIL_SEEN;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -127,7 +127,7 @@ impl Leaving<'_> {
         self.member.starting().then(|| {
             (
                 format!("it is not Ready yet, and as soon as it is, the rollout of StatefulSet {name} restarts the next member ({seen})"),
-                say("wait until it is Ready").or(say("if it hangs, ").and(hold(self.cluster))),
+                say("wait until it is Ready").or(say("if it hangs, ").and(pause_rollout(self.cluster))),
             )
         })
     }
