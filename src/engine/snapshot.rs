@@ -15,7 +15,7 @@ use objects::ConfigMap;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Snapshot {
     Exists,
-    /// It has to be created with this manifest.
+    /// It does not exist yet, and can be created with this manifest.
     ToCreate(Value),
     /// No ConfigMap has that content any more.
     Lost,

@@ -67,7 +67,7 @@ fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
     official && (named.is_some() || Image::read(&server.image).is_of_the_library())
 }
 
-/// Puts the step script in front of the command; Bitnami's image takes it in by a file for bash.
+/// Puts the step script in front of the command. Bitnami's image gets it through the file that `BASH_ENV` names.
 pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
     match StartMethod::of(server, &target.typed.metadata) {
         StartMethod::Recovers | StartMethod::Blind { .. } => {}

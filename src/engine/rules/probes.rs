@@ -116,17 +116,18 @@ const KILLED_COPYING: &str = "a member that joins copies the whole database befo
 fn in_template(server: &Container, planned: &PlannedInjection) -> Findings {
     let place = format!("spec.template.spec.containers[{}].", server.name);
     let liveness = server.liveness_probe.as_ref().map(|probe| {
-        demanding(&place, server, probe, planned).or_else(|| impatient(&place, server, probe, planned))
+        demanding_liveness(&place, server, probe, planned)
+            .or_else(|| impatient_liveness(&place, server, probe, planned))
     });
     let found = liveness.flatten().into_iter().chain(ready_may_not_mean_synced(&place, server, planned));
-    found.chain(replaced(&place, server, planned)).collect()
+    found.chain(replaced_probes(&place, server, planned)).collect()
 }
 
-/// Returns warnings about probes that injection replaces when the pod starts, besides those of [`demanding`].
-fn replaced(place: &str, server: &Container, planned: &PlannedInjection) -> Findings {
+/// Returns warnings about probes that injection replaces when the pod starts, besides those of [`demanding_liveness`].
+fn replaced_probes(place: &str, server: &Container, planned: &PlannedInjection) -> Findings {
     let warning = |probe: &str, says: String, why: &str, instead: &str| {
         let says = format!("{probe} of container {} {says}", server.name);
-        RULE.warn(format!("{place}{probe}"), says, why, instead.to_owned())
+        RULE.warn(format!("{place}{probe}"), says, why, instead)
     };
     let makes_demands = |probe: &Handler| programs::demand(&probe.exec.command).is_some();
     let liveness = planned.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(makes_demands);
@@ -153,10 +154,11 @@ fn replaced(place: &str, server: &Container, planned: &PlannedInjection) -> Find
 }
 
 const LEAVE_OUT: &str = "leave it out";
+const ASK_THE_PORT: &str = "leave it out, or ask the port (livenessProbe: {tcpSocket: {port: 3306}}) with a startupProbe of an hour beside it";
 const WHY_READINESS: &str = "as soon as a member is Ready, a rollout continues, and clients are sent to it";
 
 /// Returns a finding about a liveness probe that fails while the server is alive.
-fn demanding(
+fn demanding_liveness(
     place: &str,
     server: &Container,
     probe: &Handler,
@@ -168,11 +170,9 @@ fn demanding(
         None => (
             Verdict::Warn,
             format!("{says} and is replaced by a check of port 3306 when the pod starts"),
-            LEAVE_OUT.to_owned(),
+            LEAVE_OUT,
         ),
-        Some(kept) => {
-            (Verdict::Deny, format!("{says}, and gatera cannot replace it: {kept}"), ask_the_port())
-        }
+        Some(kept) => (Verdict::Deny, format!("{says}, and gatera cannot replace it: {kept}"), ASK_THE_PORT),
     };
     let why = if demand == "a login" {
         "when the password changes, or while the server is busy, it fails on every member at once and kills them all"
@@ -183,7 +183,7 @@ fn demanding(
 }
 
 /// Returns a finding about a liveness probe that kills a member that is still copying its data.
-fn impatient(
+fn impatient_liveness(
     place: &str,
     server: &Container,
     probe: &Handler,
@@ -202,8 +202,7 @@ fn impatient(
     );
     let why = "a member that joins copies the whole database before it answers; each time it is killed, it starts again";
     (seconds < LEAST_PATIENCE).then(|| {
-        let instead = "make startupProbe wait an hour: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}"
-            .to_owned();
+        let instead = "make startupProbe wait an hour: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}";
         // A startup probe is deliberate, and its real waiting time is not always visible.
         let verdict = if server.startup_probe.is_some() { Verdict::Warn } else { Verdict::Deny };
         RULE.finding(verdict, format!("{place}livenessProbe"), says, why, instead)
@@ -262,10 +261,5 @@ fn ready_may_not_mean_synced(place: &str, server: &Container, planned: &PlannedI
         Some(kept) => (format!("{says}: {kept}"), "make readinessProbe check for wsrep_local_state 4"),
     };
     (!planned.ready_means_synced)
-        .then(|| RULE.warn(format!("{place}readinessProbe"), says, WHY_READINESS, instead.to_owned()))
-}
-
-fn ask_the_port() -> String {
-    "leave it out, or ask the port (livenessProbe: {tcpSocket: {port: 3306}}) with a startupProbe of an hour beside it"
-        .to_owned()
+        .then(|| RULE.warn(format!("{place}readinessProbe"), says, WHY_READINESS, instead))
 }

@@ -1,4 +1,4 @@
-//! A template that has the label of a cluster, although an operator drives it whose ordinary work the rules would refuse.
+//! The label of a cluster on a StatefulSet of an operator, whose ordinary work the rules would refuse.
 
 use super::RULE;
 use crate::verdict::Finding;
