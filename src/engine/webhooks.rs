@@ -91,7 +91,17 @@ fn rendered(
     let adoption = &settings.adoption;
     let fail_closed = entry.fail_closed || entry.endpoint == Endpoint::Mutate && settings.injection_fails;
     let timeout_seconds = if fail_closed { settings.timeout_seconds.unwrap_or(5) } else { 2 };
-    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [kind(kinds, group, resource).version()], "resources": [resource], "operations": verbs, "scope": scope(kind(kinds, group, resource)) });
+    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| {
+        // A subresource has the version of its object; API servers convert other versions.
+        let kind = kinds.of_plural(group, resource.split('/').next().unwrap_or_default());
+        json!({
+            "apiGroups": [group],
+            "apiVersions": [kind.version()],
+            "resources": [resource],
+            "operations": verbs,
+            "scope": if kind.is_cluster_wide() { "Cluster" } else { "Namespaced" },
+        })
+    };
     let base = json!({
         "name": format!("{}.gatera.dev", entry.name),
         "admissionReviewVersions": ["v1"],
@@ -147,15 +157,6 @@ fn rendered(
         }
     }
     rendered
-}
-
-/// Returns the kind of a resource. A subresource has the version of its object; API servers convert other versions.
-fn kind(kinds: &Kinds, group: &str, resource: &str) -> Kind {
-    kinds.of_plural(group, resource.split('/').next().unwrap_or_default())
-}
-
-fn scope(kind: Kind) -> &'static str {
-    if kind.is_cluster_wide() { "Cluster" } else { "Namespaced" }
 }
 
 fn object_selector(selects: Selects) -> Value {

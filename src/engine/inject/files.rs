@@ -124,7 +124,10 @@ pub(super) fn add_volumes(pod: &mut Value, target: &InjectTarget<'_>, identity: 
     edit::annotate(pod, marks::BITNAMI_SCRIPT, &BITNAMI_SCRIPT_TEXT);
     edit::annotate(pod, marks::MY_CNF, &option_file(target));
     edit::annotate(pod, marks::IDENTITY, identity);
-    let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field_path(mark) } });
+    let item = |(path, mark, mode)| {
+        let field = json!({ "apiVersion": "v1", "fieldPath": field_path(mark) });
+        json!({ "path": path, "mode": mode, "fieldRef": field })
+    };
     let volume = json!({ "name": VOLUME, "downwardAPI": { "items": FILES.map(item) } });
     edit::put_named(pod, &["spec", "volumes"], volume);
     if target.typed.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {

@@ -231,14 +231,14 @@ impl ImagePlace<'_> {
 
     fn step_from(&self, from: &str, to: &str, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
         let (was, is) = (Image::read(from), Image::read(to));
-        let asked = format!("{}{from} -> {to}", self.prefix);
+        let change = format!("{}{from} -> {to}", self.prefix);
         let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
         let keep = say(format!("keep {from}"))
             .or("to switch to the other server, dump the data and restore it into a new cluster");
         if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
             && before != after
         {
-            let says = format!("{asked} would start {after} on data of {before}{seen}");
+            let says = format!("{change} would start {after} on data of {before}{seen}");
             let why = "the two do not read each other's data files and do not replicate with each other: the first member that \
                        restarts with it is lost";
             return Some(self.finding(Verdict::Deny, says, why, keep));
@@ -248,7 +248,7 @@ impl ImagePlace<'_> {
             if is.floats() {
                 return None;
             }
-            let says = format!("{asked}: it is not known whether the server would be older than its data");
+            let says = format!("{change}: it is not known whether the server would be older than its data");
             let why = "an older server cannot read what a newer one wrote";
             let version = Command::new("mariadbd --version");
             let instead = say("see what ").run(version).say(" prints in a running member first");
@@ -258,19 +258,19 @@ impl ImagePlace<'_> {
             VersionChange::Same => return None,
             VersionChange::Up => self.finding(
                 Verdict::Warn,
-                format!("{asked} is a new series"),
+                format!("{change} is a new series"),
                 "a full state transfer between two series can fail, so a member must be back before the write-set cache is full",
                 "take a backup, raise gcache.size, and run mariadb-upgrade on each member afterwards",
             ),
             VersionChange::Skips(next) => self.finding(
                 Verdict::Deny,
-                format!("{asked} skips series; {next} comes first{seen}"),
+                format!("{change} skips series; {next} comes first{seen}"),
                 "servers replicate with and upgrade from the series just before; over several, members cannot join the old ones",
                 format!("go to {}:{next}, finish that step on all members, then repeat", is.repository),
             ),
             VersionChange::Down => self.finding(
                 Verdict::Deny,
-                format!("{asked} is older than the data{seen}"),
+                format!("{change} is older than the data{seen}"),
                 "a newer server changes the data files when it starts, and an older one is not made to read them",
                 keep.then(say("to undo an upgrade while a member still has the old series: ").page("G17")),
             ),

@@ -20,15 +20,15 @@ pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i
         format!("helm -n {namespace} upgrade {release} {chart} --reuse-values --set {value}={replicas}");
     let upgrade = Command::new(upgrade);
     // Our own chart refuses such a size without this.
-    let odd = replicas > 2 && replicas % 2 == 1;
-    let upgrade = if value == "nodeCount" && !odd {
+    let is_usual_size = replicas > 2 && replicas % 2 == 1;
+    let upgrade = if value == "nodeCount" && !is_usual_size {
         upgrade.arg("--set").arg("allowEvenOrSmall=true")
     } else {
         upgrade
     };
     run(upgrade).say(match (known.is_some(), chart) {
         (true, "CHART") => " (CHART: the chart of this release)",
-        (true, _) if !odd => " (with the last step, set allowEvenOrSmall=false again)",
+        (true, _) if !is_usual_size => " (with the last step, set allowEvenOrSmall=false again)",
         (true, _) => "",
         (false, _) => " (CHART: the chart of this release, VALUE: its value for the number of members)",
     })

@@ -212,13 +212,14 @@ fn impatient_liveness(
 /// Returns a finding about a probe that kills the server because it asks a port on which no server listens.
 fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &View<'_>) -> Option<Finding> {
     let probes = [("livenessProbe", &server.liveness_probe), ("startupProbe", &server.startup_probe)];
-    let asked = |probe: &Handler| {
+    let probed_port = |probe: &Handler| {
         let port = probe.tcp_socket.as_ref()?.port.as_ref()?.text();
         let declared = server.ports.iter().find(|it| it.name == port);
         declared.map_or_else(|| port.parse().ok(), |it| Some(it.container_port))
     };
     // Another port may belong to a sidecar.
-    let usual = |(_, probe): &&(&str, &Option<Handler>)| probe.as_ref().and_then(asked) == Some(USUAL_PORT);
+    let usual =
+        |(_, probe): &&(&str, &Option<Handler>)| probe.as_ref().and_then(probed_port) == Some(USUAL_PORT);
     let (name, _) = probes.iter().find(usual)?;
     let port = view.ports(ns, &template.spec, server).clients.filter(|port| *port != USUAL_PORT)?;
     let place = format!("spec.template.spec.containers[{}].{name}.tcpSocket.port", server.name);

@@ -83,10 +83,10 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     }
     let cluster = *users.first()?;
     let Cluster { id, workload, .. } = cluster;
-    let whose = users.iter().map(|cluster| &*cluster.id.name).collect::<Vec<_>>().join(" and ");
+    let names = users.iter().map(|cluster| &*cluster.id.name).collect::<Vec<_>>().join(" and ");
     let (says, instead, why) = match review.kind {
         Kind::Service if workload.spec.service_name == review.name => (
-            format!("the members of {whose} find each other by it"),
+            format!("the members of {names} find each other by it"),
             say("keep it").then(edit(
                 run(Command::new(format!("kubectl -n {} edit service {}", id.namespace, review.name)))
                     .say(" changes it in place"),
@@ -101,22 +101,22 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
             "the members keep running, but no client can reach them",
         ),
         Kind::ServiceAccount => (
-            format!("the members of {whose} run with it"),
+            format!("the members of {names} run with it"),
             "first name another one in the StatefulSet, and wait until all members have restarted".into(),
             "running members do not notice, but the next pod is not created",
         ),
         Kind::Secret if !cluster.reads_secret(&review.name) => (
-            format!("nodes pull the images of {whose} with it"),
+            format!("nodes pull the images of {names} with it"),
             REFER_TO_ANOTHER.into(),
             "running members do not notice, but on a node without the image the next one does not start",
         ),
         Kind::ConfigMap if review.old.as_ref().is_some_and(|it| it.meta().mark(marks::KEEPS).is_some()) => (
-            format!("it is gatera's snapshot of the configuration with which members of {whose} start"),
+            format!("it is gatera's snapshot of the configuration with which members of {names} start"),
             "keep it: gatera deletes it when no member starts with it any more".into(),
             WHY_NOT_NOTICED,
         ),
         Kind::ConfigMap | Kind::Secret => (
-            format!("the members of {whose} read it when they start"),
+            format!("the members of {names} read it when they start"),
             REFER_TO_ANOTHER.into(),
             WHY_NOT_NOTICED,
         ),

@@ -140,7 +140,7 @@ impl<'a> Resize<'a> {
     }
 
     /// Returns the requested change, with which every message begins.
-    fn asked(&self) -> String {
+    fn change(&self) -> String {
         format!("{} -> {} replicas", self.from, self.to)
     }
 
@@ -167,7 +167,7 @@ fn changed(step: Resize<'_>, view: &View<'_>) -> Findings {
     }
     let refused = if cluster.is_some_and(|it| it.has_no_identity() && it.ready() > 0) {
         Some(deny(
-            format!("{}: the cluster has no identity", step.asked()),
+            format!("{}: the cluster has no identity", step.change()),
             "members that formed their cluster after a crash without comparing their data accept no joiner: a member that leaves is lost, \
              and a new one never joins",
             page("G04").say(", a cluster without an identity (create it anew from one member first)"),
@@ -191,7 +191,7 @@ fn changed(step: Resize<'_>, view: &View<'_>) -> Findings {
 
 /// Returns a finding about a step that is never safe, in any state of the cluster.
 fn too_far_down(step: Resize<'_>) -> Option<Finding> {
-    let (Resize { from, to, parallel, .. }, asked, arbitrators) = (step, step.asked(), step.arbitrators());
+    let (Resize { from, to, parallel, .. }, change, arbitrators) = (step, step.change(), step.arbitrators());
     let floor = (floor_of_one_step(from + arbitrators) - arbitrators).max(1);
     if to <= 0 {
         let driven = step.cluster.filter(|it| driver::of(&it.workload).is_some());
@@ -202,7 +202,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
                 .run(Command::new(format!("gatera stop {} -n {}", step.review.name, step.review.namespace))),
         };
         return Some(deny(
-            format!("{asked} stops every member"),
+            format!("{change} stops every member"),
             "after a full stop no member may start by itself: you must find the one with the newest data and bootstrap from it, \
              and a wrong choice loses data",
             say("keep at least 1 member").or(to_stop),
@@ -210,7 +210,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
     }
     if to < floor {
         return Some(deny(
-            format!("{asked} would leave {to} of {from} members; {floor} is the smallest next step"),
+            format!("{change} would leave {to} of {from} members; {floor} is the smallest next step"),
             "members that are stopped together can count as crashed together, and the rest is not a majority: it stops \
              answering queries",
             step.instead(floor),
@@ -218,7 +218,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
     }
     (parallel && from - to > 1).then(|| {
         deny(
-            format!("{asked} with podManagementPolicy Parallel stops {} members at once", from - to),
+            format!("{change} with podManagementPolicy Parallel stops {} members at once", from - to),
             "Parallel does not wait between members, and members that leave at the same moment count as crashed",
             step.instead(from - 1),
         )
@@ -228,13 +228,13 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
 /// Returns a finding if the cluster must not shrink now: all remaining members must be Ready, as the removed one may be a donor.
 fn cannot_shrink_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
     let why = "the removed member may be sending its data to another, and a member that is not Ready counts as lost for the majority";
-    let asked = step.asked();
+    let change = step.change();
     let Some(cluster) = step.cluster else {
-        let says = format!("{asked}: gatera has not seen this cluster yet");
+        let says = format!("{change}: gatera has not seen this cluster yet");
         return Some(finding(Verdict::Unknown, says, why, "repeat the command in a few seconds"));
     };
     let refuse = |verdict, says: &str, instead: WayOut| {
-        Some(finding(verdict, format!("{asked}: {says} ({})", view.describe(cluster)), why, instead))
+        Some(finding(verdict, format!("{change}: {says} ({})", view.describe(cluster)), why, instead))
     };
     let ready = run(cluster.wait_command()).say(", then repeat the command");
     let remaining =
@@ -266,7 +266,7 @@ fn cannot_shrink_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
             UNTIL_SEEN.into(),
         ),
         State::Down | State::Stopped => Some(deny(
-            format!("{asked}: no member is Ready ({})", view.describe(cluster)),
+            format!("{change}: no member is Ready ({})", view.describe(cluster)),
             "the data is on the members' claims, and the member that is removed may have the newest",
             run(cluster.recover_command())
                 .say(", which starts the member with the newest data")
@@ -299,19 +299,19 @@ fn cannot_shrink_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
 /// Returns a finding if the cluster must not grow now: a new member needs a cluster to join.
 fn cannot_grow_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
     let cluster = step.cluster?;
-    let asked = step.asked();
+    let change = step.change();
     let first_start = cluster.workload.replicas() == 0;
     match (view.state(cluster), cluster.stopped_members()) {
         (State::Down | State::Stopped, Some(members)) if members == step.to => Some(finding(
             Verdict::Warn,
             format!(
-                "{asked}: its members were stopped in order, but none of them starts the cluster by itself"
+                "{change}: its members were stopped in order, but none of them starts the cluster by itself"
             ),
             "all others copy the member that starts first, so it must be the one with the newest data",
             run(cluster.start_command()).say(", which starts the member with the newest data"),
         )),
         (State::Down | State::Stopped, Some(members)) if first_start => Some(deny(
-            format!("{asked}: it had {members} members when it was stopped"),
+            format!("{change}: it had {members} members when it was stopped"),
             "a member that is left out may have the newest data, and a new one is empty",
             run(cluster.start_command())
                 .say(format!(", which starts it with {members}"))
@@ -319,7 +319,7 @@ fn cannot_grow_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
         )),
         (State::Down, _) => Some(deny(
             format!(
-                "{asked}: no member is Ready, but there is data on the claims ({})",
+                "{change}: no member is Ready, but there is data on the claims ({})",
                 view.describe(cluster)
             ),
             "a member that starts alone finds no peer and gives up after 30 seconds; a new cluster must never be created over \
@@ -328,7 +328,7 @@ fn cannot_grow_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
         )),
         (State::Forming, _) if !first_start && !cluster.bootstrap.pods.is_empty() => Some(finding(
             Verdict::Wait,
-            format!("{asked}: the first installation is not finished ({})", view.describe(cluster)),
+            format!("{change}: the first installation is not finished ({})", view.describe(cluster)),
             "every new member copies the whole database, and only the bootstrap node has it yet",
             format!(
                 "wait until all {} members are Ready, then repeat the command",
@@ -337,7 +337,7 @@ fn cannot_grow_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
         )),
         _ if step.parallel && step.to - step.from > 1 && !first_start && cluster.has_data() => Some(deny(
             format!(
-                "{asked} with podManagementPolicy Parallel starts {} members at once",
+                "{change} with podManagementPolicy Parallel starts {} members at once",
                 step.to - step.from
             ),
             "every new member copies the whole database from one of the others, and all would do so at the same time",

@@ -113,7 +113,7 @@ mod tests {
             found
         };
         let off = serde_json::json!([{ "name": "off", "expression": "false" }]);
-        for (found, words) in [
+        for (found, difference) in [
             (
                 change("/matchConditions", off),
                 format!("matchConditions of {name} is not what the guard writes"),
@@ -133,8 +133,8 @@ mod tests {
             (clean[1..].to_vec(), format!("{} is missing", clean[0]["name"].as_str().unwrap())),
             (clean.iter().rev().cloned().collect(), "the entries are in another order".to_owned()),
         ] {
-            assert!(!same(&found, &wanted), "{words}");
-            assert_eq!(first_difference(&found, &wanted), Some(words));
+            assert!(!same(&found, &wanted), "{difference}");
+            assert_eq!(first_difference(&found, &wanted), Some(difference));
         }
         let found = change("/clientConfig/caBundle", Value::Null);
         assert!(!same(&found, &wanted));

@@ -13,11 +13,11 @@ pub(super) fn small_volumes(new: &Workload, place: Option<&DataFolder>) -> Findi
         _ => true,
     };
     let claims = new.spec.volume_claim_templates.iter().filter(|it| holds_data(&it.metadata.name));
-    let asked = claims.filter_map(|claim| {
+    let too_small = claims.filter_map(|claim| {
         let size = claim.spec.resources.requests.get("storage")?;
         (size.bytes()? < SMALLEST).then_some((claim, size))
     });
-    let found = asked.map(|(claim, size)| {
+    let found = too_small.map(|(claim, size)| {
         let name = &claim.metadata.name;
         RULE.warn(
             format!("spec.volumeClaimTemplates[{name}].spec.resources.requests.storage"),

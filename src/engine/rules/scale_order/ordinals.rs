@@ -11,8 +11,8 @@ pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
     let stays = |member: &&Member| member.pod.as_ref().is_some_and(|pod| !pod.going);
     let there: Vec<_> = cluster.members.iter().filter(stays).map(|it| it.ordinal).collect();
     let (lowest, highest) = (there.iter().min()?, there.iter().max()?);
-    let (from, asked) = (there.len(), new.ordinals());
-    let kept = there.iter().filter(|ordinal| asked.contains(ordinal)).count();
+    let (from, requested) = (there.len(), new.ordinals());
+    let kept = there.iter().filter(|ordinal| requested.contains(ordinal)).count();
     // If no member is Ready, each may have the newest data.
     let enough = if cluster.ready() == 0 { count(from) } else { floor_of_one_step(count(from)).max(1) };
     (count(kept) < enough).then(|| {
@@ -20,7 +20,7 @@ pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
             format!(
                 "{} replicas from ordinal {} would keep {kept} of the {from} members that now run without a StatefulSet",
                 new.replicas(),
-                asked.start
+                requested.start
             ),
             "a StatefulSet takes over the pods of its name and stops those beyond its replicas",
             format!(

@@ -43,7 +43,7 @@ pub(super) fn claims_deleted(step: Resize<'_>) -> Option<Finding> {
     (retention.when_scaled == "Delete" && !leave.is_empty()).then(|| {
         finding(
             Verdict::Warn,
-            format!("{} deletes the claims of {leave} (whenScaled: Delete)", step.asked()),
+            format!("{} deletes the claims of {leave} (whenScaled: Delete)", step.change()),
             "the data is deleted with its claim: a member that is added later copies everything from another",
             "to keep them, write whenScaled: Retain first",
         )

@@ -10,9 +10,9 @@ use facts::view::{Cluster, Freshness, PodFact, State, View};
 /// A cluster with data under which options change.
 pub(super) struct ChangingCluster<'a> {
     /// The cluster's name and state, for a message.
-    pub(super) whose: String,
+    pub(super) description: String,
     /// The cluster's name and namespace as arguments of gatera's commands.
-    pub(super) named: String,
+    pub(super) arguments: String,
     /// All options of its servers after the change.
     pub(super) after: &'a Effective<'a>,
     /// Whether the cluster was stopped in order, so that all members will start with the same options.
@@ -32,8 +32,8 @@ impl<'a> ChangingCluster<'a> {
         view: &View<'a>,
     ) -> Self {
         Self {
-            whose: format!("cluster {} ({})", cluster.id.name, view.describe(cluster)),
-            named: format!("{} -n {}", cluster.id.name, cluster.id.namespace),
+            description: format!("cluster {} ({})", cluster.id.name, view.describe(cluster)),
+            arguments: format!("{} -n {}", cluster.id.name, cluster.id.namespace),
             after,
             stopped: view.state(cluster) == State::Stopped,
             cluster,

@@ -107,13 +107,15 @@ impl<'a> OptionPlace<'a> {
     ) -> Vec<Finding> {
         let Some(placed) = now.or(was) else { return Vec::new() };
         // The option may still be set in another place.
-        let (whose, elsewhere) = (&cluster.whose, cluster.after.get(key));
+        let (description, elsewhere) = (&cluster.description, cluster.after.get(key));
         let judge = |row: &Key| {
             let (verdict, default, of) = match row.class {
-                Class::Format(default) => (Verdict::Deny, default, format!(", but there is data of {whose}")),
+                Class::Format(default) => {
+                    (Verdict::Deny, default, format!(", but there is data of {description}"))
+                }
                 Class::Cluster { .. } if cluster.stopped || cluster.can_connect(key) => return None,
                 Class::Cluster { default, fatal: true } => {
-                    (Verdict::Deny, default, format!(" under {whose}"))
+                    (Verdict::Deny, default, format!(" under {description}"))
                 }
                 // `judge` reports a value that is bad by itself.
                 Class::Cluster { fatal: false, .. } if now.is_some_and(|now| is_bad(key, now)) => {
@@ -123,14 +125,14 @@ impl<'a> OptionPlace<'a> {
                 Class::Kept(default)
                     if now.is_none() && !differ(elsewhere.map(PlacedValue::look), None, default) =>
                 {
-                    (Verdict::Deny, default, format!(" under {whose}"))
+                    (Verdict::Deny, default, format!(" under {description}"))
                 }
                 Class::Kept(_) | Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
             };
             let changes =
                 differ(was.map(PlacedValue::look), now.or(elsewhere).map(PlacedValue::look), default);
             let says = format!("{}{of}", self.says(placed.file, placed.line, &changed(key, was, now)));
-            let instead = row.way_out(&cluster.named);
+            let instead = row.way_out(&cluster.arguments);
             changes.then(|| RULE.finding(verdict, self.field(key, placed.file), says, row.why, instead))
         };
         keys::rows(key).iter().filter_map(judge).collect()
