@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::inject::{self, edit};
 use crate::rules::{self, Correction};
-use crate::verdict::{Decision, Edit, Verdict};
+use crate::verdict::{Decision, Edit, Judged, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::View;
 use objects::Pod;
@@ -27,9 +27,8 @@ pub fn amend(
         return None;
     }
     let pod = review.change::<Pod>().new.filter(|_| review.operation == Operation::Create);
-    let amended = decision.judged.iter().filter(|it| it.softened.is_none()).map(|it| &it.finding);
-    let amended = amended.filter(|it| it.verdict == Verdict::Amend);
-    let edits: Vec<_> = amended.flat_map(|it| &it.edits).collect();
+    let amends = |it: &&Judged| it.finding.verdict == Verdict::Amend && it.softened.is_none();
+    let edits: Vec<_> = decision.judged.iter().filter(amends).flat_map(|it| &it.finding.edits).collect();
     let corrections = rules::corrections(review, view);
     if pod.is_none() && edits.is_empty() && corrections.is_empty() {
         return None;

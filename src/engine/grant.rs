@@ -9,7 +9,7 @@
 
 mod positions;
 
-pub use positions::{DataEnd, DataLoss, MemberData, Newer, best_member, data_loss, member_data};
+pub use positions::{DataEnd, DataLoss, MemberData, NewerData, best_member, data_loss, member_data};
 
 use jiff::SignedDuration;
 
@@ -83,12 +83,12 @@ pub fn node_to_start_on<'a>(cluster: &'a Cluster, pod: &Pod, view: &View<'_>) ->
 
 /// Returns another member whose pod may start the cluster. Only one member may have the right.
 fn other_with_right<'a>(cluster: &'a Cluster, besides: &str) -> Option<&'a str> {
-    let held = |pod: &&PodFact| pod.name != besides && has_a_right(pod);
+    let held = |pod: &&PodFact| pod.name != besides && has_right_to_start(pod);
     cluster.pods().find(held).map(|pod| &*pod.name)
 }
 
 /// Returns whether the pod may start the cluster, or did so a moment ago.
-pub fn has_a_right(pod: &PodFact) -> bool {
+pub fn has_right_to_start(pod: &PodFact) -> bool {
     pod.identity.as_deref().is_some_and(Recovery::is_right)
 }
 

@@ -23,7 +23,7 @@ use facts::marks;
 use facts::review::{Operation, Origin, Review};
 use facts::revision::Unknown;
 use facts::view::{Cluster, PodFact, View};
-use objects::{Container, Meta, Object, Pod, PodSpec};
+use objects::{Container, Meta, Pod, PodSpec};
 
 use profile::Profile;
 
@@ -171,23 +171,23 @@ pub fn into_pod(pod: &mut Value, typed: &Pod, namespace: &str, view: &View<'_>) 
     edit::annotate(pod, marks::INJECTED, &mark);
 }
 
+/// Returns the pod that this request creates.
+fn created_pod(review: &Review) -> Option<&Pod> {
+    let creates = review.operation == Operation::Create && review.subresource.is_empty();
+    review.change().new.filter(|_| creates)
+}
+
 /// Returns the snapshots of ConfigMaps that a new pod needs and that do not exist yet.
 pub fn missing_snapshots(review: &Review, view: &View<'_>) -> Vec<Value> {
-    let is_creation = review.operation == Operation::Create && review.subresource.is_empty();
-    let Some(Object::Pod(typed)) = review.new.as_ref().filter(|_| is_creation) else { return Vec::new() };
+    let Some(typed) = created_pod(review) else { return Vec::new() };
     InjectTarget::of(typed, &review.namespace, view)
         .map_or_else(Vec::new, |(target, server)| configuration::missing_snapshots(&target, server))
 }
 
 /// Returns whether a new member's StatefulSet or ConfigMaps are not in the view yet.
 pub fn is_ahead_of_view(review: &Review, view: &View<'_>) -> bool {
-    let is_creation =
-        review.operation == Operation::Create && review.subresource.is_empty() && !review.dry_run;
-    let Some(Object::Pod(typed)) =
-        review.new.as_ref().filter(|_| is_creation && review.origin == Origin::Mutating)
-    else {
-        return false;
-    };
+    let may_wait = review.origin == Origin::Mutating && !review.dry_run;
+    let Some(typed) = created_pod(review).filter(|_| may_wait) else { return false };
     let is_incomplete = |(target, _): (InjectTarget<'_>, &Container)| {
         let live = target.cluster.map(|cluster| &cluster.live);
         target.member && matches!(live, None | Some(Err(Unknown::NotThere(_))))

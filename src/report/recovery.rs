@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp, Unit};
 
-use engine::grant::{DataLoss, Newer, member_data};
+use engine::grant::{DataLoss, NewerData, member_data};
 use facts::galera::start_report::Position;
 use facts::view::{Cluster, View};
 use leader::recovery::RecoveryStep;
@@ -85,10 +85,10 @@ pub fn refusal(cluster: &Cluster, data_loss: &DataLoss, from: Option<&str>) -> S
     };
     text.extend(why.iter().map(|why| format!("  {}\n", visible(why))));
     let instead = match data_loss {
-        DataLoss::Transactions { newer: Newer::HeldUp(name), .. } => format!(
+        DataLoss::Transactions { newer: NewerData::HeldUp(name), .. } => format!(
             "repair what keeps its pod from running (kubectl -n {ns} describe pod {name}), then run this again"
         ),
-        DataLoss::Transactions { newer: Newer::Claim(_), .. } => {
+        DataLoss::Transactions { newer: NewerData::Claim(_), .. } => {
             "restore the volume of that claim, or its newest backup, then run this again".to_owned()
         }
         DataLoss::Unknown(_) => {

@@ -34,9 +34,9 @@ pub enum DataEnd<'a> {
     /// The reported position is old, because the member has served since.
     Served,
     /// Nothing is known, for this reason.
-    Nothing(String),
+    Unknown(String),
     /// Nothing is known yet, because the pod is starting.
-    NotYet(String),
+    NotYetKnown(String),
 }
 
 /// The word in a report for a table that was being changed when the server crashed. Of two members with the same position, the
@@ -49,30 +49,30 @@ impl<'a> DataEnd<'a> {
             let claim = cluster.claims.iter().find(|claim| claim.ordinal == member.ordinal && claim.bound);
             let has_claim = cluster.workload.spec.volume_claim_templates.is_empty() || claim.is_some();
             let why = if has_claim { "has no pod" } else { "has no claim with a volume" };
-            return Self::Nothing(why.to_owned());
+            return Self::Unknown(why.to_owned());
         };
         let condition = Condition::of(member, view);
         match condition {
             Some(Condition::NodeAway) => {
-                return Self::Nothing(format!(
+                return Self::Unknown(format!(
                     "is on node {}, which does not answer: its server may still run and serve",
                     pod.node
                 ));
             }
-            Some(Condition::Leaving) => return Self::NotYet("is being deleted".to_owned()),
+            Some(Condition::Leaving) => return Self::NotYetKnown("is being deleted".to_owned()),
             _ => {}
         }
         if let Some(reader) = member.reader.as_deref() {
             return match reader.start_report.as_deref() {
                 _ if reader.going => {
-                    Self::NotYet(format!("is checked again after pod {} is deleted", reader.name))
+                    Self::NotYetKnown(format!("is checked again after pod {} is deleted", reader.name))
                 }
                 Some(report) => Self::reported(report),
-                None if reader.stuck => Self::Nothing(format!(
+                None if reader.stuck => Self::Unknown(format!(
                     "has a pod that does not run, and pod {} could not read its data (kubectl describe pod and kubectl logs say why)",
                     reader.name
                 )),
-                None => Self::NotYet(format!(
+                None => Self::NotYetKnown(format!(
                     "has a pod that does not run, and pod {} has not reported its position yet",
                     reader.name
                 )),
@@ -81,20 +81,20 @@ impl<'a> DataEnd<'a> {
         match pod.start_report.as_deref() {
             Some(report) => Self::reported(report),
             None if !pod.step => {
-                Self::Nothing("starts without gatera's step script, so its position is not known".to_owned())
+                Self::Unknown("starts without gatera's step script, so its position is not known".to_owned())
             }
             None if pod.running && pod.began.is_none() => Self::Served,
             None if member.does_not_run() => {
-                Self::NotYet("has a pod that does not run (kubectl describe pod says why)".to_owned())
+                Self::NotYetKnown("has a pod that does not run (kubectl describe pod says why)".to_owned())
             }
-            None if pod.stuck => Self::NotYet("keeps failing, and reported no position".to_owned()),
-            None => Self::NotYet("has not reported its position yet".to_owned()),
+            None if pod.stuck => Self::NotYetKnown("keeps failing, and reported no position".to_owned()),
+            None => Self::NotYetKnown("has not reported its position yet".to_owned()),
         }
     }
 
     fn reported(report: &'a StartReport) -> Self {
         match report {
-            StartReport::Refused(why) => Self::Nothing(format!("was not started by its step script: {why}")),
+            StartReport::Refused(why) => Self::Unknown(format!("was not started by its step script: {why}")),
             StartReport::Started(Start { from, safe_to_bootstrap, .. }) => match from {
                 StartPosition::Position(position, how) => {
                     Self::Position { position, how, safe: *safe_to_bootstrap == Some(true) }
@@ -103,7 +103,7 @@ impl<'a> DataEnd<'a> {
                 StartPosition::Words(words) if words.starts_with("a state transfer was not finished") => {
                     Self::Unfinished
                 }
-                StartPosition::Words(words) => Self::Nothing(format!("reported no position: {words}")),
+                StartPosition::Words(words) => Self::Unknown(format!("reported no position: {words}")),
             },
         }
     }
@@ -134,7 +134,7 @@ impl fmt::Display for DataEnd<'_> {
             }
             Self::Empty => f.write_str("is empty"),
             Self::Unfinished => f.write_str("has incomplete data: a state transfer was not finished"),
-            Self::Nothing(why) | Self::NotYet(why) => f.write_str(why),
+            Self::Unknown(why) | Self::NotYetKnown(why) => f.write_str(why),
         }
     }
 }
@@ -155,7 +155,7 @@ pub enum DataLoss {
     Nothing,
     Transactions {
         lost: u64,
-        newer: Newer,
+        newer: NewerData,
     },
     /// The loss is unknown, for these reasons.
     Unknown(Vec<String>),
@@ -165,7 +165,7 @@ pub enum DataLoss {
 
 /// The holder of newer data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Newer {
+pub enum NewerData {
     /// A member whose pod can run.
     Member(String),
     /// A member whose pod does not run.
@@ -174,14 +174,14 @@ pub enum Newer {
     Claim(String),
 }
 
-impl Newer {
+impl NewerData {
     fn of(member: &Member) -> Self {
         let name = member.name.clone();
         if member.does_not_run() { Self::HeldUp(name) } else { Self::Member(name) }
     }
 }
 
-impl fmt::Display for Newer {
+impl fmt::Display for NewerData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Member(name) => write!(f, "{name} has newer data"),
@@ -232,7 +232,7 @@ pub fn data_loss(all: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluste
     for pod in cluster.leaving.iter().chain(&cluster.bootstrap.pods).filter(|pod| pod.running) {
         doubts.push(format!("{} still runs, and its state is not known", pod.name));
     }
-    let mut newest: Option<(Newer, u64)> = None;
+    let mut newest: Option<(NewerData, u64)> = None;
     for row in all {
         match &row.data_end {
             DataEnd::Position { position, .. } if position.id != at.id => doubts.push(format!(
@@ -243,7 +243,7 @@ pub fn data_loss(all: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluste
                 position.id
             )),
             DataEnd::Position { position, .. } if newest.as_ref().is_none_or(|it| position.seqno > it.1) => {
-                newest = Some((Newer::of(row.member), position.seqno));
+                newest = Some((NewerData::of(row.member), position.seqno));
             }
             // A member that was receiving a full copy had no data of its own.
             DataEnd::Position { .. } | DataEnd::Unfinished => {}
@@ -263,7 +263,7 @@ pub fn data_loss(all: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluste
                 at.id
             ));
         } else if newest.as_ref().is_none_or(|it| ended.seqno > it.1) {
-            newest = Some((Newer::Claim(claim.name.clone()), ended.seqno));
+            newest = Some((NewerData::Claim(claim.name.clone()), ended.seqno));
         }
     }
     match newest {

@@ -46,7 +46,7 @@ use facts::revision;
 use facts::view::{Cluster, View, is_cluster};
 use objects::{ConfigMap, Kind, Literal, PodSpec, Workload};
 
-use hosts::{AddressPlace, Members};
+use hosts::{AddressPlace, ExpectedMembers};
 
 pub(super) const RULE: Rule = Rule {
     id: "G06",
@@ -89,7 +89,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
         if let Some((key, _)) = switch.filter(|_| founds_too_many(ns, workload, view)) {
             let (label, field) =
                 (format!("wsrep_new_cluster in {key}"), format!("data[{key}].wsrep_new_cluster"));
-            found.push(hosts::founding(&AddressPlace { label, field }, &Members::of(ns, workload)));
+            found.push(hosts::founding(&AddressPlace { label, field }, &ExpectedMembers::of(ns, workload)));
             continue;
         }
         let Some(PlacedAddress { source: AddressSource::File { map: name, key }, text }) =
@@ -117,7 +117,7 @@ fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Finding
     if let Some(flag) = switch.filter(|_| founds_too_many(ns, workload, view)) {
         let field = format!("{container}.{}.wsrep_new_cluster", flag.field);
         let label = format!("--wsrep-new-cluster in {}", flag.field);
-        return vec![hosts::founding(&AddressPlace { label, field }, &Members::of(ns, workload))];
+        return vec![hosts::founding(&AddressPlace { label, field }, &ExpectedMembers::of(ns, workload))];
     }
     let Some(PlacedAddress { source, text }) = view.cluster_address(ns, workload) else {
         return Findings::new();
@@ -140,7 +140,9 @@ fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Finding
 }
 
 fn judge(ns: &str, workload: &Workload, address: &str, place: &AddressPlace, view: &View<'_>) -> Findings {
-    hosts::judge(place, address, &Members::of(ns, workload), view, || founds_too_many(ns, workload, view))
+    hosts::judge(place, address, &ExpectedMembers::of(ns, workload), view, || {
+        founds_too_many(ns, workload, view)
+    })
 }
 
 /// Returns whether several members without data would each create a cluster. G04 judges clusters with data; one member may create

@@ -104,7 +104,7 @@ fn removed(review: &Review, view: &View<'_>) -> Findings {
     if let Some(found) = strays::left_behind(review, shown.as_ref(), view) {
         return vec![found];
     }
-    let Some(leaving) = Leaving::of(review, shown.as_ref(), view) else {
+    let Some(leaving) = LeavingMember::of(review, shown.as_ref(), view) else {
         return strays::judge(review, shown.as_ref(), view).into_iter().collect();
     };
     let found = leaving
@@ -135,7 +135,7 @@ fn resized(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     };
     let shown = PodFact::of(old);
-    let Some(leaving) = Leaving::of(review, Some(&shown), view) else { return Findings::new() };
+    let Some(leaving) = LeavingMember::of(review, Some(&shown), view) else { return Findings::new() };
     let found = (leaving.nothing_runs() || leaving.is_terminating())
         .then(Findings::new)
         .or_else(|| leaving.never_comes_back())
@@ -173,7 +173,7 @@ fn is_late(shown: Option<&PodFact>, view: &View<'_>) -> bool {
 const LEAST_GRACE: i64 = 60;
 
 /// A member that a request removes.
-struct Leaving<'a> {
+struct LeavingMember<'a> {
     review: &'a Review,
     view: &'a View<'a>,
     cluster: &'a Cluster,
@@ -183,7 +183,7 @@ struct Leaving<'a> {
     late: bool,
 }
 
-impl<'a> Leaving<'a> {
+impl<'a> LeavingMember<'a> {
     fn of(review: &'a Review, shown: Option<&'a PodFact>, view: &'a View<'a>) -> Option<Self> {
         let cluster = cluster_of(review, shown, view)?;
         let member = cluster.member(&review.name)?;

@@ -45,11 +45,11 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G18 until=2026-12-01T10:00:00Z reason=…"`. There is
 //! no exception for the guard's own annotations: a user who may write them may also write an override.
 
+mod corrections;
 mod driven;
-mod kept;
 mod unserved;
 
-pub use kept::{Correction, corrections};
+pub use corrections::{Correction, corrections};
 
 use std::collections::BTreeSet;
 

@@ -179,9 +179,10 @@ fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 /// Returns the finding that keeps the replicas of this Deployment at 0, because it would create a second cluster.
 pub fn held_at_zero(decision: &Decision) -> Option<&Finding> {
-    let held = |judged: &&Judged| judged.finding.rule == RULE.id && judged.finding.verdict == Verdict::Amend;
-    let mut judged = decision.judged.iter().filter(held);
-    judged.find(|judged| judged.softened.is_none()).map(|judged| &judged.finding)
+    let holds = |it: &&Judged| {
+        it.finding.rule == RULE.id && it.finding.verdict == Verdict::Amend && it.softened.is_none()
+    };
+    decision.judged.iter().find(holds).map(|it| &it.finding)
 }
 
 /// Returns the switch with which this pod creates a cluster, if the pod is adopted.

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 
 use super::steps::{PATIENCE, RecoveryStep, SETTLED, Want, has_lost_its_peers, restart};
 use super::{by_hand, held_up};
-use engine::grant::{DataEnd, MemberData, has_a_right, serves};
+use engine::grant::{DataEnd, MemberData, has_right_to_start, serves};
 use facts::galera::start_report::{JoinPhase, StartReport};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, PodFact, View};
@@ -42,8 +42,10 @@ pub(super) fn next(
         return Some(RecoveryStep::Create { member: member.name.clone(), ordinal: member.ordinal, why });
     }
     // A member that still has the permission of an earlier recovery might use it beside the next.
-    let with_a_right =
-        cluster.members.iter().find(|it| it.pod.as_deref().is_some_and(|pod| has_a_right(pod) && !pod.going));
+    let with_a_right = cluster
+        .members
+        .iter()
+        .find(|it| it.pod.as_deref().is_some_and(|pod| has_right_to_start(pod) && !pod.going));
     if let Some(member) = with_a_right {
         return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
     }
@@ -61,10 +63,12 @@ pub(super) fn next(
         return Some(restart(cluster, row.member, "so that it reports where its data ends now".to_owned()));
     }
     let silent = rows.iter().find_map(|row| match &row.data_end {
-        DataEnd::NotYet(_) if row.member.does_not_run() && row.member.reader.is_none() => {
+        DataEnd::NotYetKnown(_) if row.member.does_not_run() && row.member.reader.is_none() => {
             Some(format!("{}: {}", row.member.name, held_up(cluster, row.member)))
         }
-        data_end @ (DataEnd::NotYet(_) | DataEnd::Served) => Some(format!("{} {data_end}", row.member.name)),
+        data_end @ (DataEnd::NotYetKnown(_) | DataEnd::Served) => {
+            Some(format!("{} {data_end}", row.member.name))
+        }
         _ => None,
     });
     let asked = |row: &MemberData<'_>| {
@@ -74,7 +78,7 @@ pub(super) fn next(
         let comes = |reader: &Arc<PodFact>| !reader.stuck && !reader.node.is_empty() && still < ON_ITS_WAY;
         let Member { pod, reader, .. } = row.member;
         let runs = pod.iter().chain(reader).any(runs) || reader.as_ref().is_some_and(comes);
-        row.data_end == DataEnd::Served || runs && matches!(row.data_end, DataEnd::NotYet(_))
+        row.data_end == DataEnd::Served || runs && matches!(row.data_end, DataEnd::NotYetKnown(_))
     };
     if let Some(silent) = silent.filter(|_| still < PATIENCE || rows.iter().any(asked)) {
         return Some(RecoveryStep::Wait(silent));
@@ -113,8 +117,10 @@ fn is_asked_again(
         return false;
     }
     let refused = !pod.running && matches!(pod.start_report.as_deref(), Some(StartReport::Refused(_)));
-    let silent =
-        matches!(row.data_end, DataEnd::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
+    let silent = matches!(row.data_end, DataEnd::NotYetKnown(_))
+        && pod.step
+        && pod.restarts > 0
+        && !pod.lacks_an_image;
     refused || silent && still >= if pod.running { LOST_REPORT } else { SETTLED }
 }
 
@@ -134,7 +140,7 @@ fn read_by_another_pod(
     let mut claims = cluster.claims.iter().filter(|claim| claim.ordinal == member.ordinal).peekable();
     let there = claims.peek().is_some() && claims.all(|claim| claim.bound && !claim.going);
     let read = cluster.readers.iter().any(|it| it.reads.as_ref().is_some_and(|it| it.member == member.name));
-    let silent = !read && matches!(row.data_end, DataEnd::NotYet(_));
+    let silent = !read && matches!(row.data_end, DataEnd::NotYetKnown(_));
     let reads = silent && others && there && member.does_not_run() && still >= SETTLED;
     reads.then(|| RecoveryStep::Read { member: member.name.clone(), uid: pod.uid.clone() })
 }

@@ -27,7 +27,7 @@ impl AddressPlace {
 }
 
 /// The members that belong in the list.
-pub(super) struct Members<'a> {
+pub(super) struct ExpectedMembers<'a> {
     namespace: &'a str,
     name: &'a str,
     service: &'a str,
@@ -35,7 +35,7 @@ pub(super) struct Members<'a> {
     ordinals: Range<i64>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> ExpectedMembers<'a> {
     pub(super) fn of(namespace: &'a str, workload: &'a Workload) -> Self {
         Self {
             namespace,
@@ -105,7 +105,7 @@ enum HostKind {
 pub(super) fn judge(
     place: &AddressPlace,
     text: &str,
-    members: &Members<'_>,
+    members: &ExpectedMembers<'_>,
     view: &View<'_>,
     founds_too_many: impl Fn() -> bool,
 ) -> Findings {
@@ -128,13 +128,13 @@ const ONE_CREATES: &str =
     "let one node create it: add a bootstrap node and its Service, or start with replicas: 1";
 
 /// Returns the finding about an address with which every member creates a cluster.
-pub(super) fn founding(place: &AddressPlace, members: &Members<'_>) -> Finding {
+pub(super) fn founding(place: &AddressPlace, members: &ExpectedMembers<'_>) -> Finding {
     let says = format!("makes each of {} members create a cluster of its own", members.count());
     let why = "a server without a peer to join creates a new cluster; several such clusters never merge";
     place.finding(Verdict::Deny, &says, why, say(ONE_CREATES).then(format!("then {}", members.list())))
 }
 
-fn kind_of(host: &str, members: &Members<'_>, view: &View<'_>) -> HostKind {
+fn kind_of(host: &str, members: &ExpectedMembers<'_>, view: &View<'_>) -> HostKind {
     let (first, rest) = match Host::read(host) {
         Host::Localhost => return HostKind::Itself,
         Host::Ip(ip) if ip.is_unspecified() || ip.is_loopback() => return HostKind::Itself,
@@ -148,7 +148,7 @@ fn kind_of(host: &str, members: &Members<'_>, view: &View<'_>) -> HostKind {
 }
 
 /// Returns what `SERVICE` or `SERVICE.NAMESPACE` leads to.
-fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<HostKind> {
+fn service(name: &str, rest: &str, members: &ExpectedMembers<'_>, view: &View<'_>) -> Option<HostKind> {
     let namespace =
         if rest.is_empty() { members.namespace } else { rest.split('.').next().unwrap_or_default() };
     let service = view.service(namespace, name)?;
@@ -176,7 +176,7 @@ fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Op
 }
 
 /// Returns what `NAME-ORDINAL.SERVICE` or `NAME-ORDINAL.SERVICE.NAMESPACE…` leads to.
-fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<HostKind> {
+fn pod(pod: &str, rest: &str, members: &ExpectedMembers<'_>, view: &View<'_>) -> Option<HostKind> {
     let (name, ordinal) = pod.rsplit_once('-')?;
     if rest.is_empty() || ordinal.is_empty() || !ordinal.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -198,13 +198,18 @@ fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<
     }
 }
 
-fn pod_of(pod: &str, members: &Members<'_>) -> Option<HostKind> {
+fn pod_of(pod: &str, members: &ExpectedMembers<'_>) -> Option<HostKind> {
     let ordinal = ordinal(pod, members.name)?;
     Some(if ordinal < members.ordinals.end { HostKind::Member } else { HostKind::BeyondReplicas })
 }
 
 /// Returns the finding about one host, independent of the others.
-fn about_host(place: &AddressPlace, host: &str, kind: &HostKind, members: &Members<'_>) -> Option<Finding> {
+fn about_host(
+    place: &AddressPlace,
+    host: &str,
+    kind: &HostKind,
+    members: &ExpectedMembers<'_>,
+) -> Option<Finding> {
     let (says, why) = match kind {
         HostKind::IpAddress => (
             format!("lists {host}, an address that a pod loses when it restarts"),
@@ -239,7 +244,7 @@ const NO_ANSWER: &str = "a member that starts gets no answer from these names, a
 fn about_list(
     place: &AddressPlace,
     hosts: &[(&str, HostKind)],
-    members: &Members<'_>,
+    members: &ExpectedMembers<'_>,
     view: &View<'_>,
 ) -> Option<Finding> {
     let warning = |says: &str, why| Some(place.finding(Verdict::Warn, says, why, members.list_members()));

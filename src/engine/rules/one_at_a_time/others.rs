@@ -3,7 +3,7 @@
 //! Must not know: what happens to the member itself and to its data (`one_at_a_time.rs`).
 
 use super::super::member_removal::pause_rollout;
-use super::{Leaving, finding};
+use super::{LeavingMember, finding};
 use crate::rule::UNTIL_SEEN;
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::Operation;
@@ -11,7 +11,7 @@ use facts::view::condition::{self, Condition};
 use facts::view::{Id, Member, PodFact, State, transfer};
 use facts::way_out::{Command, WayOut, run, say};
 
-impl Leaving<'_> {
+impl LeavingMember<'_> {
     /// Returns findings if another member is missing, so that this one is needed.
     pub(super) fn others_are_needed(&self) -> Option<Findings> {
         let why = "a member that is not Ready counts as lost for the majority, and it may be receiving its data from this one";
