@@ -64,7 +64,7 @@ pub const UNTIL_SEEN: &str = "repeat the command in a minute; /readyz of gatera 
 /// The advice for members that run without a StatefulSet.
 pub const APPLY_AGAIN: &str = "apply the StatefulSet again as it was, which takes over its pods";
 
-/// Returns " and 2 more", for a list of which a message names only one; empty: there is no other.
+/// Returns " and 2 more", for a message that names only the first of a list; empty if there is no other.
 pub fn and_more(others: usize) -> String {
     if others == 0 { String::new() } else { format!(" and {others} more") }
 }

@@ -99,7 +99,8 @@ pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarg
     }
 }
 
-/// The time for which an operator may start its cluster again in a new pod, by its option file: then it gives up by itself.
+/// The time in which a new pod may start an operator's cluster again, by the operator's option file. After it the operator gives
+/// up by itself.
 const RESUME_TIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// Returns whether the option file with which an operator starts its cluster again may do so in this pod, and until when. It may

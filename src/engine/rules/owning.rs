@@ -12,8 +12,8 @@ use facts::view::{Cluster, Freshness, State, View};
 use facts::way_out::{Command, say};
 use objects::{Kind, Object, Owner};
 
-/// Judges a request by which an object of this kind is deleted, or all of them, with the clusters that they own; `owner` returns the
-/// object of this kind that owns a cluster.
+/// Judges a request that deletes an object of this kind, or all of them, together with the clusters that they own. `owner` returns
+/// the object of this kind that owns a cluster.
 pub fn judge(
     rule: &Rule,
     kind: Kind,

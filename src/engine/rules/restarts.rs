@@ -16,7 +16,7 @@ pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
         return None;
     }
     let ns = &*review.namespace;
-    // Files have no record of a rollout: there it is assumed that the guard has seen the cluster.
+    // Files hold no record of a rollout. For them, assume that the guard has seen the cluster.
     let guarded = |it: &&Cluster| (it.rollout.is_some() || view.supposed) && it.has_data();
     let mut readers = view.readers_of(ns, &new.metadata.name).filter(guarded);
     readers.find_map(|cluster| effect_on(cluster, old, new, view))

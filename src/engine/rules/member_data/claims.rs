@@ -106,7 +106,7 @@ pub(super) fn written(review: &Review, view: &View<'_>) -> Findings {
     owned.into_iter().chain(unprotected(review, new, view)).collect()
 }
 
-/// Returns what the deletion of a new claim would mean that has the name of a member's claim, or the labels of Galera.
+/// Returns the finding for the deletion of a new claim, if it has the name of a member's claim or the labels of Galera.
 fn new_member_claim(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let of_member = |cluster: &Cluster| {
         let mut templates = cluster.workload.spec.volume_claim_templates.iter();

@@ -11,7 +11,7 @@ use facts::view::{Cluster, Freshness, PodFact, State, View};
 pub(super) struct ChangingCluster<'a> {
     /// The cluster's name and state, for a message.
     pub(super) description: String,
-    /// The cluster's name and namespace as arguments of gatera's commands.
+    /// The cluster's name and namespace, as arguments of gatera's commands.
     pub(super) arguments: String,
     /// All options of its servers after the change.
     pub(super) after: &'a Effective<'a>,
