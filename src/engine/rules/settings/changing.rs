@@ -19,8 +19,17 @@ pub(super) struct ChangingCluster<'a> {
     pub(super) stopped: bool,
     cluster: &'a Cluster,
     view: View<'a>,
-    /// The assumed TLS options of members that are not observed: those before the change.
-    assumed: Option<(bool, bool)>,
+    /// The assumed TLS mode of members that are not observed: the one before the change.
+    assumed: Option<TlsMode>,
+}
+
+/// How a server connects to its peers.
+#[derive(Clone, Copy)]
+struct TlsMode {
+    /// Whether it uses TLS, which a certificate alone turns on.
+    on: bool,
+    /// Whether it accepts connections both with and without TLS.
+    both: bool,
 }
 
 impl<'a> ChangingCluster<'a> {
@@ -38,31 +47,30 @@ impl<'a> ChangingCluster<'a> {
             stopped: view.state(cluster) == State::Stopped,
             cluster,
             view: *view,
-            assumed: view.supposed.then(|| tls_modes(&before())),
+            assumed: view.supposed.then(|| tls_mode(&before())),
         }
     }
 
-    /// Returns for each running member whether it uses TLS, and whether it accepts connections both with and without; `None`:
-    /// unknown. It reads all option files, so it is called only for the TLS options.
-    fn members(&self) -> Option<Vec<(bool, bool)>> {
+    /// Returns the TLS mode of each running member, if it is known. This reads all option files, so it is called only for the TLS
+    /// options.
+    fn members(&self) -> Option<Vec<TlsMode>> {
         let pods = self.cluster.members.iter().filter_map(|member| member.pod.as_deref());
-        let tls_modes_of = |pod| self.assumed.or_else(|| tls_modes_of(pod, self.cluster, &self.view));
-        let members = pods.map(tls_modes_of).collect::<Option<Vec<_>>>();
+        let mode = |pod| self.assumed.or_else(|| tls_mode_of(pod, self.cluster, &self.view));
+        let members = pods.map(mode).collect::<Option<Vec<_>>>();
         members.filter(|it| self.view.freshness == Freshness::Current && !it.is_empty())
     }
 
     /// Returns whether running members can connect to one that starts with the changed options.
     pub(super) fn can_connect(&self, key: &str) -> bool {
-        let new = tls_modes(self.after);
+        let new = tls_mode(self.after);
         // A member that uses TLS and accepts both can connect to every peer, so nothing has to be known about its peers.
-        let all_can_connect = || {
-            new == (true, true) || self.members().is_some_and(|all| all.iter().all(|it| connect(*it, new)))
-        };
+        let all_can_connect =
+            || new.on && new.both || self.members().is_some_and(|all| all.iter().all(|it| connect(*it, new)));
         match key {
             "socket.ssl" => all_can_connect(),
             // Without `socket.ssl` the certificate decides about TLS.
             "socket.ssl_cert" => self.after.get("socket.ssl").is_some() || all_can_connect(),
-            "socket.dynamic" => new.1 || all_can_connect(),
+            "socket.dynamic" => new.both || all_can_connect(),
             _ => false,
         }
     }
@@ -70,26 +78,25 @@ impl<'a> ChangingCluster<'a> {
 
 /// Returns whether two members can connect, no matter which of them begins. With TLS and `socket.dynamic` a member waits for
 /// what its peer sends first; without a certificate it cannot answer TLS, even with `socket.dynamic`.
-const fn connect(one: (bool, bool), other: (bool, bool)) -> bool {
-    match (one, other) {
-        ((true, both), (false, _)) | ((false, _), (true, both)) => both,
+const fn connect(one: TlsMode, other: TlsMode) -> bool {
+    match (one.on, other.on) {
+        (true, false) => one.both,
+        (false, true) => other.both,
         _ => true,
     }
 }
 
-/// Returns whether a server with these settings uses TLS, which a certificate alone turns on; and whether it accepts connections
-/// both with and without TLS.
-fn tls_modes(settings: &Effective<'_>) -> (bool, bool) {
+fn tls_mode(settings: &Effective<'_>) -> TlsMode {
     let is_on = |it: &PlacedValue<'_>| switch(it.look().trim()) == Some(true);
     let on = |key| settings.get(key).map(is_on);
-    (
-        on("socket.ssl").unwrap_or_else(|| settings.get("socket.ssl_cert").is_some()),
-        on("socket.dynamic").unwrap_or(false),
-    )
+    TlsMode {
+        on: on("socket.ssl").unwrap_or_else(|| settings.get("socket.ssl_cert").is_some()),
+        both: on("socket.dynamic").unwrap_or(false),
+    }
 }
 
-/// Returns the TLS options with which this member started, if they are known.
-fn tls_modes_of(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bool)> {
+/// Returns the TLS mode with which this member started, if it is known.
+fn tls_mode_of(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<TlsMode> {
     let flags = command_line(&cluster.workload, view).map(|(_, flags)| flags).filter(|_| !cluster.rolls())?;
     let (spec, server) = cluster.server()?;
     let mut files = Vec::new();
@@ -107,5 +114,5 @@ fn tls_modes_of(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bo
         None if cluster.live.as_ref().is_ok_and(Revision::is_empty) => {}
         None => return None,
     }
-    Some(tls_modes(&Effective::of_files(files).then(flags)))
+    Some(tls_mode(&Effective::of_files(files).then(flags)))
 }
