@@ -1,5 +1,5 @@
-//! Requests of mariadb-operator about the clusters that it drives. It founds and recovers them, restarts their members and creates
-//! their StatefulSets again, so these requests are not judged.
+//! Requests of mariadb-operator about the clusters that it drives. It founds and recovers them, restarts their members and
+//! creates their StatefulSets again, so these requests are not judged.
 //!
 //! Owns: which of its requests are judged nevertheless, because no correct operation needs them: removing the majority while a
 //! member serves, restarting a member that serves (the operator does so when all others are Ready), and deleting data, or a
