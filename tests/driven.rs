@@ -1,6 +1,6 @@
 //! Clusters that mariadb-operator drives: what its account may do that people may not, and what injection leaves to it.
 
-use facts::settings::{Names, Settings};
+use facts::settings::{KnownNames, Settings};
 use facts::view::View;
 use jiff::SignedDuration;
 use leader::password;
@@ -17,7 +17,7 @@ const OPERATOR: &str = "system:serviceaccount:mariadb-system:mariadb-operator";
 
 fn settings() -> Settings {
     let yaml = format!("mariadb: {{operators: ['{OPERATOR}']}}");
-    Settings::read(&yaml, &Names::default()).unwrap()
+    Settings::read(&yaml, &KnownNames::default()).unwrap()
 }
 
 /// Returns a cluster whose StatefulSet belongs to a MariaDB, and whose template has our label.

@@ -28,7 +28,7 @@ fn put_pod(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state:
     facts.put(read);
     let start = "start of 2026-12-01T09:29:50Z: empty, safe_to_bootstrap unknown";
     let message = format!("Startup probe failed: the server is {state}; {start}\n");
-    facts.hear(&id, &uid, scene::now(), &message);
+    facts.add_report(&id, &uid, scene::now(), &message);
     pod
 }
 
@@ -49,7 +49,7 @@ fn install(data: &str, bootstrap: (&str, u64, &str), joins_since: &str) -> World
 fn diagnoses(world: &World, now: Timestamp) -> Vec<String> {
     let settings = Settings::default();
     let view = View::new(world, now, &settings);
-    world.clusters().flat_map(|it| condition::matters(it, &view)).map(|it| it.to_string()).collect()
+    world.clusters().flat_map(|it| condition::diagnoses(it, &view)).map(|it| it.to_string()).collect()
 }
 
 /// Returns the refusal of a request to delete this object, or `None` if it is allowed.

@@ -236,7 +236,7 @@ fn a_report_of_an_earlier_run_is_not_believed() {
         let settings = Settings::default();
         let mut facts = scene.facts(&settings);
         let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-0"));
-        facts.hear(&id, "pod-0", "2026-12-01T09:25:10Z".parse().unwrap(), &said);
+        facts.add_report(&id, "pod-0", "2026-12-01T09:25:10Z".parse().unwrap(), &said);
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();

@@ -189,7 +189,7 @@ fn whom_members_wait_for_is_reported() {
             facts.put(Object::read(Kind::Pod, &pod.to_string()).unwrap());
             let (id, uid) =
                 (Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}")), format!("pod-{ordinal}"));
-            let mut hear = |message: &str| facts.hear(&id, &uid, scene::now(), message);
+            let mut hear = |message: &str| facts.add_report(&id, &uid, scene::now(), message);
             hear(&sees("DISCONNECTED"));
             match doing {
                 "SYNCED" | "AWAY" => false,

@@ -59,7 +59,7 @@ fn an_object_that_is_too_large_is_known_to_exist() {
     }
     let about = Id::new("db", "it");
     assert!(
-        in_view(&facts, |view| view.kept(rds_kind(), "db").count() == 0),
+        in_view(&facts, |view| view.resources(rds_kind(), "db").count() == 0),
         "the older object does not stand in for it"
     );
     let deletes = |object: &Object| Review {
@@ -140,8 +140,8 @@ fn an_object_that_is_too_large_counts_by_name_and_its_content_is_not_guessed() {
     let plans = json!({ "plans": { "deploy": {}, "update": {} } });
     facts.put(object(version, "galera-0.1.0", &plans));
     facts.put(object(version, "galera-0.1.0", &json!({ "plans": { ("x".repeat(LARGEST)): {} } })));
-    assert_eq!(in_view(&facts, |view| view.kept(version, "db").count()), 0);
-    assert_eq!(in_view(&facts, |view| view.named(version, "db").count()), 1);
+    assert_eq!(in_view(&facts, |view| view.resources(version, "db").count()), 0);
+    assert_eq!(in_view(&facts, |view| view.resource_names(version, "db").count()), 1);
 }
 
 /// A ConfigMap that is too large is treated neither as empty nor as missing.
@@ -159,7 +159,7 @@ fn readers_of_a_config_map_that_is_too_large_are_judged_without_it_and_this_is_r
     let mut facts = rulebook().facts(&Adoption::default());
     facts.put(set.clone());
     facts.put(Object::ConfigMap(config_map("db", "dump", 1)));
-    let problem = Unreadable::TooMuch("it is larger than 512 KiB");
+    let problem = Unreadable::NotExamined("it is larger than 512 KiB");
     facts.cannot_read(Kind::ConfigMap, Id::new("db", "dump"), problem);
     let (world, settings) = (World::build(facts, Freshness::Current), Settings::default());
     let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
@@ -177,7 +177,7 @@ fn readers_of_a_config_map_that_is_too_large_are_judged_without_it_and_this_is_r
 
 #[test]
 fn nothing_is_deleted_where_a_cluster_may_be_missing_in_the_view() {
-    let mut facts = Facts::default().within(1 << 20);
+    let mut facts = Facts::default().with_memory(1 << 20);
     let deletes = |kind: Kind, namespace: &str, name: &str| {
         let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"1"}}}}"#);
         let object = Object::read(kind, &json).unwrap();

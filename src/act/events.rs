@@ -149,7 +149,7 @@ const BREAK_GLASS_ENDED: &str = "GlassMended";
 fn about(review: &Review, view: &View<'_>, namespace_goes: bool) -> Option<ObjectReference> {
     let Review { kind, namespace, name, .. } = review;
     let Some(uid) = view.world.facts().uid(*kind, &Id::new(namespace, name)) else {
-        let [cluster] = view.concerned(review)[..] else { return None };
+        let [cluster] = view.clusters_concerned(review)[..] else { return None };
         let uid = cluster.workload.metadata.uid.clone();
         return Some(regarding(Kind::StatefulSet, &cluster.id.namespace, &cluster.id.name, Some(uid)));
     };

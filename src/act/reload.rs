@@ -83,7 +83,7 @@ pub fn take(read: Result<Settings, String>, guard: &Guard, adopted: &watch::Send
     guard.metrics.config_current.set(i64::from(read.is_ok()));
     match read {
         Ok(new) => {
-            let before = guard.settings.rcu(|now| now.with_choices_of(&new));
+            let before = guard.settings.rcu(|now| now.updated_by(&new));
             let adopts = adopted.send_if_modified(|known| {
                 let another = *known != new.adoption;
                 *known = new.adoption.clone();

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use facts::galera::adopt::{Adoption, READER};
+use facts::galera::adopt::{Adoption, READER_LABEL};
 use facts::view::{self, Freshness, Id, World};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -145,7 +145,7 @@ fn unlisted(world: &World) -> Option<String> {
     let names = names.collect::<Vec<_>>().join(", ");
     let unlisted =
         (!names.is_empty()).then(|| format!("{names} cannot be listed: rules about them answer UNKNOWN"));
-    let is_large = |(_, problem): &(&(Kind, Id), &Unreadable)| matches!(problem, Unreadable::TooMuch(_));
+    let is_large = |(_, problem): &(&(Kind, Id), &Unreadable)| matches!(problem, Unreadable::NotExamined(_));
     let mut large = facts.unreadable.iter().filter(is_large);
     let first = large.next().map(|((kind, id), problem)| format!("{} {id} {problem}", kind.name()));
     let more = Some(large.count()).filter(|more| *more > 0).map(|more| format!(" (and {more} more)"));
@@ -193,7 +193,7 @@ impl Watches {
         let (want, wanted) = mpsc::unbounded_channel();
         tasks.spawn(member_events::listen(client.clone(), Arc::clone(guard), messages.clone()));
         tasks.spawn(contents::fetch(client.clone(), wanted, messages, config_maps));
-        let keeper = Keeper::new(sources, want, crate::rulebook().facts(&adoption).within(guard.memory));
+        let keeper = Keeper::new(sources, want, crate::rulebook().facts(&adoption).with_memory(guard.memory));
         let (show, worlds) = mpsc::channel(1);
         let guard = Arc::clone(guard);
         tasks.spawn(async move { keeper.run(received, &guard, &show).await });
@@ -208,7 +208,7 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
         let resource = resource(kind);
         let selectors = if narrowed {
             let adopted = adoption.selectors().iter().map(ToString::to_string);
-            adopted.chain([READER.to_owned()]).map(Some).collect()
+            adopted.chain([READER_LABEL.to_owned()]).map(Some).collect()
         } else {
             vec![None]
         };
@@ -248,7 +248,7 @@ mod tests {
         let words = |facts: &facts::view::Facts| unlisted(&World::build(facts.clone(), Freshness::Current));
         assert_eq!(words(&facts), None);
         for (name, more) in [("a", ""), ("b", " (and 1 more)"), ("c", " (and 2 more)")] {
-            facts.cannot_read(Kind::Service, Id::new("db", name), Unreadable::TooMuch("it is large"));
+            facts.cannot_read(Kind::Service, Id::new("db", name), Unreadable::NotExamined("it is large"));
             assert_eq!(words(&facts).unwrap(), format!("Service db/a is not examined: it is large{more}"));
         }
     }

@@ -99,7 +99,7 @@ async fn open(
     let text = |until: Timestamp| format!("until={until} reason={reason}");
     let judged = |now: Timestamp| {
         let until = guided::later(now, term)?;
-        Override::of_all(&text(until), now)
+        Override::break_glass(&text(until), now)
             .map_err(|problem| anyhow::anyhow!("this break-glass would have no effect: {problem}"))
     };
     judged(site.clock.now())?;
@@ -174,7 +174,7 @@ fn mark(found: &Namespace) -> Option<&String> {
 
 /// Prints whether the namespace is open already, or has an annotation that opens nothing.
 fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
-    match mark(found).map(|text| Override::of_all(text, clock.now())) {
+    match mark(found).map(|text| Override::break_glass(text, clock.now())) {
         Some(Ok(open)) => {
             writeln!(out, "Break-glass is open until {}: {}", open.until, visible(&open.reason))?;
         }

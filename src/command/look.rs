@@ -235,10 +235,10 @@ pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Observe
         anyhow::bail!("{} clusters are called {name}; --namespace NS names one", clusters.len());
     };
     let id = cluster.id.clone();
-    if cluster.left {
+    if cluster.orphaned {
         anyhow::bail!(
             "StatefulSet {id} was deleted, but {} of its pods still exist; apply it again as it was, and it adopts its pods",
-            cluster.pods().filter(|pod| pod.left.is_some()).count()
+            cluster.pods().filter(|pod| pod.orphan_of.is_some()).count()
         );
     }
     Ok(ObservedCluster { client: site.client.clone(), clock, settings: site.settings.clone(), world, id })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use facts::galera::start_report::{self, Position};
-use facts::marks::stopped::Record;
+use facts::marks::stopped::StopRecord;
 use facts::marks::{OVERRIDE, PREFIX};
 use futures_util::{Stream, TryStreamExt as _};
 use jiff::SignedDuration;
@@ -187,7 +187,7 @@ async fn record(seen: &ObservedCluster, claims: &[String], position: Option<Posi
     let cluster = seen.cluster()?;
     let of = cluster.workload.replicas().max(cluster.stopped_members().unwrap_or_default());
     let by = connect::user(&seen.client).await.unwrap_or_default();
-    let record = Record { position, of, since: seen.in_time(SignedDuration::ZERO)?, by };
+    let record = StopRecord { position, of, since: seen.in_time(SignedDuration::ZERO)?, by };
     seen.record(claims, Some(&record.to_string())).await
 }
 
@@ -236,9 +236,9 @@ impl LeavingPod {
 
 fn last_position(pod: &Pod) -> Option<Position> {
     let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
-    statuses
-        .iter()
-        .find_map(|it| start_report::end(it.state.as_ref()?.terminated.as_ref()?.message.as_deref()?))
+    statuses.iter().find_map(|it| {
+        start_report::stop_position(it.state.as_ref()?.terminated.as_ref()?.message.as_deref()?)
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub(super) fn did_you_mean<'n>(written: &str, names: impl IntoIterator<Item = &'
     let names = names.into_iter().filter(|name| id(name).is_none() || id(name) == id(written));
     let same = |name: &&str| id(name).is_some();
     let (ids, names): (Vec<_>, Vec<_>) = names.partition(same);
-    let meant = ids.first().copied().or_else(|| alike::meant(written, names));
+    let meant = ids.first().copied().or_else(|| alike::closest(written, names));
     meant.map_or_else(|| ";".to_owned(), |name| format!(", did you mean {name}?"))
 }
 

@@ -7,7 +7,7 @@ use facts::marks::overrides::{InvalidException, Override};
 use facts::marks::{self, BREAK_GLASS, PREFIX};
 use facts::review::{self, Operation, Origin, Review};
 use facts::view::View;
-use facts::way_out::{Command, WayOut, except, say};
+use facts::way_out::{CommandLine, WayOut, except, say};
 use objects::{Kind, Meta, Object};
 
 /// The overrides that apply: on the new and the old object of the request, and on the StatefulSet of every cluster that the
@@ -26,15 +26,15 @@ const WHOLE_STOP: &str = "G03";
 const MEMBER_DATA: &str = "G07";
 
 /// Returns the command that ends an override.
-pub fn end_override_command(kind: Kind, namespace: &str, name: &str) -> Command {
+pub fn end_override_command(kind: Kind, namespace: &str, name: &str) -> CommandLine {
     let kind = kind.name().to_ascii_lowercase();
     let namespace = if namespace.is_empty() { String::new() } else { format!("-n {namespace} ") };
-    Command::new(format!("kubectl {namespace}annotate {kind} {name} gatera.dev/override-"))
+    CommandLine::new(format!("kubectl {namespace}annotate {kind} {name} gatera.dev/override-"))
 }
 
 /// Returns the command that ends a break-glass.
-pub fn end_break_glass_command(namespace: &str) -> Command {
-    Command::new(format!("kubectl annotate namespace {namespace} {PREFIX}{BREAK_GLASS}-"))
+pub fn end_break_glass_command(namespace: &str) -> CommandLine {
+    CommandLine::new(format!("kubectl annotate namespace {namespace} {PREFIX}{BREAK_GLASS}-"))
 }
 
 /// Returns the beginning of each warning during a break-glass.
@@ -106,7 +106,7 @@ impl Exceptions {
             }
         };
         let own = review.objects().filter_map(|object| read(object.meta(), review.kind)).collect();
-        let clusters = view.concerned(review).into_iter();
+        let clusters = view.clusters_concerned(review).into_iter();
         let clusters = clusters.map(|it| read(&it.workload.metadata, Kind::StatefulSet)).collect();
         let break_glass = break_glass(review, view, decision);
         Self { break_glass, own, clusters }
@@ -116,7 +116,7 @@ impl Exceptions {
     pub fn for_rule(&self, rule: &str, review: &Review) -> Option<&Override> {
         let deletes = review.operation == Operation::Delete && rule != MEMBER_DATA;
         let suspends =
-            |exception: &&Override| exception.releases(rule) || deletes && exception.releases(WHOLE_STOP);
+            |exception: &&Override| exception.suspends(rule) || deletes && exception.suspends(WHOLE_STOP);
         let of_clusters = || {
             let each = self.clusters.iter().map(|it| it.as_ref().filter(suspends));
             // An object that several clusters use needs an override on each.
@@ -128,8 +128,8 @@ impl Exceptions {
 
 /// Returns the advice that sets an override of this rule on the object of this request, for half an hour.
 pub fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> WayOut {
-    let until = view.half_an_hour_from_now();
-    if !review.is_there() {
+    let until = view.example_override_end();
+    if !review.exists() {
         let annotation = format!("gatera.dev/override: \"{rule} until={until} reason=…\"");
         return except(rule, say(format!("add this annotation to the manifest: {annotation}")));
     }
@@ -137,6 +137,6 @@ pub fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> WayOut {
     let place =
         if review.kind.is_cluster_wide() { String::new() } else { format!("-n {} ", review.namespace) };
     let (kind, name) = (review.kind.name().to_ascii_lowercase(), &review.name);
-    let annotate = Command::new(format!("kubectl {place}annotate {kind} {name}"));
+    let annotate = CommandLine::new(format!("kubectl {place}annotate {kind} {name}"));
     except(rule, annotate.arg(format!("gatera.dev/override={rule} until={until} reason=…")))
 }

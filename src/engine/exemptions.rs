@@ -18,11 +18,11 @@ use objects::{Kind, Workload};
 pub fn is_exempt(review: &Review, view: &View<'_>) -> bool {
     let again = review.operation == Operation::Delete && review.kind != Kind::Pod;
     let written = review.operation == Operation::Update && review.kind != Kind::Claim;
-    let going = (written || again) && review.objects().any(|object| object.meta().going());
+    let going = (written || again) && review.objects().any(|object| object.meta().is_terminating());
     going
         || view.settings.is_own(&review.user) && review.subresource != "eviction"
         || NEVER_GUARDED.contains(&&*review.namespace)
-        || view.namespace_going(&review.namespace)
+        || view.namespace_is_terminating(&review.namespace)
         || driver::is_exempt(review, view)
 }
 

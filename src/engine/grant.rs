@@ -77,7 +77,7 @@ pub fn recovery_started_by<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>)
 /// could give the node to a waiting pod of another member, and no node would be left for the one that has to start first.
 pub fn node_to_start_on<'a>(cluster: &'a Cluster, pod: &Pod, view: &View<'_>) -> Option<&'a str> {
     let node = recovery_started_by(cluster, &pod.metadata.name, view)?.node.as_deref()?;
-    let takes = view.node(node).is_some_and(|it| it.answers() && it.takes(&pod.spec));
+    let takes = view.node(node).is_some_and(|it| it.is_reachable() && it.accepts(&pod.spec));
     (takes && pod.spec.node_name.is_empty()).then_some(node)
 }
 
@@ -89,7 +89,7 @@ fn other_with_right<'a>(cluster: &'a Cluster, besides: &str) -> Option<&'a str> 
 
 /// Returns whether the pod may start the cluster, or did so a moment ago.
 pub fn has_right_to_start(pod: &PodFact) -> bool {
-    pod.identity.as_deref().is_some_and(Recovery::is_right)
+    pod.identity.as_deref().is_some_and(Recovery::is_permission)
 }
 
 /// Returns whether no other member has newer data than was known, or accepted, when the recovery was requested. The step script
@@ -119,7 +119,7 @@ pub fn may_recreate(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
 
 /// Returns whether the server runs and has joined since it started: it may be a donor, or have lost contact a moment ago.
 pub fn has_served(member: &Member) -> bool {
-    member.pod.as_deref().is_some_and(|pod| pod.running && pod.began.is_none() && !pod.ready)
+    member.pod.as_deref().is_some_and(|pod| pod.running && pod.starting_since.is_none() && !pod.ready)
 }
 
 /// Returns whether the member has not joined since its server started, or is cut off. A member that serves or receives a copy
@@ -132,7 +132,7 @@ pub fn waits_in_vain(member: &Member, cluster: &Cluster, view: &View<'_>) -> boo
 }
 
 fn has_not_joined(member: &Member) -> bool {
-    member.pod.as_deref().is_some_and(|pod| pod.began.is_some() && !pod.ready)
+    member.pod.as_deref().is_some_and(|pod| pod.starting_since.is_some() && !pod.ready)
 }
 
 /// Returns whether all other members started before the first one and none has joined: the donor of any transfer is gone. A
@@ -150,6 +150,7 @@ fn donor_is_gone(cluster: &Cluster) -> bool {
 
 /// Returns whether the server of this member has run longer than the other's, so that it may know an old address of the other.
 pub fn started_before(member: &Member, other: &Member) -> bool {
-    let since = |member: &Member| member.pod.as_deref().and_then(|pod| pod.began.or(pod.since));
+    let since =
+        |member: &Member| member.pod.as_deref().and_then(|pod| pod.starting_since.or(pod.running_since));
     matches!((since(member), since(other)), (Some(own), Some(its)) if own < its)
 }

@@ -21,7 +21,7 @@ use facts::galera::ports::Ports;
 use facts::galera::server;
 use facts::marks;
 use facts::review::{Operation, Origin, Review};
-use facts::revision::Unknown;
+use facts::revision::UnknownRevision;
 use facts::view::{Cluster, PodFact, View};
 use objects::{Container, Meta, Pod, PodSpec};
 
@@ -55,7 +55,7 @@ impl<'a> InjectTarget<'a> {
     /// Returns the target for a pod of a cluster, with its server container; `None` for other pods.
     fn of(typed: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
         let labels = &typed.metadata.labels;
-        let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
+        let adopted = !view.is_mode_off(namespace) && view.adoption().adopts(labels);
         let server = server::in_pod(&typed.metadata, &typed.spec).filter(|_| adopted)?;
         let owner = typed.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
         let of_deployment = typed.metadata.controller().is_some_and(|owner| owner.kind == "ReplicaSet");
@@ -64,7 +64,7 @@ impl<'a> InjectTarget<'a> {
         }
         let cluster = match owner {
             // If the view holds only pods without their StatefulSet, a newer one exists that the view has not seen yet.
-            Some(owner) => view.cluster(namespace, &owner.name).filter(|cluster| !cluster.left),
+            Some(owner) => view.cluster(namespace, &owner.name).filter(|cluster| !cluster.orphaned),
             None => view.cluster_of(namespace, labels),
         };
         let profile = Profile::of(server, &typed.metadata);
@@ -190,7 +190,7 @@ pub fn is_ahead_of_view(review: &Review, view: &View<'_>) -> bool {
     let Some(typed) = created_pod(review).filter(|_| may_wait) else { return false };
     let is_incomplete = |(target, _): (InjectTarget<'_>, &Container)| {
         let live = target.cluster.map(|cluster| &cluster.live);
-        target.member && matches!(live, None | Some(Err(Unknown::NotThere(_))))
+        target.member && matches!(live, None | Some(Err(UnknownRevision::NotThere(_))))
     };
     InjectTarget::of(typed, &review.namespace, view).is_some_and(is_incomplete)
 }
@@ -204,7 +204,7 @@ pub fn outdated_addresses<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c
     };
     let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
     let outdated: Vec<_> = pods
-        .filter(|pod| !pod.going && !pod.keeps_address)
+        .filter(|pod| !pod.terminating && !pod.keeps_address)
         .filter_map(|pod| {
             let current = pod.my_cnf.as_deref()?;
             let wanted = files::with_address(current, &address);
@@ -237,7 +237,7 @@ fn set_unusual_ports(container: &mut Value, ports: Ports) {
         ("GATERA_PORT", ports.clients),
         ("GATERA_SST_PORT", ports.transfer),
         ("GATERA_GROUP_PORT", ports.group),
-        ("GATERA_IST_PORT", ports.missed),
+        ("GATERA_IST_PORT", ports.incremental),
     ] {
         if let Some(port) = port {
             edit::put_named(container, &["env"], json!({ "name": name, "value": port.to_string() }));

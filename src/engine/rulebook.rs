@@ -23,8 +23,8 @@ use crate::webhooks::{self, Destination, Endpoint, Entry};
 use facts::galera::adopt::Adoption;
 use facts::mode::Mode;
 use facts::review::{Operation, Review};
-use facts::settings::{self, Names, Settings};
-use facts::view::{Facts, Keeps, MODE_LABEL, View, is_cluster};
+use facts::settings::{self, KnownNames, Settings};
+use facts::view::{Facts, KeepsDeployment, MODE_LABEL, View, is_cluster};
 use objects::{CustomKind, Kind, Kinds, Object};
 
 /// A pack of rules for another system, on the same engine.
@@ -41,7 +41,7 @@ pub struct Pack {
     /// The webhook entries; one about a kind of a pack is registered while that kind is served.
     pub entries: &'static [Entry],
     /// The test for a Deployment that the pack protects, so that the view keeps it too.
-    pub keeps: Keeps,
+    pub keeps: KeepsDeployment,
 }
 
 /// Galera's rules and those of the packs.
@@ -51,7 +51,7 @@ pub struct Rulebook {
     rules: Vec<Rule>,
     ids: Vec<&'static str>,
     kinds: Kinds,
-    keeps: Arc<[Keeps]>,
+    keeps: Arc<[KeepsDeployment]>,
 }
 
 impl Rulebook {
@@ -91,15 +91,15 @@ impl Rulebook {
     }
 
     /// Returns the names that a settings file may use.
-    pub fn names(&self) -> Names {
+    pub fn names(&self) -> KnownNames {
         let packs =
             self.packs.iter().map(|pack| (pack.name, pack.rules.iter().map(|rule| rule.id).collect()));
-        Names { rules: self.ids.clone(), packs: packs.collect() }
+        KnownNames { rules: self.ids.clone(), packs: packs.collect() }
     }
 
     /// Returns empty facts, for clusters that this adoption selects.
     pub fn facts(&self, adoption: &Adoption) -> Facts {
-        Facts::of(adoption).keeping(Arc::clone(&self.keeps))
+        Facts::of(adoption).with_kept_deployments(Arc::clone(&self.keeps))
     }
 
     /// Reads a settings file.
@@ -217,8 +217,8 @@ impl Rulebook {
                 let exception = exception.filter(|exception| match finding.yields_to {
                     // Break-glass suspends refusals, not amendments: it must not start a bootstrap node that a program applies
                     // again.
-                    YieldsTo::Exceptions => finding.verdict != Verdict::Amend || !exception.is_of_all(),
-                    YieldsTo::BreakGlass => exception.is_of_all(),
+                    YieldsTo::Exceptions => finding.verdict != Verdict::Amend || !exception.is_break_glass(),
+                    YieldsTo::BreakGlass => exception.is_break_glass(),
                     YieldsTo::Nothing => false,
                 });
                 let mode = if finding.in_every_mode { Mode::Enforce } else { mode };

@@ -42,7 +42,7 @@ fn manifest(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest
     let data: Map<_, _> = map
         .data
         .iter()
-        .filter(|(key, _)| keys.hold(key))
+        .filter(|(key, _)| keys.contains(key))
         .map(|(key, text)| (key.clone(), json!(text.look())))
         .collect();
     let requirements = view.adoption().selectors().iter().flat_map(TextSelector::requirements);

@@ -3,7 +3,7 @@
 //! Owns: how many letters may be wrong. Must not know: what the names are for.
 
 /// Returns the number of wrong, missing, surplus or swapped letters; `None` if that is too many for a name of this length.
-fn slips(written: &str, known: &str) -> Option<usize> {
+fn wrong_letters(written: &str, known: &str) -> Option<usize> {
     let few = match known.len() {
         0..=3 => 0,
         4..=7 => 1,
@@ -15,14 +15,14 @@ fn slips(written: &str, known: &str) -> Option<usize> {
     (wrong <= few).then_some(wrong)
 }
 
-/// Returns the name that is meant: the one with the fewest wrong letters, else one that begins with the written text. Case does
-/// not matter.
-pub fn meant<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    /// The shortest beginning that identifies a name: a shorter one is common to many.
-    const SHORTEST: usize = 3;
+/// Returns the name that a user probably meant: the one with the fewest wrong letters, or else one that begins with the written
+/// text. Case does not matter.
+pub fn closest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    /// The least number of letters that identify a name by its beginning.
+    const SHORTEST_BEGINNING: usize = 3;
     let written = written.to_lowercase();
-    let begins = |name: &str| written.len() >= SHORTEST && name.starts_with(&written);
-    let rate = |name: &str| slips(&written, name).or_else(|| begins(name).then_some(usize::MAX));
+    let begins = |name: &str| written.len() >= SHORTEST_BEGINNING && name.starts_with(&written);
+    let rate = |name: &str| wrong_letters(&written, name).or_else(|| begins(name).then_some(usize::MAX));
     let rated = names.into_iter().filter_map(|name| Some((rate(&name.to_lowercase())?, name)));
     rated.min_by_key(|(wrong, _)| *wrong).map(|(_, name)| name)
 }
@@ -47,7 +47,7 @@ mod tests {
             ("wsrep_sst_donor", None),
             ("", None),
         ] {
-            assert_eq!(meant(written, names), name, "{written}");
+            assert_eq!(closest(written, names), name, "{written}");
         }
     }
 }

@@ -6,9 +6,9 @@
 //! | `alike` | what a misspelt name was meant to be |
 //! | `galera` | options, images, addresses, data places, start reports |
 //! | `marks` | annotations, by who writes them |
-//! | `mode`, `pages`, `config` | what an administrator chooses |
+//! | `mode`, `pages`, `settings` | what an administrator chooses |
 //! | `review` | one request |
-//! | `revision` | what the contents of ConfigMaps amount to |
+//! | `revision` | what servers read from ConfigMaps, as a value that can be compared |
 //! | `way_out` | what a person does instead, as steps and commands |
 //! | `view` | facts from the watches, the World of clusters, and the View of it at one moment |
 //!

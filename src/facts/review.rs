@@ -123,7 +123,7 @@ impl Review {
     }
 
     /// Returns whether the object exists and can be annotated.
-    pub fn is_there(&self) -> bool {
+    pub fn exists(&self) -> bool {
         self.old.is_some() && !self.takes_over
     }
 
@@ -177,7 +177,7 @@ impl Review {
 /// label or annotation of their own, or write the same object again. The mark of a recovery that was granted is compared with
 /// what the guard knows even if it does not change, so an object with that mark never counts as unchanged.
 pub fn changes_nothing(old: &Workload, new: &Workload) -> bool {
-    new.metadata.mark(marks::RECOVERY).is_none() && old.asks_the_same(new)
+    new.metadata.mark(marks::RECOVERY).is_none() && old.is_equivalent_to(new)
 }
 
 /// Returns an object as every message names it, as in "StatefulSet db/galera".

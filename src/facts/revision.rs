@@ -18,7 +18,7 @@ use crate::galera::options::{self, Meaning};
 use crate::galera::{address, bitnami};
 use objects::{ByName, ConfigMap, Container, LONGEST_NAME, Literal, PodSpec, SourceRef, Volume};
 
-pub use contents::{Contents, Unknown};
+pub use contents::{Contents, UnknownRevision};
 
 /// The part of a ConfigMap that a server reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Keys {
     /// All keys of a ConfigMap that no template is known to name. A cluster address in it has no effect.
     pub const ALL: Self = Self { names: None, optional: false, address_is_given: true };
 
-    pub fn hold(&self, key: &str) -> bool {
+    pub fn contains(&self, key: &str) -> bool {
         self.names.as_ref().is_none_or(|names| names.contains(key))
     }
 
@@ -106,8 +106,8 @@ fn hex(sum: Context, digits: usize) -> String {
 pub struct Digest(String);
 
 impl Digest {
-    fn of(means: Context, says: Context) -> Self {
-        Self(hex(means, MEANING_DIGITS) + &hex(says, DIGITS - MEANING_DIGITS))
+    fn of(meaning: Context, spelling: Context) -> Self {
+        Self(hex(meaning, MEANING_DIGITS) + &hex(spelling, DIGITS - MEANING_DIGITS))
     }
 
     fn meaning(&self) -> &str {
@@ -166,7 +166,7 @@ impl fmt::Display for Digest {
 /// keys are compared.
 pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<String> {
     let mut all = BTreeSet::new();
-    let read = one.data.keys().chain(other.data.keys()).filter(|key| keys.hold(key));
+    let read = one.data.keys().chain(other.data.keys()).filter(|key| keys.contains(key));
     for key in read {
         let [was, is] = [one, other].map(|map| map.data.get(key).map_or("", Literal::look));
         if was == is {
@@ -192,13 +192,13 @@ impl Revision {
     pub fn of<'c>(
         sources: &BTreeMap<String, Keys>,
         mut contents: impl FnMut(&str) -> Option<&'c Contents>,
-    ) -> Result<Self, Unknown> {
+    ) -> Result<Self, UnknownRevision> {
         let mut all = Vec::new();
         for (name, keys) in sources {
             let known = match contents(name) {
                 Some(known) => known,
                 None if keys.optional => continue,
-                None => return Err(Unknown::NotThere(name.clone())),
+                None => return Err(UnknownRevision::NotThere(name.clone())),
             };
             if let Some(digest) = known.digest(name, keys)? {
                 all.push((name.clone(), digest));
@@ -279,7 +279,7 @@ mod tests {
         map
     }
 
-    fn of(sources: &BTreeMap<String, Keys>, data: &str) -> Result<Revision, Unknown> {
+    fn of(sources: &BTreeMap<String, Keys>, data: &str) -> Result<Revision, UnknownRevision> {
         let contents = Contents::of(&map(data));
         Revision::of(sources, |name| (name == "c").then_some(&contents))
     }
@@ -328,24 +328,25 @@ mod tests {
         assert_eq!(digest.snapshot_name(&"n".repeat(253)).len(), 253);
         let data = r#""data":{"a.cnf":"[mariadb]\nport = 1\nwsrep_cluster_address=gcomm://a\n"}"#;
         let kept = Contents::of(&map(data));
-        assert!(!kept.is(digest) && !Contents::default().is(digest));
+        assert!(!kept.matches(digest) && !Contents::default().matches(digest));
         let other = of(&read_by(WHOLE, ""), data).unwrap();
         assert_eq!(other, revision, "it means the same");
-        let (_, says) = other.iter().next().unwrap();
-        assert!(kept.is(says) && !says.is_spelled_like(digest));
+        let (_, other_digest) = other.iter().next().unwrap();
+        assert!(kept.matches(other_digest) && !other_digest.is_spelled_like(digest));
         let hex = "3fa9c1d2".repeat(4);
         assert!(Revision::read(&format!("c={hex}")).is_some());
         let upper = hex.to_uppercase();
-        for odd in ["", "c", "c=", &format!("={hex}"), &format!("c={upper}"), &format!("c={hex} d"), "c=3fa9"]
+        for invalid in
+            ["", "c", "c=", &format!("={hex}"), &format!("c={upper}"), &format!("c={hex} d"), "c=3fa9"]
         {
-            assert_eq!(Revision::read(odd), None, "{odd}");
+            assert_eq!(Revision::read(invalid), None, "{invalid}");
         }
     }
 
     #[test]
     fn a_revision_that_is_unknown_has_a_reason() {
         let sources = read_by(WHOLE, "");
-        for (data, says) in [
+        for (data, reason) in [
             (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be read beyond line 1"),
             (
                 r#""data":{"a.cnf":"[galera]\nwsrep_cluster_address=gcomm://\n"}"#,
@@ -356,14 +357,14 @@ mod tests {
                 "ConfigMap c holds binaryData, which gatera does not keep",
             ),
         ] {
-            assert_eq!(of(&sources, data).unwrap_err().to_string(), says);
+            assert_eq!(of(&sources, data).unwrap_err().to_string(), reason);
         }
         // Bitnami's chart has such a file, and its image takes the address from a variable.
         let given = |(name, keys): (String, Keys)| (name, Keys { address_is_given: true, ..keys });
         let given: BTreeMap<_, _> = sources.clone().into_iter().map(given).collect();
         let founds = |text| of(&given, &format!(r#""data":{{"a.cnf":"[galera]\n{text}\n"}}"#));
         assert!(!founds("wsrep_cluster_address=gcomm://").unwrap().is_empty());
-        assert!(matches!(founds("wsrep_new_cluster=ON"), Err(Unknown::Founds(_))));
+        assert!(matches!(founds("wsrep_new_cluster=ON"), Err(UnknownRevision::Founds(_))));
         let gone = Revision::of(&sources, |_| None).unwrap_err();
         assert_eq!(gone.to_string(), "ConfigMap c does not exist");
     }

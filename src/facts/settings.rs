@@ -16,7 +16,7 @@ use file::{FailurePolicy, SettingsFile};
 
 /// The names that a settings file may use.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct KnownNames {
     pub rules: Vec<&'static str>,
     /// The names of packs, each with the ids of its rules.
     pub packs: Vec<(&'static str, Vec<&'static str>)>,
@@ -56,18 +56,19 @@ impl Settings {
 
     /// Returns the mode of a rule before the namespace's label.
     pub fn mode(&self, rule: &str) -> Mode {
-        self.modes.get(rule).copied().unwrap_or(self.mode_of_others())
+        self.modes.get(rule).copied().unwrap_or(self.default_mode())
     }
 
     /// Returns the mode of rules without one of their own.
-    pub fn mode_of_others(&self) -> Mode {
+    pub fn default_mode(&self) -> Mode {
         self.mode.unwrap_or(Mode::Enforce)
     }
 
-    /// Returns the other settings with the adoption and the user name of these: another adoption needs another view first.
+    /// Returns the new settings with the adoption and the user name of these: a new adoption counts only once there is a view of
+    /// what it selects.
     #[must_use]
-    pub fn with_choices_of(&self, others: &Self) -> Self {
-        Self { adoption: self.adoption.clone(), own_user: self.own_user.clone(), ..others.clone() }
+    pub fn updated_by(&self, new: &Self) -> Self {
+        Self { adoption: self.adoption.clone(), own_user: self.own_user.clone(), ..new.clone() }
     }
 
     /// Returns these settings with another adoption, for a view that holds what it selects.
@@ -127,7 +128,7 @@ impl Settings {
         self.mariadb_operators.iter().any(|operator| operator == user)
     }
 
-    pub fn read(yaml: &str, names: &Names) -> Result<Self, Error> {
+    pub fn read(yaml: &str, names: &KnownNames) -> Result<Self, Error> {
         let options = serde_saphyr::options! { with_snippet: false };
         let file: SettingsFile = serde_saphyr::from_str_with_options(yaml, options)
             .map_err(|error| Error::Form(error.to_string()))?;
@@ -232,13 +233,13 @@ pub enum Error {
 mod tests {
     use super::*;
 
-    fn names(rules: &[&'static str]) -> Names {
-        Names { rules: rules.to_vec(), packs: vec![("wordpress", vec!["W01"])] }
+    fn names(rules: &[&'static str]) -> KnownNames {
+        KnownNames { rules: rules.to_vec(), packs: vec![("wordpress", vec!["W01"])] }
     }
 
     #[test]
     fn selectors_are_added_to_those_that_are_there_anyway() {
-        let adopted = |yaml: &str| Settings::read(yaml, &Names::default()).unwrap().adoption;
+        let adopted = |yaml: &str| Settings::read(yaml, &KnownNames::default()).unwrap().adoption;
         let defaults = Adoption::default();
         let maria = Adoption::from_texts(["app=maria"]).unwrap();
         assert_eq!(adopted("{}"), defaults);
@@ -255,7 +256,7 @@ mod tests {
             Settings::read("mode: warn\nmodes: {G11: enforce}\npages: gatera/rules", &names(&["G11"]))
                 .unwrap();
         assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Enforce, Mode::Warn));
-        assert_eq!(Settings::read("mode: off", &Names::default()).unwrap().mode("G01"), Mode::Off);
+        assert_eq!(Settings::read("mode: off", &KnownNames::default()).unwrap().mode("G01"), Mode::Off);
         let without =
             Settings::read("packs: {wordpress: false}\nmodes: {G11: warn}", &names(&["G11"])).unwrap();
         assert_eq!((without.mode("W01"), without.mode("G01")), (Mode::Off, Mode::Enforce));
@@ -304,7 +305,7 @@ mod tests {
             (format!("rds: {{operator: '{other}'}}"), false),
             (format!("rds: {{operators: ['{other}', '{}']}}", usual[0]), true),
         ] {
-            let settings = Settings::read(&yaml, &Names::default()).unwrap();
+            let settings = Settings::read(&yaml, &KnownNames::default()).unwrap();
             assert!(settings.is_rds_operator(&other) && !settings.is_rds_operator(&usual[1]), "{yaml}");
             assert_eq!(settings.is_rds_operator(&usual[0]), both, "{yaml}");
         }
@@ -337,7 +338,7 @@ mod tests {
             &names(&["G11"]),
         );
         let new = new.unwrap();
-        let first = now.with_choices_of(&new);
+        let first = now.updated_by(&new);
         assert_eq!((first.mode("G11"), &first.adoption), (Mode::Warn, &now.adoption));
         assert_eq!((first.injection_fails, first.timeout_seconds), (true, Some(9)));
         let then = first.with_adoption(new.adoption.clone());

@@ -18,6 +18,7 @@ mod id;
 mod index;
 mod kept;
 mod left_claims;
+mod orphans;
 mod pod_fact;
 mod reads;
 mod reservations;
@@ -28,7 +29,6 @@ mod templates;
 mod text_room;
 mod texts;
 pub mod transfer;
-mod what_runs;
 mod world;
 mod world_diff;
 
@@ -45,20 +45,20 @@ use objects::{Claim, ConfigMap, Kind, Labels, Node, Object, Secret, Workload};
 
 pub use beside::Bootstrap;
 pub use bootstrap::{Removal, RemovalTarget};
-pub use claim::ClaimOf;
+pub use claim::MemberClaim;
 pub use cluster::{Cluster, Member};
-pub use commands::{back_or_out_of_service, out_of_service};
-pub use configuration::{Candidate, RolloutRecord, Stopped, TEMPLATE};
+pub use commands::{out_of_service_command, way_out_of_silent_node};
+pub use configuration::{Candidate, GivenUpRevision, RolloutRecord, TEMPLATE_LABEL};
 pub use facts::Facts;
 pub use id::Id;
-pub use kept::Keeps;
+pub use kept::KeepsDeployment;
 pub use kept::read;
-pub use pod_fact::{HANGS, PodFact, Reads};
+pub use orphans::POD_NAME_LABEL;
+pub use pod_fact::{HANGS_AFTER, PodFact, Reads};
 pub use reservations::{Reservation, Reservations};
 pub use rollout_request::RolloutRequest;
 pub use state::State;
 pub use text_room::TextRoom;
-pub use what_runs::POD_NAME;
 pub use world::{World, is_cluster, is_cluster_by_template};
 pub use world_diff::{Changed, Places, WorldDiff};
 
@@ -127,17 +127,17 @@ pub struct View<'a> {
     /// Reservations: members whose removal was allowed moments ago.
     pub reservations: &'a Reservations,
     /// Snapshots that were created moments ago, by name.
-    pub made: &'a [String],
-    /// ConfigMaps that were requested because a new template reads them: the world holds only ConfigMaps with readers.
+    pub new_snapshots: &'a [String],
+    /// ConfigMaps that were requested for a new template: the world holds only ConfigMaps that a known workload reads.
     pub fetched: &'a [ConfigMap],
-    /// A ConfigMap in the version that the request writes.
-    pub coming: Option<&'a ConfigMap>,
+    /// The ConfigMap that the request writes, in the new version.
+    pub written: Option<&'a ConfigMap>,
     /// Whether ConfigMaps of a new template could not be requested, because others were being read.
     pub busy: bool,
     /// Secrets before and after a change, from files: the guard itself reads none.
     pub secrets: [&'a [Secret]; 2],
     /// Whether the world was built from files, so that the state of members is assumed.
-    pub supposed: bool,
+    pub from_files: bool,
 }
 
 static NO_RESERVATIONS: Reservations = Reservations::none();
@@ -152,25 +152,25 @@ impl<'a> View<'a> {
             known_rules: &[],
             freshness: world.freshness,
             reservations: &NO_RESERVATIONS,
-            made: &[],
+            new_snapshots: &[],
             fetched: &[],
-            coming: None,
+            written: None,
             busy: false,
             secrets: [&[]; 2],
-            supposed: false,
+            from_files: false,
         }
     }
 
-    /// Returns the view with this ConfigMap, in the version that the request writes.
+    /// Returns the view as it is once this ConfigMap has been written.
     #[must_use]
-    pub fn with(self, coming: &'a ConfigMap) -> Self {
-        Self { coming: Some(coming), ..self }
+    pub fn with_config_map(self, written: &'a ConfigMap) -> Self {
+        Self { written: Some(written), ..self }
     }
 
     /// Returns the view of one namespace: partial, if there is no room for some of its objects.
     #[must_use]
     pub fn of_namespace(self, namespace: &str) -> Self {
-        let partial = self.freshness == Freshness::Current && self.world.facts.lacks(namespace);
+        let partial = self.freshness == Freshness::Current && self.world.facts.lacks_objects_of(namespace);
         if partial { Self { freshness: Freshness::Partial, ..self } } else { self }
     }
 
@@ -208,21 +208,21 @@ impl<'a> View<'a> {
     }
 
     /// Returns the custom resources of this kind in a namespace, as their pack reads them, except those that are too large.
-    pub fn kept(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
+    pub fn resources(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         let all = self.world.facts.kept.of(kind).into_iter();
         let namespace = namespace.to_owned();
         all.flat_map(move |map| within(map, &namespace))
     }
 
-    /// Returns the custom resources of this kind in every namespace, like [`Self::kept`].
-    pub fn kept_anywhere(&self, kind: Kind) -> impl Iterator<Item = &'a Object> + use<'a> {
+    /// Returns the custom resources of this kind in every namespace, like [`Self::resources`].
+    pub fn resources_anywhere(&self, kind: Kind) -> impl Iterator<Item = &'a Object> + use<'a> {
         self.world.facts.kept.of(kind).into_iter().flat_map(imbl::OrdMap::values).map(|it| &**it)
     }
 
     /// Returns the names of the custom resources of this kind in a namespace, including those of which only the name is
     /// known.
-    pub fn named(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a str> + use<'a> {
-        let kept = self.kept(kind, namespace).map(|it| &*it.meta().name);
+    pub fn resource_names(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let kept = self.resources(kind, namespace).map(|it| &*it.meta().name);
         let unreadable = self.world.facts.unreadable.range((kind, Id::new(namespace, ""))..);
         let namespace = namespace.to_owned();
         let here = move |(of, id): &&(Kind, Id)| *of == kind && id.namespace == namespace;
@@ -230,7 +230,7 @@ impl<'a> View<'a> {
     }
 
     /// Counts the custom resources of this kind in every namespace.
-    pub fn how_many(&self, kind: Kind) -> usize {
+    pub fn resource_count(&self, kind: Kind) -> usize {
         let facts = self.world.facts();
         let kept = facts.kept.of(kind).map_or(0, imbl::OrdMap::len);
         kept + facts.unreadable.keys().filter(|(of, _)| *of == kind).count()
@@ -238,7 +238,7 @@ impl<'a> View<'a> {
 
     /// Returns whether there are none of this kind in any namespace, as far as is known now.
     pub fn has_none(&self, kind: Kind) -> bool {
-        self.freshness == Freshness::Current && !self.is_unlisted(kind) && self.how_many(kind) == 0
+        self.freshness == Freshness::Current && !self.is_unlisted(kind) && self.resource_count(kind) == 0
     }
 
     /// Returns whether the API server offers this kind, but does not list it.
@@ -267,7 +267,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the claims that exist for a StatefulSet, whether or not the StatefulSet does.
-    pub fn claims_of(&self, namespace: &str, workload: &Workload) -> Vec<ClaimOf> {
+    pub fn claims_of(&self, namespace: &str, workload: &Workload) -> Vec<MemberClaim> {
         claim::of(&Id::new(namespace, &workload.metadata.name), workload, &self.world.facts)
     }
 
@@ -290,12 +290,12 @@ impl<'a> View<'a> {
     }
 
     /// Returns the mode of the namespace, if the guard changes nothing in it.
-    pub fn only_looks(&self, namespace: &str) -> Option<Mode> {
+    pub fn read_only_mode(&self, namespace: &str) -> Option<Mode> {
         self.namespace_mode(namespace).filter(|mode| matches!(mode, Mode::Audit | Mode::Off))
     }
 
     /// Returns whether the namespace is in mode off, in which the guard leaves it alone.
-    pub fn left_alone(&self, namespace: &str) -> bool {
+    pub fn is_mode_off(&self, namespace: &str) -> bool {
         self.namespace_mode(namespace) == Some(Mode::Off)
     }
 
@@ -303,7 +303,7 @@ impl<'a> View<'a> {
     /// mode off.
     pub fn no_longer_adopted(&self) -> impl Iterator<Item = (&'a Id, &'a str)> {
         let all = self.world.facts.no_longer_adopted.iter();
-        all.filter(|(id, _)| !self.left_alone(&id.namespace)).map(|(id, uid)| (id, &**uid))
+        all.filter(|(id, _)| !self.is_mode_off(&id.namespace)).map(|(id, uid)| (id, &**uid))
     }
 
     /// Returns whether the namespace is known and lacks the mode label.
@@ -314,14 +314,14 @@ impl<'a> View<'a> {
     /// Returns the break-glass exception of a namespace that is in effect now.
     pub fn active_break_glass(&self, namespace: &str) -> Option<Override> {
         let meta = self.world.facts.namespaces.get(namespace)?;
-        Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).ok()
+        Override::break_glass(meta.mark(marks::BREAK_GLASS)?, self.now).ok()
     }
 
     /// Returns why the break-glass annotation of this namespace suspends nothing now; `None`: there is none, or it is
     /// in effect.
-    pub fn useless_break_glass(&self, namespace: &str) -> Option<InvalidException> {
+    pub fn invalid_break_glass(&self, namespace: &str) -> Option<InvalidException> {
         let meta = self.world.facts.namespaces.get(namespace)?;
-        Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).err()
+        Override::break_glass(meta.mark(marks::BREAK_GLASS)?, self.now).err()
     }
 
     /// Returns the value of the namespace's mode label, if it is not a mode.
@@ -337,19 +337,19 @@ impl<'a> View<'a> {
     }
 
     /// Returns whether the namespace is being deleted: a refusal would save nothing in it.
-    pub fn namespace_going(&self, namespace: &str) -> bool {
-        self.world.facts.namespaces.get(namespace).is_some_and(|meta| meta.going())
+    pub fn namespace_is_terminating(&self, namespace: &str) -> bool {
+        self.world.facts.namespaces.get(namespace).is_some_and(|meta| meta.is_terminating())
     }
 
-    /// Returns the end of an override for advice: it is allowed, and leaves time enough to type the command.
-    pub fn half_an_hour_from_now(&self) -> Timestamp {
+    /// Returns the end that advice suggests for an override: early enough to be allowed, and late enough to type the command.
+    pub fn example_override_end(&self) -> Timestamp {
         overrides::example_end(self.now)
     }
 
     /// Returns "seen now" or "seen 42s ago": how far a live fact can be trusted.
     pub fn seen(&self) -> String {
         match self.freshness {
-            _ if self.supposed => "assumed here".to_owned(),
+            _ if self.from_files => "assumed here".to_owned(),
             Freshness::Stale(age) => format!("seen {}s ago", age.as_secs()),
             Freshness::Loading => "not seen yet".to_owned(),
             Freshness::Current => "seen now".to_owned(),

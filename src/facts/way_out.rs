@@ -22,7 +22,7 @@ pub struct Step(Vec<Word>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     Text(String),
-    Command(Command),
+    Command(CommandLine),
     /// The page with this id.
     Page(&'static str),
     /// A change of the object in a cluster, and the edit of its manifest that has the same effect.
@@ -39,7 +39,7 @@ pub enum Word {
 
 /// A command with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command(Vec<String>);
+pub struct CommandLine(Vec<String>);
 
 /// Returns a way out that begins with these words.
 pub fn say(text: impl Into<String>) -> WayOut {
@@ -47,7 +47,7 @@ pub fn say(text: impl Into<String>) -> WayOut {
 }
 
 /// Returns a way out that begins with this command.
-pub fn run(command: Command) -> WayOut {
+pub fn run(command: CommandLine) -> WayOut {
     WayOut::default().run(command)
 }
 
@@ -94,7 +94,7 @@ impl WayOut {
 
     /// Adds a command to the last step.
     #[must_use]
-    pub fn run(self, command: Command) -> Self {
+    pub fn run(self, command: CommandLine) -> Self {
         self.word(Word::Command(command))
     }
 
@@ -224,13 +224,13 @@ impl<T: Into<String>> From<T> for WayOut {
     }
 }
 
-impl From<Command> for WayOut {
-    fn from(command: Command) -> Self {
+impl From<CommandLine> for WayOut {
+    fn from(command: CommandLine) -> Self {
         run(command)
     }
 }
 
-impl Command {
+impl CommandLine {
     /// Returns a command of words without spaces.
     pub fn new(words: impl AsRef<str>) -> Self {
         Self(words.as_ref().split(' ').map(str::to_owned).collect())
@@ -250,7 +250,7 @@ impl Command {
 }
 
 /// Writes the command with quotes where a shell needs them.
-impl Display for Command {
+impl Display for CommandLine {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
         for (index, word) in self.0.iter().enumerate() {
@@ -273,7 +273,7 @@ mod tests {
 
     fn way_out() -> WayOut {
         say("wait until all are Ready (")
-            .run(Command::new("kubectl -n db wait").arg("--for=jsonpath={.a}=3"))
+            .run(CommandLine::new("kubectl -n db wait").arg("--for=jsonpath={.a}=3"))
             .say(")")
             .then("repeat the command")
             .or(say("to remove it: see ").page("G03"))
@@ -307,9 +307,9 @@ mod tests {
     #[test]
     fn in_files_a_command_is_an_edit_and_an_exception_a_comment() {
         let both = say("first ")
-            .and(edit(run(Command::new("kubectl scale x")).say(" (or so)"), "write replicas: 2"))
+            .and(edit(run(CommandLine::new("kubectl scale x")).say(" (or so)"), "write replicas: 2"))
             .say(", then wait")
-            .or(say("if not: ").and(except("G03", Command::new("kubectl annotate x"))));
+            .or(say("if not: ").and(except("G03", CommandLine::new("kubectl annotate x"))));
         assert_eq!(
             both.to_string(),
             "first kubectl scale x (or so), then wait; or, if not: kubectl annotate x"
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn an_argument_is_quoted_where_a_shell_would_read_it_otherwise() {
-        let command = Command::new("kubectl annotate pod a").arg("key=it's $(x); y").arg("");
+        let command = CommandLine::new("kubectl annotate pod a").arg("key=it's $(x); y").arg("");
         assert_eq!(command.to_string(), r"kubectl annotate pod a 'key=it'\''s $(x); y' ''");
     }
 }

@@ -58,7 +58,7 @@ fn namespaces(view: &View<'_>) -> BTreeSet<String> {
     let facts = view.world.facts();
     let mut all = BTreeSet::new();
     each_namespace(&facts.stateful_sets, &mut all);
-    each_namespace(&facts.left, &mut all);
+    each_namespace(&facts.orphaned_sets, &mut all);
     each_namespace(&facts.deployments, &mut all);
     each_namespace(&facts.config_maps, &mut all);
     facts.kept.all().for_each(|(_, kept)| each_namespace(kept, &mut all));
@@ -95,7 +95,7 @@ fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
     // One object at a time, so that none is kept longer than needed.
     each(rulebook, facts, namespace, &mut |kind, id, object| {
         let meta = object.meta();
-        if !meta.going() && !facts.unreadable.contains_key(&(kind, id.clone())) {
+        if !meta.is_terminating() && !facts.unreadable.contains_key(&(kind, id.clone())) {
             let uid = meta.uid.clone();
             judge(&review(kind, id, Ok(object)), &uid);
         }
@@ -122,9 +122,10 @@ fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind
     for (kind, kept) in facts.kept.all() {
         all(kind, ns, kept, any, |it| it, take);
     }
-    let is_ours = entries_in(&facts.stateful_sets, ns).chain(entries_in(&facts.left, ns)).next().is_some()
-        || entries_in(&facts.deployments, ns).next().is_some()
-        || facts.kept.any_in(ns);
+    let is_ours =
+        entries_in(&facts.stateful_sets, ns).chain(entries_in(&facts.orphaned_sets, ns)).next().is_some()
+            || entries_in(&facts.deployments, ns).next().is_some()
+            || facts.kept.any_in(ns);
     if is_ours {
         all(Kind::Service, ns, &facts.services, any, Object::Service, take);
         all(Kind::Claim, ns, &facts.claims, any, Object::Claim, take);

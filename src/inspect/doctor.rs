@@ -7,7 +7,7 @@
 mod guard;
 mod guarded;
 
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{CommandLine, WayOut, run, say};
 use objects::Kind;
 
 pub use guard::{
@@ -106,10 +106,11 @@ pub fn without_rights(rows: Vec<Row>, kinds: impl Iterator<Item = Kind>, user: &
     let mut resources: Vec<_> = kinds.map(named).chain(OF_THE_GUARD.map(str::to_owned)).collect();
     resources.sort();
     resources.dedup();
-    let role = Command::new("kubectl create clusterrole gatera-reader --verb=get,list,watch")
+    let role = CommandLine::new("kubectl create clusterrole gatera-reader --verb=get,list,watch")
         .arg(format!("--resource={}", resources.join(",")));
-    let bind = Command::new("kubectl create clusterrolebinding gatera-reader --clusterrole=gatera-reader")
-        .arg(format!("--user={user}"));
+    let bind =
+        CommandLine::new("kubectl create clusterrolebinding gatera-reader --clusterrole=gatera-reader")
+            .arg(format!("--user={user}"));
     let instead = say("an administrator can grant them: ").run(role).then(run(bind));
     rows.push(Row { instead, ..Row::not_asked("rights", says) });
     rows

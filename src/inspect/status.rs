@@ -23,7 +23,7 @@ pub struct ClusterStatus<'a> {
     /// The one command that recovers the cluster, if no member is Ready.
     pub way_back: Option<WayOut>,
     /// What is wrong, with the way out.
-    pub matters: Vec<Diagnosis>,
+    pub diagnoses: Vec<Diagnosis>,
     /// The stage of the removal of its bootstrap node.
     pub bootstrap: BootstrapStage,
     /// Members that run with outdated addresses.
@@ -33,7 +33,7 @@ pub struct ClusterStatus<'a> {
     /// What to do about members whose readiness proves nothing.
     pub unverified: Option<String>,
     /// The override on its StatefulSet that is in effect now.
-    pub waived: Option<Override>,
+    pub active_override: Option<Override>,
     /// The break-glass exception of its namespace that is in effect now.
     pub break_glass: Option<Override>,
     /// Whether the guard is off in its namespace.
@@ -46,21 +46,21 @@ impl<'a> ClusterStatus<'a> {
     pub fn of(cluster: &'a Cluster, view: &View<'a>) -> Self {
         let bootstrap = bootstrap::stage(cluster, view);
         let outdated = inject::outdated_addresses(cluster, view);
-        let waived = cluster.workload.metadata.mark(marks::OVERRIDE);
+        let annotation = cluster.workload.metadata.mark(marks::OVERRIDE);
         Self {
             cluster,
             state: view.state(cluster),
             members: cluster.members.iter().map(|it| (it, Condition::of(it, view))).collect(),
             way_back: recovery::way_back(cluster, view),
-            matters: condition::matters(cluster, view),
+            diagnoses: condition::diagnoses(cluster, view),
             outdated: outdated.iter().map(|(pod, _)| &*pod.name).collect(),
             configuration: rollout::stage(cluster, view),
             // The reason to keep the bootstrap node says the same.
             unverified: bootstrap::unverified(cluster)
                 .filter(|_| !matches!(bootstrap, BootstrapStage::Kept(_))),
-            waived: waived.and_then(|text| Override::read(text, view.now).ok()),
+            active_override: annotation.and_then(|text| Override::read(text, view.now).ok()),
             break_glass: view.active_break_glass(&cluster.id.namespace),
-            left_alone: view.left_alone(&cluster.id.namespace),
+            left_alone: view.is_mode_off(&cluster.id.namespace),
             bootstrap,
             findings: Vec::new(),
         }

@@ -6,7 +6,7 @@
 
 use facts::marks::{DATA, PREFIX};
 use facts::view::{Id, View};
-use facts::way_out::{Command, WayOut, say};
+use facts::way_out::{CommandLine, WayOut, say};
 
 /// The text that explains what this means for a cluster.
 pub const SAYS: &str = "it was guarded before, but no selector in `adopt` matches it now, so the guard neither refuses nor changes anything there";
@@ -15,7 +15,7 @@ pub const SAYS: &str = "it was guarded before, but no selector in `adopt` matche
 pub fn instead(Id { namespace, name }: &Id) -> WayOut {
     let annotate = format!("kubectl -n {namespace} annotate statefulset {name} {PREFIX}{DATA}-");
     say("to guard it again, add a selector for its pod template to `adopt` in the guard's settings")
-        .or(say("to leave it unguarded: ").run(Command::new(annotate)))
+        .or(say("to leave it unguarded: ").run(CommandLine::new(annotate)))
 }
 
 /// Returns the one line that `/readyz` shows.

@@ -273,7 +273,7 @@ pub fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         || !cluster.leaving.is_empty()
     {
         let only_rolls = cluster.rolls() && !cluster.members.iter().any(stuck);
-        let conditions = if only_rolls { Vec::new() } else { condition::matters(cluster, view) };
+        let conditions = if only_rolls { Vec::new() } else { condition::diagnoses(cluster, view) };
         let ways_out: Vec<_> = conditions.iter().map(ToString::to_string).collect();
         return Some([&[view.describe(cluster)][..], &ways_out].concat().join("; "));
     }
@@ -298,7 +298,7 @@ pub fn held_back(cluster: &Cluster) -> Option<&'static str> {
         () if spec.update_strategy.on_delete() => {
             Some("its update strategy is OnDelete: delete its pods yourself, one at a time")
         }
-        () if cluster.workload.reaches_from() > first_ordinal => Some(
+        () if cluster.workload.first_updated_ordinal() > first_ordinal => Some(
             "its update strategy has a partition: members below it restart when the partition is removed",
         ),
         () => None,

@@ -259,8 +259,10 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
     let ns = &*cluster.id.namespace;
     let view = &view.of_namespace(ns);
     // Members of a deleted StatefulSet are not created again, so nothing is planned for them.
-    let is_over =
-        cluster.left || cluster.workload.metadata.going() || view.namespace_going(ns) || view.left_alone(ns);
+    let is_over = cluster.orphaned
+        || cluster.workload.metadata.is_terminating()
+        || view.namespace_is_terminating(ns)
+        || view.is_mode_off(ns);
     if view.freshness != Freshness::Current || is_over {
         return Vec::new();
     }
@@ -307,7 +309,7 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
 /// Returns why the guard removes and restarts nothing in the cluster's namespace, if that is so.
 fn looks_only(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let ns = &*cluster.id.namespace;
-    let mode = view.only_looks(ns)?;
+    let mode = view.read_only_mode(ns)?;
     Some(format!("namespace {ns} is in mode {}, in which gatera removes and restarts nothing", mode.name()))
 }
 

@@ -31,7 +31,7 @@ use facts::way_out::{WayOut, run};
 pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<WayOut> {
     let (start, recover) = (cluster.start_command(), cluster.recover_command());
     match view.state(cluster) {
-        _ if cluster.left => Some(
+        _ if cluster.orphaned => Some(
             "apply the StatefulSet again as it was (kubectl apply, helm upgrade): it adopts its pods again"
                 .into(),
         ),
@@ -52,7 +52,7 @@ pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<WayOut> {
 /// Returns which of the members that are not Ready has the newest data, if each of them reported its position.
 fn newest(cluster: &Cluster) -> Option<String> {
     let known: Vec<_> = cluster
-        .starts()
+        .start_reports()
         .filter_map(|(name, note)| Some((name, note.position()?, note.is_compared())))
         .collect();
     let highest = known.iter().map(|(_, position, _)| position.seqno).max()?;

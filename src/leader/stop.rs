@@ -12,7 +12,7 @@ use facts::galera::driver;
 use facts::marks::overrides::Override;
 use facts::marks::{OVERRIDE, RECOVER};
 use facts::view::condition;
-use facts::view::{Cluster, Id, Member, PodFact, State, View, back_or_out_of_service};
+use facts::view::{Cluster, Id, Member, PodFact, State, View, way_out_of_silent_node};
 use objects::Kind;
 
 /// The next step of a stop, for `gatera stop` to carry out.
@@ -90,9 +90,9 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> StopStep {
 
 /// Returns why the pod stays: a pod of a node that does not answer stays until the node is back.
 fn node_away(pod: &PodFact, view: &View<'_>) -> Option<String> {
-    let node = view.node(&pod.node).filter(|node| !node.answers())?;
+    let node = view.node(&pod.node).filter(|node| !node.is_reachable())?;
     let name = &node.metadata.name;
-    Some(format!("its node {name} does not answer: {}", back_or_out_of_service(name)))
+    Some(format!("its node {name} does not answer: {}", way_out_of_silent_node(name)))
 }
 
 fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
@@ -139,11 +139,11 @@ pub fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         let why = "persistentVolumeClaimRetentionPolicy.whenScaled is Delete, so members that leave lose their data: set it to Retain first";
         return Some(why.to_owned());
     }
-    if let Some(claim) = cluster.claims.iter().find(|claim| claim.going) {
+    if let Some(claim) = cluster.claims.iter().find(|claim| claim.terminating) {
         let name = &claim.name;
         return Some(format!("claim {name} is being deleted and is lost with its pod: copy its data first"));
     }
-    let place = view.place_of_data(&cluster.id.namespace, &cluster.workload);
+    let place = view.data_folder(&cluster.id.namespace, &cluster.workload);
     let kept = |member: &&Member| match place.as_ref().map(|place| &place.backing) {
         Some(Backing::Template(template)) => {
             claims(cluster, member.ordinal).contains(&format!("{template}-{}", member.name))
@@ -189,7 +189,7 @@ fn released(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 /// Returns what the stop waits for, or why waiting does not help.
 fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<StopStep> {
     if view.state(cluster) == State::Unknown || !cluster.members.iter().all(Member::ready) {
-        let ways_out: Vec<_> = condition::matters(cluster, view).iter().map(ToString::to_string).collect();
+        let ways_out: Vec<_> = condition::diagnoses(cluster, view).iter().map(ToString::to_string).collect();
         let all = [&[view.describe(cluster)][..], &ways_out].concat();
         return Some(StopStep::Wait(all.join("; ")));
     }

@@ -14,16 +14,16 @@ pub struct Affinity {
     pub node_affinity: NodeAffinity,
 }
 
-/// Pods beside which a pod does not run.
+/// The terms by which a pod avoids other pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct AntiAffinity {
     /// Required terms: the pod stays pending if they cannot be met.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "list")]
-    pub required: Vec<Term>,
+    pub required: Vec<AffinityTerm>,
     /// Preferred terms, which count only if there is another node.
     #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution", deserialize_with = "list")]
-    pub preferred: Vec<Weighted>,
+    pub preferred: Vec<WeightedTerm>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -36,14 +36,14 @@ pub struct NodeAffinity {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Weighted {
-    pub pod_affinity_term: Term,
+pub struct WeightedTerm {
+    pub pod_affinity_term: AffinityTerm,
 }
 
-/// A term: pods that do not share the value of a node label.
+/// A term of an affinity: the selected pods do not share a value of the node label `topology_key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Term {
+pub struct AffinityTerm {
     /// Selects the pods; absent: none.
     pub label_selector: Option<Selector>,
     pub topology_key: String,
@@ -58,7 +58,7 @@ pub struct Term {
 /// A topology spread constraint: how evenly pods are spread over the values of a node label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Spread {
+pub struct SpreadConstraint {
     /// Selects the pods; absent: none.
     pub label_selector: Option<Selector>,
     pub topology_key: String,
@@ -72,42 +72,42 @@ pub struct Spread {
 
 impl AntiAffinity {
     /// Returns every term, required or preferred.
-    pub fn terms(&self) -> impl Iterator<Item = &Term> {
+    pub fn terms(&self) -> impl Iterator<Item = &AffinityTerm> {
         self.required.iter().chain(self.preferred.iter().map(|weighted| &weighted.pod_affinity_term))
     }
 }
 
-impl Term {
+impl AffinityTerm {
     /// Returns whether it keeps pods with these labels in this namespace on different nodes.
-    pub fn parts(&self, labels: &Labels, namespace: &str) -> bool {
-        self.on_nodes() && self.is_about(labels, namespace)
+    pub fn separates(&self, labels: &Labels, namespace: &str) -> bool {
+        self.is_per_node() && self.applies_to(labels, namespace)
     }
 
     /// Returns whether it keeps pods with these labels in this namespace apart by its node label.
-    pub fn is_about(&self, labels: &Labels, namespace: &str) -> bool {
+    pub fn applies_to(&self, labels: &Labels, namespace: &str) -> bool {
         let here = self.namespaces.is_empty() || self.namespaces.iter().any(|it| it == namespace);
         // A label that the template does not set may differ in each pod.
         let shared = self.match_label_keys.iter().all(|key| labels.contains_key(key));
-        here && shared && is_about(self.label_selector.as_ref(), labels)
+        here && shared && applies_to(self.label_selector.as_ref(), labels)
     }
 
     /// Returns whether the node label is the host name.
-    pub fn on_nodes(&self) -> bool {
+    pub fn is_per_node(&self) -> bool {
         self.topology_key == "kubernetes.io/hostname"
     }
 }
 
-impl Spread {
+impl SpreadConstraint {
     /// Returns whether no two pods with these labels share a value of its node label, as long as there are as many
     /// values as pods.
-    pub fn parts(&self, labels: &Labels) -> bool {
+    pub fn separates(&self, labels: &Labels) -> bool {
         self.max_skew == 1
             && self.when_unsatisfiable == "DoNotSchedule"
             && self.match_label_keys.is_none()
-            && is_about(self.label_selector.as_ref(), labels)
+            && applies_to(self.label_selector.as_ref(), labels)
     }
 }
 
-fn is_about(selector: Option<&Selector>, labels: &Labels) -> bool {
+fn applies_to(selector: Option<&Selector>, labels: &Labels) -> bool {
     selector.is_some_and(|it| it.is_empty() || it.selects(labels))
 }

@@ -1,7 +1,7 @@
 //! A map with few entries: labels, annotations, the keys of a ConfigMap.
 //!
-//! Most have two or three entries, are read once, looked up often, and kept by the thousand. So they are sorted in one
-//! piece of memory, where a tree would reserve room for eleven.
+//! Most have two or three entries, are read once and looked up often, and thousands of them are kept. So the entries are sorted
+//! in one allocation; each node of a `BTreeMap` would reserve room for eleven.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -75,20 +75,20 @@ impl<T, const N: usize> From<[(String, T); N]> for ByName<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByName<T> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        input.deserialize_map(Entries::with(|_| true))
+        input.deserialize_map(EntryVisitor::with(|_| true))
     }
 }
 
-/// A visitor that keeps the entries whose names this function accepts; null has none, where that is accepted.
-pub(super) struct Entries<T>(fn(&str) -> bool, PhantomData<T>);
+/// A visitor that keeps the entries whose names this function accepts. A null, where it is allowed, has no entries.
+pub(super) struct EntryVisitor<T>(fn(&str) -> bool, PhantomData<T>);
 
-impl<T> Entries<T> {
+impl<T> EntryVisitor<T> {
     pub(super) fn with(accepts: fn(&str) -> bool) -> Self {
         Self(accepts, PhantomData)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for EntryVisitor<T> {
     type Value = ByName<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

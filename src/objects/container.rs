@@ -76,7 +76,7 @@ pub struct Container {
 
 impl Container {
     /// Returns whether a running container restarts when it gets the resources of `new`.
-    pub fn is_restarted_as(&self, new: &Self) -> bool {
+    pub fn restarts_with(&self, new: &Self) -> bool {
         let (before, after) = (&self.resources, &new.resources);
         let changes = |name: &str| {
             before.requests.get(name) != after.requests.get(name)
@@ -95,14 +95,9 @@ impl Container {
             ("lifecycle.preStop.exec.command", &self.lifecycle.pre_stop),
             ("lifecycle.postStart.exec.command", &self.lifecycle.post_start),
         ];
+        let commands = handlers.map(|(field, handler)| Some((field, &*handler.as_ref()?.exec.command)));
         let main = [("command", &*self.command), ("args", &*self.args)];
-        main.into_iter()
-            .chain(
-                handlers
-                    .into_iter()
-                    .filter_map(|(field, handler)| Some((field, &*handler.as_ref()?.exec.command))),
-            )
-            .filter(|(_, words)| !words.is_empty())
+        main.into_iter().chain(commands.into_iter().flatten()).filter(|(_, words)| !words.is_empty())
     }
 }
 
@@ -187,7 +182,7 @@ pub struct Handler {
 
 impl Handler {
     /// Returns the seconds until the probe gives up on a container that has just started.
-    pub fn patience(&self) -> i64 {
+    pub fn seconds_to_failure(&self) -> i64 {
         let tries = self.period_seconds.unwrap_or(10).saturating_mul(self.failure_threshold.unwrap_or(3));
         self.initial_delay_seconds.saturating_add(tries)
     }

@@ -1,7 +1,7 @@
 //! Kinds that only a pack reads, mostly custom resources.
 //!
-//! Owns: how such an object is carried without knowing its type. Must not know: any such kind. A pack names its kinds as
-//! constants and gets its own type back ([`CustomObject::get`]).
+//! Owns: how such an object is kept although its type is unknown here. Must not know: any such kind. A pack declares its kinds as
+//! constants, and gets its own type back from [`CustomObject::get`].
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -45,7 +45,7 @@ pub type ReadCustom = fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadab
 #[derive(Debug)]
 pub struct CustomKind {
     /// The names that API servers, manifests and roles use.
-    pub row: KindNames,
+    pub names: KindNames,
     /// Its objects are watched and kept while the API server offers the kind; otherwise each request is judged by itself.
     pub watched: bool,
     /// Its objects are in no namespace.
@@ -64,7 +64,7 @@ impl CustomKind {
     }
 
     fn key(&self) -> (&str, &str) {
-        (self.row.group, self.row.name)
+        (self.names.group, self.names.name)
     }
 }
 

@@ -1,9 +1,9 @@
-//! The kinds that the guard reads: one table with a row each, and the type that it is read into.
+//! The kinds that the guard reads: a table with the names of each kind, and the type that its objects are read into.
 //!
 //! Packs add kinds of their own ([`Kinds`]). Must not know: what any field means.
 
 use super::{
-    Autoscaler, Budget, Claim, ConfigMap, Eviction, Node, Plain, Pod, Scale, Secret, Service, Workload,
+    Autoscaler, Budget, Claim, ConfigMap, Eviction, MetadataOnly, Node, Pod, Scale, Secret, Service, Workload,
 };
 use super::{Custom, CustomKind, CustomObject, Meta, Unreadable, read};
 
@@ -41,17 +41,17 @@ macro_rules! kinds {
         pub enum Object {
             $($kind($of),)*
             Custom(CustomObject),
-            Other(Plain),
+            Other(MetadataOnly),
         }
 
         impl Kind {
-            /// Returns the row of the kind; [`Kind::Other`] has none.
-            pub const fn row(self) -> Option<&'static KindNames> {
+            /// Returns the names of the kind; [`Kind::Other`] has none.
+            pub const fn names(self) -> Option<&'static KindNames> {
                 Some(match self {
                     $(Self::$kind => {
                         &KindNames { group: $group, version: $version, name: $name, plural: $plural }
                     })*
-                    Self::Custom(custom) => &custom.row,
+                    Self::Custom(custom) => &custom.names,
                     Self::Other => return None,
                 })
             }
@@ -63,7 +63,7 @@ macro_rules! kinds {
                 Ok(match kind {
                     $(Kind::$kind => Self::$kind(read(kind, json)?),)*
                     Kind::Custom(kind) => {
-                        Self::Custom(CustomObject { kind, value: (kind.read)(kind.row.name, json)? })
+                        Self::Custom(CustomObject { kind, value: (kind.read)(kind.names.name, json)? })
                     }
                     Kind::Other => Self::Other(read(kind, json)?),
                 })
@@ -151,7 +151,7 @@ kinds! {
     /// A Secret (core), whose values are hashed while they are read.
     Secret(Secret): "" "v1" "Secret" "secrets";
     /// A ServiceAccount (core).
-    ServiceAccount(Plain): "" "v1" "ServiceAccount" "serviceaccounts";
+    ServiceAccount(MetadataOnly): "" "v1" "ServiceAccount" "serviceaccounts";
     /// A PodDisruptionBudget (policy).
     Budget(Budget): "policy" "v1" "PodDisruptionBudget" "poddisruptionbudgets";
     /// A HorizontalPodAutoscaler (autoscaling).
@@ -159,13 +159,13 @@ kinds! {
     /// A Node (core).
     Node(Node): "" "v1" "Node" "nodes";
     /// A Namespace (core).
-    Namespace(Plain): "" "v1" "Namespace" "namespaces";
+    Namespace(MetadataOnly): "" "v1" "Namespace" "namespaces";
     /// A Scale (autoscaling): the body of a `/scale` request.
     Scale(Scale): "autoscaling" "v1" "Scale" "scales";
     /// An Eviction (policy): the body of a `pods/eviction` request.
     Eviction(Eviction): "policy" "v1" "Eviction" "evictions";
     /// A CustomResourceDefinition (apiextensions).
-    Definition(Plain): "apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions";
+    Definition(MetadataOnly): "apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions";
 }
 
 /// The kinds that the guard distinguishes: those that are read without a pack, and those that packs add.
@@ -190,28 +190,28 @@ impl Kinds {
 
     /// Returns the kind of this group and name; a known name in another group is another kind.
     pub fn named(&self, group: &str, name: &str) -> Kind {
-        self.find(|row| row.group == group && row.name == name)
+        self.find(|names| names.group == group && names.name == name)
     }
 
     /// Returns the kind of this group with this plural.
     pub fn of_plural(&self, group: &str, plural: &str) -> Kind {
-        self.find(|row| row.group == group && row.plural == plural)
+        self.find(|names| names.group == group && names.plural == plural)
     }
 
     fn find(&self, matches: impl Fn(&KindNames) -> bool) -> Kind {
-        self.all().find(|kind| kind.row().is_some_and(&matches)).unwrap_or(Kind::Other)
+        self.all().find(|kind| kind.names().is_some_and(&matches)).unwrap_or(Kind::Other)
     }
 }
 
 impl Kind {
     /// Returns the plural that URLs and roles use, as in `statefulsets`; empty for [`Kind::Other`].
     pub fn plural(self) -> &'static str {
-        self.row().map_or("", |row| row.plural)
+        self.names().map_or("", |names| names.plural)
     }
 
     /// Returns the API group; empty for the core.
     pub fn group(self) -> &'static str {
-        self.row().map_or("", |row| row.group)
+        self.names().map_or("", |names| names.group)
     }
 
     /// Returns whether its objects are in no namespace.
@@ -229,11 +229,11 @@ impl Kind {
 
     /// Returns the version in which the kind is read.
     pub fn version(self) -> &'static str {
-        self.row().map_or("v1", |row| row.version)
+        self.names().map_or("v1", |names| names.version)
     }
 
     /// Returns the `kind:` of a manifest; empty for [`Kind::Other`].
     pub fn name(self) -> &'static str {
-        self.row().map_or("", |row| row.name)
+        self.names().map_or("", |names| names.name)
     }
 }

@@ -32,7 +32,7 @@ mod workload;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-pub use affinity::{Affinity, AntiAffinity, Spread, Term};
+pub use affinity::{Affinity, AffinityTerm, AntiAffinity, SpreadConstraint};
 pub use by_name::ByName;
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
 pub use custom::{Custom, CustomKind, CustomObject, CustomResource, ReadCustom};
@@ -45,9 +45,9 @@ pub use pod::{Pod, PodSpec, Template, Volume};
 pub use pod_status::ContainerStatus;
 pub use policy::{Autoscaler, Budget};
 pub use quantity::Quantity;
-pub use reader::Reader;
+pub use reader::ConfigMapReader;
 pub use references::{SourceRef, Uses};
-pub use secret::{Form, Hidden, Secret};
+pub use secret::{Form, HiddenValue, Secret};
 pub use selector::Selector;
 pub use service::{Service, ServicePort};
 pub use shared::Shared;
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for Present {
 
 /// An object of which only the metadata is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Plain {
+pub struct MetadataOnly {
     #[serde(default)]
     pub metadata: Meta,
 }
@@ -149,8 +149,8 @@ pub struct ConfigMap {
     binary_data: ByName<Fingerprint>,
 }
 
-/// The number of bytes that one entry of a map takes beside its text.
-const ENTRY: usize = 128;
+/// The number of bytes that one entry of a map takes besides its text.
+const ENTRY_OVERHEAD: usize = 128;
 
 impl ConfigMap {
     /// Returns whether it has this key.
@@ -168,11 +168,11 @@ impl ConfigMap {
         let data = self.data.iter().map(|(key, text)| key.len() + text.look().len());
         let bytes = self.binary_data.keys().map(String::len);
         let named = labels.iter().chain(marks.iter()).map(|(key, value)| key.len() + value.len());
-        data.chain(bytes).chain(named).map(|length| ENTRY + length).sum()
+        data.chain(bytes).chain(named).map(|length| ENTRY_OVERHEAD + length).sum()
     }
 
-    /// Returns whether some of it is not text.
-    pub fn holds_bytes(&self) -> bool {
+    /// Returns whether it has `binaryData`, which is not text.
+    pub fn has_binary_data(&self) -> bool {
         !self.binary_data.is_empty()
     }
 }
@@ -197,8 +197,8 @@ mod tests {
             let with = |length: usize| Object::read(kind, &format!("{before}{}{after}", "n".repeat(length)));
             assert!(with(most).is_ok(), "{before}");
             let words = with(100_000).unwrap_err().to_string();
-            let says = format!("a name has 100000 bytes; the limit is {most}");
-            assert!(words.contains(&says) && words.len() < 200, "{words}");
+            let expected = format!("a name has 100000 bytes; the limit is {most}");
+            assert!(words.contains(&expected) && words.len() < 200, "{words}");
         }
     }
 

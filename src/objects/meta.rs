@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de};
 
 use super::ByName;
-use super::by_name::Entries;
+use super::by_name::EntryVisitor;
 
 /// The prefix of every annotation and label of the guard.
 pub const PREFIX: &str = "gatera.dev/";
@@ -28,7 +28,7 @@ pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(inpu
     Ok(Option::deserialize(input)?.unwrap_or_default())
 }
 
-/// A visitor that reads a text in place, without a copy; `None`: null, where that is accepted.
+/// A visitor that passes a text to this function without copying it; `None` stands for a null, where that is allowed.
 pub(super) struct TextVisitor<T>(pub(super) fn(Option<&str>) -> T);
 
 impl<T> de::Visitor<'_> for TextVisitor<T> {
@@ -143,7 +143,7 @@ impl Meta {
     }
 
     /// Returns whether the object is being deleted.
-    pub fn going(&self) -> bool {
+    pub fn is_terminating(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
@@ -219,5 +219,5 @@ const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
 /// Keeps the guard's own annotations, and Helm's, without allocating memory for the others.
 fn kept_annotations<'de, D: Deserializer<'de>>(input: D) -> Result<ByName<String>, D::Error> {
-    input.deserialize_option(Entries::with(|key| key.starts_with(PREFIX) || key == HELM_RELEASE))
+    input.deserialize_option(EntryVisitor::with(|key| key.starts_with(PREFIX) || key == HELM_RELEASE))
 }

@@ -47,19 +47,19 @@ impl Node {
         self.spec.taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service")
     }
 
-    /// Returns whether the node's kubelet reports. A node without a report does not count as lost.
-    pub fn answers(&self) -> bool {
+    /// Returns whether the node's kubelet reports to the API server. A node that never reported counts as reachable.
+    pub fn is_reachable(&self) -> bool {
         let is_silent = |condition: &PodCondition| condition.kind == "Ready" && condition.status == "Unknown";
         !self.status.conditions.iter().any(is_silent)
     }
 
     /// Returns whether an ordinary pod without tolerations could be placed here now.
     pub fn schedulable(&self) -> bool {
-        self.takes(&PodSpec::default())
+        self.accepts(&PodSpec::default())
     }
 
     /// Returns whether this pod could be placed here now, as far as labels and taints decide.
-    pub fn takes(&self, pod: &PodSpec) -> bool {
+    pub fn accepts(&self, pod: &PodSpec) -> bool {
         let labelled =
             pod.node_selector.iter().all(|(key, value)| self.metadata.labels.get(key) == Some(value));
         let mut taints =

@@ -7,7 +7,7 @@ use super::meta::{list, name};
 use super::pod_status::PodStatus;
 use super::references::SourceRef;
 use super::unreadable::within;
-use super::{Affinity, Container, Fingerprint, Labels, Meta, Spread};
+use super::{Affinity, Container, Fingerprint, Labels, Meta, SpreadConstraint};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -70,7 +70,7 @@ pub struct PodSpec {
     pub affinity: Affinity,
     /// How evenly such pods are spread.
     #[serde(deserialize_with = "list")]
-    pub topology_spread_constraints: Vec<Spread>,
+    pub topology_spread_constraints: Vec<SpreadConstraint>,
     /// The labels that the pod's node must have.
     pub node_selector: Labels,
     /// The taints that the pod tolerates.

@@ -54,14 +54,14 @@ pub struct ContainerStatus {
 pub struct ContainerState {
     /// The reason why it does not run (yet, or again).
     pub waiting: Option<Waiting>,
-    pub running: Option<Run>,
-    pub terminated: Option<Run>,
+    pub running: Option<ContainerRun>,
+    pub terminated: Option<ContainerRun>,
 }
 
 /// One run of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Run {
+pub struct ContainerRun {
     /// When it began, by the clock of its node.
     #[serde(deserialize_with = "or_default")]
     pub started_at: String,
@@ -92,7 +92,7 @@ impl ContainerStatus {
     }
 
     /// Returns since when the container runs, as the kubelet wrote it.
-    pub fn since(&self) -> Option<&str> {
+    pub fn running_since(&self) -> Option<&str> {
         Some(&*self.state.running.as_ref()?.started_at)
     }
 
@@ -104,11 +104,11 @@ impl ContainerStatus {
 
     /// Returns when the container last started, as the kubelet wrote it; `None`: it never did, or its startup probe has
     /// succeeded.
-    pub fn began(&self) -> Option<&str> {
+    pub fn starting_since(&self) -> Option<&str> {
         self.last_run().filter(|_| !self.started).map(|run| &*run.started_at)
     }
 
-    fn last_run(&self) -> Option<&Run> {
+    fn last_run(&self) -> Option<&ContainerRun> {
         let runs = [&self.state.running, &self.state.terminated, &self.last_state.terminated];
         runs.into_iter().flatten().next()
     }
@@ -117,7 +117,7 @@ impl ContainerStatus {
 impl Pod {
     /// Returns whether the pod is Ready and not being deleted.
     pub fn ready(&self) -> bool {
-        !self.metadata.going() && condition(&self.status.conditions, "Ready")
+        !self.metadata.is_terminating() && condition(&self.status.conditions, "Ready")
     }
 
     /// Returns whether this container has run, however briefly, or may have: a pod that a kubelet rejected after a

@@ -43,7 +43,7 @@ const UNITS: [(&str, i128); 16] = [
 ];
 const ONE: i128 = 1_000_000_000;
 /// The largest length of a value, in bytes: API servers accept a percentage with any number of leading zeros.
-const LONGEST: usize = 64;
+const LONGEST_QUANTITY: usize = 64;
 
 impl Quantity {
     pub fn text(&self) -> &str {
@@ -97,8 +97,8 @@ impl<'de> Deserialize<'de> for Quantity {
                 f.write_str("a number or a string")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
-                if text.len() > LONGEST {
-                    return Err(E::custom(format!("a quantity is longer than {LONGEST} bytes")));
+                if text.len() > LONGEST_QUANTITY {
+                    return Err(E::custom(format!("a quantity is longer than {LONGEST_QUANTITY} bytes")));
                 }
                 Ok(Quantity(text.to_owned()))
             }

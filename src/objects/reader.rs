@@ -8,7 +8,7 @@ use super::unreadable::read_as;
 use super::{Meta, Pod, PodSpec, Unreadable, Workload};
 
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct ConfigMapReader {
     pub kind: &'static str,
     pub metadata: Meta,
     config_maps: Vec<String>,
@@ -28,7 +28,7 @@ struct CronJobSpec {
     job_template: Workload,
 }
 
-impl Reader {
+impl ConfigMapReader {
     /// Every kind of reader, with its API and plural.
     pub const KINDS: [(&str, &str, &str); 8] = [
         ("Pod", "api/v1", "pods"),
@@ -72,7 +72,7 @@ mod tests {
             r#"{"initContainers":[{"env":[{"name":"A","valueFrom":{"configMapKeyRef":{"name":"c","key":"k"}}}]}]}"#,
             r#"{"ephemeralContainers":[{"envFrom":[{"configMapRef":{"name":"c"}}]}]}"#,
         ];
-        for (kind, ..) in Reader::KINDS {
+        for (kind, ..) in ConfigMapReader::KINDS {
             for spec in ways {
                 let template = format!(r#"{{"template":{{"spec":{spec}}}}}"#);
                 let whole = match kind {
@@ -81,13 +81,13 @@ mod tests {
                     _ => template,
                 };
                 let json = format!(r#"{{"metadata":{{"name":"a"}},"spec":{whole}}}"#);
-                let reader = Reader::read(kind, &json).unwrap();
+                let reader = ConfigMapReader::read(kind, &json).unwrap();
                 assert!(reader.reads("c") && !reader.reads("d"), "{kind} {spec}");
             }
         }
-        assert!(!Reader::read("Pod", "{}").unwrap().reads("c"));
-        let odd = r#"{"spec":{"template":{"spec":{"volumes":"hunter2"}}}}"#;
-        let problem = Reader::read("Job", odd).unwrap_err().to_string();
+        assert!(!ConfigMapReader::read("Pod", "{}").unwrap().reads("c"));
+        let invalid = r#"{"spec":{"template":{"spec":{"volumes":"hunter2"}}}}"#;
+        let problem = ConfigMapReader::read("Job", invalid).unwrap_err().to_string();
         assert!(
             problem.starts_with("cannot be read as a Job: ") && !problem.contains("hunter2"),
             "{problem}"

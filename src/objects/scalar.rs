@@ -18,7 +18,7 @@ pub enum Scalar {
     /// A number or a boolean, as text.
     Plain(String),
     /// "a list" or "a map"; its content is not read.
-    Odd(&'static str),
+    Composite(&'static str),
 }
 
 impl Scalar {
@@ -26,13 +26,13 @@ impl Scalar {
     pub fn look(&self) -> &str {
         match self {
             Self::Text(text) | Self::Plain(text) => text,
-            Self::Absent | Self::Odd(_) => "",
+            Self::Absent | Self::Composite(_) => "",
         }
     }
 
-    /// Returns "a list" or "a map", if it is one.
-    pub fn odd(&self) -> Option<&'static str> {
-        if let Self::Odd(word) = self { Some(word) } else { None }
+    /// Returns "a list" or "a map", if the value is one.
+    pub fn composite(&self) -> Option<&'static str> {
+        if let Self::Composite(word) = self { Some(word) } else { None }
     }
 
     /// Returns the value as a whole number, if it is one.
@@ -42,14 +42,15 @@ impl Scalar {
 
     /// Returns whether both mean the same: no value and an empty text do, and so do 3306 and "3306".
     pub fn same_text(&self, other: &Self) -> bool {
-        self.look() == other.look() && self.odd() == other.odd()
+        self.look() == other.look() && self.composite() == other.composite()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.look().is_empty() && self.odd().is_none()
+        self.look().is_empty() && self.composite().is_none()
     }
 
-    pub fn given(&self) -> bool {
+    /// Returns whether the field has a value. An empty text is one.
+    pub fn is_present(&self) -> bool {
         !matches!(self, Self::Absent)
     }
 }
@@ -61,8 +62,8 @@ impl<'de> Deserialize<'de> for Scalar {
             Value::String(text) => Self::Text(text),
             Value::Bool(it) => Self::Plain(it.to_string()),
             Value::Number(it) => Self::Plain(it.to_string()),
-            Value::Array(_) => Self::Odd("a list"),
-            Value::Object(_) => Self::Odd("a map"),
+            Value::Array(_) => Self::Composite("a list"),
+            Value::Object(_) => Self::Composite("a map"),
         })
     }
 }
@@ -71,7 +72,7 @@ impl fmt::Debug for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("nothing"),
-            Self::Odd(word) => f.write_str(word),
+            Self::Composite(word) => f.write_str(word),
             Self::Text(text) | Self::Plain(text) => write!(f, "({} hidden bytes)", text.len()),
         }
     }
@@ -90,15 +91,17 @@ pub fn map<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
 pub enum Listed<T> {
     #[default]
     Absent,
-    These(Vec<T>),
-    Odd,
+    Items(Vec<T>),
+    /// A value of another type; its content is not read.
+    NotAList,
 }
 
 impl<T> Listed<T> {
+    /// Returns the items; none if there is no list.
     pub fn all(&self) -> &[T] {
         match self {
-            Self::These(all) => all,
-            Self::Absent | Self::Odd => &[],
+            Self::Items(all) => all,
+            Self::Absent | Self::NotAList => &[],
         }
     }
 }
@@ -108,9 +111,9 @@ impl<'de, T: Default + serde::de::DeserializeOwned> Deserialize<'de> for Listed<
         Ok(match Value::deserialize(input)? {
             Value::Null => Self::Absent,
             Value::Array(all) => {
-                Self::These(all.into_iter().map(|it| T::deserialize(it).unwrap_or_default()).collect())
+                Self::Items(all.into_iter().map(|it| T::deserialize(it).unwrap_or_default()).collect())
             }
-            _ => Self::Odd,
+            _ => Self::NotAList,
         })
     }
 }

@@ -19,12 +19,12 @@ pub struct Secret {
     #[serde(rename = "type")]
     pub of_type: String,
     /// What is known of the values, by key.
-    pub data: ByName<Hidden>,
+    pub data: ByName<HiddenValue>,
 }
 
 /// What is known of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hidden {
+pub struct HiddenValue {
     fingerprint: Fingerprint,
     /// The form of the value.
     pub form: Form,
@@ -38,11 +38,11 @@ pub enum Form {
     Plain,
     /// A certificate or its key, as PEM or DER.
     Certificate,
-    /// A file of encryption keys, `N;hex` in each line: the lines.
+    /// A file of encryption keys, with `N;hex` in each line; holds a fingerprint of each line.
     Keys(BTreeSet<Fingerprint>),
     /// A file that OpenSSL encrypted, as files of encryption keys are.
-    Locked,
-    /// An option file: its options, with their values.
+    Encrypted,
+    /// An option file; holds a fingerprint of each option's value.
     Options(BTreeMap<String, Fingerprint>),
     Script,
 }
@@ -56,7 +56,7 @@ impl Form {
         }
         let Ok(bytes) = BASE64.decode(text) else { return Self::Plain };
         if bytes.starts_with(b"Salted__") {
-            return Self::Locked;
+            return Self::Encrypted;
         }
         std::str::from_utf8(&bytes).map_or(Self::Plain, Self::of_text)
     }
@@ -89,7 +89,7 @@ impl Form {
     }
 }
 
-impl<'de> Deserialize<'de> for Hidden {
+impl<'de> Deserialize<'de> for HiddenValue {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         input.deserialize_any(TextVisitor(|text| {
             text.map(|text| Self { fingerprint: Fingerprint::of(text), form: Form::of(text) })
@@ -125,7 +125,7 @@ mod tests {
             ),
             ("[hunter2".to_owned(), "Plain"),
             ("#!/bin/sh\n".to_owned(), "Script"),
-            ("Salted__x".to_owned(), "Locked"),
+            ("Salted__x".to_owned(), "Encrypted"),
             (String::new(), "Plain"),
         ] {
             assert_eq!(format!("{:?}", Form::of(&BASE64.encode(&text))), form, "{text}");

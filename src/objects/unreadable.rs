@@ -12,7 +12,7 @@ use super::Kind;
 pub enum Unreadable {
     /// The object does not match its kind.
     #[error("cannot be read as a {kind}: {field}{}{problem}", if field.is_empty() { "" } else { ": " })]
-    Odd {
+    Mismatch {
         kind: &'static str,
         /// The field that is wrong; empty: the object as a whole.
         field: String,
@@ -21,15 +21,15 @@ pub enum Unreadable {
     },
     /// There is no room to keep the object. A request about it contains the whole object, and is judged by that.
     #[error("is not examined: {0}")]
-    TooMuch(&'static str),
+    NotExamined(&'static str),
 }
 
 impl Unreadable {
     /// Returns the field that is wrong; empty: the object as a whole.
     pub fn field(&self) -> &str {
         match self {
-            Self::Odd { field, .. } => field,
-            Self::TooMuch(_) => "",
+            Self::Mismatch { field, .. } => field,
+            Self::NotExamined(_) => "",
         }
     }
 }
@@ -42,7 +42,7 @@ pub fn read<T: for<'de> Deserialize<'de>>(kind: Kind, json: &str) -> Result<T, U
 pub(super) fn read_as<T: for<'de> Deserialize<'de>>(kind: &'static str, json: &str) -> Result<T, Unreadable> {
     serde_json::from_str(json).map_err(|_| {
         let (field, problem) = problem::<T>(json);
-        Unreadable::Odd { kind, field, problem }
+        Unreadable::Mismatch { kind, field, problem }
     })
 }
 

@@ -127,7 +127,7 @@ impl UpdateStrategy {
     }
 
     /// Returns how many members, from the first, keep their old template.
-    pub fn holds_back(&self) -> i64 {
+    pub fn held_back(&self) -> i64 {
         if self.on_delete() { i64::MAX } else { self.partition() }
     }
 
@@ -163,8 +163,8 @@ pub struct Ordinals {
 }
 
 impl WorkloadSpec {
-    /// Sets the replicas to exactly these members.
-    pub fn ask_for(&mut self, members: std::ops::Range<i64>) {
+    /// Sets the replicas and the first ordinal to exactly these members.
+    pub fn set_members(&mut self, members: std::ops::Range<i64>) {
         (self.replicas, self.ordinals.start) = (Some(members.end - members.start), members.start);
     }
 }
@@ -177,7 +177,7 @@ impl Workload {
 
     /// Returns whether both are the same apart from labels and annotations that are not the guard's, and the controller's
     /// progress.
-    pub fn asks_the_same(&self, other: &Self) -> bool {
+    pub fn is_equivalent_to(&self, other: &Self) -> bool {
         self.spec == other.spec && self.metadata.is_owned_and_marked_as(&other.metadata)
     }
 
@@ -196,9 +196,9 @@ impl Workload {
                 && status.updated_replicas < reached
     }
 
-    /// Returns the first ordinal that a new template reaches; a partition counts from the first ordinal.
-    pub fn reaches_from(&self) -> i64 {
-        self.spec.ordinals.start.saturating_add(self.spec.update_strategy.holds_back())
+    /// Returns the first ordinal that a new template reaches. The partition is counted from the first ordinal of the StatefulSet.
+    pub fn first_updated_ordinal(&self) -> i64 {
+        self.spec.ordinals.start.saturating_add(self.spec.update_strategy.held_back())
     }
 
     /// Returns whether its controller has seen the last change.
@@ -207,16 +207,16 @@ impl Workload {
     }
 
     /// Returns the revision that a new pod of this ordinal is created from, if it is not the newest template.
-    pub fn makes_older(&self, ordinal: i64) -> Option<&str> {
+    pub fn older_revision_for(&self, ordinal: i64) -> Option<&str> {
         let older = &*self.status.current_revision;
         let differs = !["", &*self.status.update_revision].contains(&older);
-        (differs && !self.makes_newest(ordinal)).then_some(older)
+        (differs && !self.creates_newest(ordinal)).then_some(older)
     }
 
     /// Returns whether a new pod of this ordinal is created from the newest template. Without details of
     /// RollingUpdate, pods that the rollout has not reached, counted from the first ordinal, keep the older one; with
     /// OnDelete every new pod gets the newest.
-    pub fn makes_newest(&self, ordinal: i64) -> bool {
+    pub fn creates_newest(&self, ordinal: i64) -> bool {
         let Self { spec: WorkloadSpec { update_strategy: strategy, ordinals, .. }, status, .. } = self;
         let kept = match &strategy.rolling_update {
             Some(details) => details.partition,
@@ -268,8 +268,8 @@ mod tests {
             r#"{"replicas":3,"ordinals":{"start":1},"updateStrategy":{"rollingUpdate":{"partition":1}}}"#,
             "{}",
         );
-        assert_eq!(held.reaches_from(), 2);
-        assert!(!held.makes_newest(1) && held.makes_newest(2));
+        assert_eq!(held.first_updated_ordinal(), 2);
+        assert!(!held.creates_newest(1) && held.creates_newest(2));
     }
 
     #[test]
@@ -281,11 +281,14 @@ mod tests {
             (r#"{"type":"OnDelete"}"#, [true; 3]),
         ] {
             let stateful_set = workload(&format!(r#"{{"replicas":3,"updateStrategy":{strategy}}}"#), status);
-            assert_eq!([0, 1, 2].map(|ordinal| stateful_set.makes_newest(ordinal)), newest, "{strategy}");
-            assert!((0..3).all(|ordinal| stateful_set.makes_older(ordinal).is_none()), "there is none");
+            assert_eq!([0, 1, 2].map(|ordinal| stateful_set.creates_newest(ordinal)), newest, "{strategy}");
+            assert!(
+                (0..3).all(|ordinal| stateful_set.older_revision_for(ordinal).is_none()),
+                "there is none"
+            );
         }
         let status = r#"{"currentRevision":"a","updateRevision":"b"}"#;
         let held = workload(r#"{"updateStrategy":{"rollingUpdate":{"partition":2}}}"#, status);
-        assert_eq!([1, 2].map(|ordinal| held.makes_older(ordinal)), [Some("a"), None]);
+        assert_eq!([1, 2].map(|ordinal| held.older_revision_for(ordinal)), [Some("a"), None]);
     }
 }

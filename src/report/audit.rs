@@ -34,7 +34,7 @@ pub fn text(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> Stri
 pub fn not_well(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> String {
     let paint = Paint(colour);
     let well = |it: &&ClusterStatus<'_>| {
-        it.state == State::Healthy && it.cluster.starts().next().is_none() && it.matters.is_empty()
+        it.state == State::Healthy && it.cluster.start_reports().next().is_none() && it.diagnoses.is_empty()
     };
     let clusters: String = clusters.iter().filter(|it| !well(it)).map(|it| cluster(it, paint)).collect();
     let text = findings(audit, paint) + &clusters;
@@ -72,13 +72,13 @@ fn findings(audit: &Audit, paint: Paint) -> String {
 }
 
 fn cluster(it: &ClusterStatus<'_>, paint: Paint) -> String {
-    let ClusterStatus { cluster, state, matters, way_back, .. } = it;
+    let ClusterStatus { cluster, state, diagnoses, way_back, .. } = it;
     let known = cluster.identity().map(|it| format!("  {it}")).unwrap_or_default();
     let (state, says) = (paint.state(*state, 0), cluster.describe());
     let mut text = format!("{}  {state}  {}{known}\n", cluster.id, visible(&says));
     text.extend(way_back.iter().map(|way| visible(&format!("  {WAY_BACK}: {way}")) + "\n"));
-    text.extend(cluster.starts().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
-    text.extend(matters.iter().map(|matter| visible(&format!("  {matter}")) + "\n"));
+    text.extend(cluster.start_reports().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
+    text.extend(diagnoses.iter().map(|diagnosis| visible(&format!("  {diagnosis}")) + "\n"));
     text
 }
 
@@ -189,7 +189,7 @@ impl<'a> ClusterItem<'a> {
             ready: it.cluster.ready(),
             starts: it
                 .cluster
-                .starts()
+                .start_reports()
                 .map(|(name, note)| StartItem { name, says: note.to_string() })
                 .collect(),
         }

@@ -56,7 +56,7 @@ pub(crate) struct ClusterHead<'a> {
 
 impl<'a> ClusterHead<'a> {
     pub(crate) fn of(it: &'a ClusterStatus<'a>) -> Self {
-        let ClusterStatus { cluster, state, way_back, matters, .. } = it;
+        let ClusterStatus { cluster, state, way_back, diagnoses, .. } = it;
         Self {
             namespace: &cluster.id.namespace,
             name: &cluster.id.name,
@@ -64,7 +64,7 @@ impl<'a> ClusterHead<'a> {
             says: cluster.describe(),
             id: cluster.identity().map(Identity::as_str),
             way_back: way_back.as_ref(),
-            matters: Problem::all(matters),
+            matters: Problem::all(diagnoses),
         }
     }
 }

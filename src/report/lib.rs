@@ -265,7 +265,7 @@ fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use facts::way_out::{Command, say};
+    use facts::way_out::{CommandLine, say};
 
     #[test]
     fn warnings_survive_the_api_server() {
@@ -284,7 +284,10 @@ mod tests {
     fn a_long_way_out_is_a_list() {
         let pages = Pages::Program;
         let long = || {
-            say("find out why (").run(Command::new("kubectl describe pod x")).say("z".repeat(200)).say(")")
+            say("find out why (")
+                .run(CommandLine::new("kubectl describe pod x"))
+                .say("z".repeat(200))
+                .say(")")
         };
         assert_eq!(way_out(&say("one; two").then("three"), &pages), " one; two; three");
         let numbered = way_out(&long().then(say("see ").page("G04")), &pages);

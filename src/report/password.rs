@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::mem;
 
 use facts::view::Cluster;
-use facts::way_out::Command;
+use facts::way_out::CommandLine;
 use leader::password::{Observed, PasswordChange, PasswordStep, Which};
 use objects::visible;
 
@@ -105,7 +105,7 @@ pub fn without_words(step: &PasswordStep, says: &str) -> String {
 /// Returns why nothing is done; `own` is the Secret of a change that is under way.
 pub fn cannot(cluster: &Cluster, why: &str, own: Option<&str>) -> String {
     let own = own.map(|own| {
-        let delete = Command::new(format!("kubectl -n {} delete secret {own}", cluster.id.namespace));
+        let delete = CommandLine::new(format!("kubectl -n {} delete secret {own}", cluster.id.namespace));
         format!(
             "\nSecret {own} keeps the old and the new password of the change that is under way; delete it only if every member accepts \
              the password that its Secret holds: {delete}"
@@ -159,7 +159,7 @@ pub fn finished(cluster: &Cluster, change: &PasswordChange) -> String {
     let PasswordChange { account, secret, key, underway, .. } = change;
     let is_old = underway.as_ref().is_some_and(|it| it.target == Which::Old);
     let which = if is_old { "old" } else { "new" };
-    let show = Command::new(format!("kubectl -n {} get secret {secret}", cluster.id.namespace))
+    let show = CommandLine::new(format!("kubectl -n {} get secret {secret}", cluster.id.namespace))
         .arg(format!("--template={{{{index .data \"{key}\" | base64decode}}}}"));
     format!("{}: MariaDB accepts only the {which} password of {account}\nto see it: {show}\n", cluster.id)
 }

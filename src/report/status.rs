@@ -97,7 +97,7 @@ pub(super) fn of_configuration(cluster_status: &ClusterStatus<'_>) -> StepState 
 fn node(cluster: &Cluster, stage: &BootstrapStage) -> StepState {
     match (stage, cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap)) {
         (_, Some(pod)) if pod.ready => (COMPLETE, format!("{} is Ready", pod.name)),
-        (_, Some(pod)) if pod.going => (COMPLETE, format!("{} is being deleted", pod.name)),
+        (_, Some(pod)) if pod.terminating => (COMPLETE, format!("{} is being deleted", pod.name)),
         (_, Some(pod)) => (IN_PROGRESS, format!("{} is not Ready yet", pod.name)),
         (BootstrapStage::Removed, _) => (COMPLETE, "removed".to_owned()),
         _ if cluster.has_data() => (SKIPPED, "the members hold data and need none".to_owned()),
@@ -168,7 +168,7 @@ fn configuration(cluster_status: &ClusterStatus<'_>) -> StepState {
 /// Returns a member's state in a few words.
 fn word(member: &Member, condition: Option<Condition>) -> &'static str {
     match (condition, &member.pod) {
-        (Some(condition), _) => condition.says(),
+        (Some(condition), _) => condition.description(),
         (None, Some(pod)) if pod.verified => "Synced",
         _ => "Ready, unverified",
     }
@@ -180,8 +180,17 @@ pub fn text(all: &[ClusterStatus<'_>], colour: bool) -> String {
 }
 
 fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
-    let ClusterStatus { cluster, state, members, way_back, matters, unverified, waived, break_glass, .. } =
-        cluster_status;
+    let ClusterStatus {
+        cluster,
+        state,
+        members,
+        way_back,
+        diagnoses,
+        unverified,
+        active_override,
+        break_glass,
+        ..
+    } = cluster_status;
     let (state, steps) = (paint.state(*state, 0), steps(cluster_status));
     let mut text = format!("{}  {state}  {}\n", paint.bold(&cluster.id.to_string()), cluster.describe());
     text.extend(way_back.iter().map(|way| visible(&format!("├── {WAY_BACK}: {way}")) + "\n"));
@@ -191,7 +200,7 @@ fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
         None => {}
     }
     let Id { namespace, name } = &cluster.id;
-    if let Some(release) = waived {
+    if let Some(release) = active_override {
         let end = exceptions::end_override_command(Kind::StatefulSet, namespace, name);
         text += &(visible(&format!("├── Override {release} (when that is done: {end})")) + "\n");
     }
@@ -209,11 +218,11 @@ fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
         format!("{:name_width$}  {word:word_width$}  {node}", member.name)
     });
     section(&mut text, "Members", lines);
-    let starts = cluster.starts().map(|(name, report)| format!("{name:name_width$}  {report}"));
+    let starts = cluster.start_reports().map(|(name, report)| format!("{name:name_width$}  {report}"));
     section(&mut text, "Start positions of members that have not joined, as each reported", starts);
-    let problems = matters.iter().map(ToString::to_string);
+    let problems = diagnoses.iter().map(ToString::to_string);
     section(&mut text, "What is wrong, and the way out (see gatera explain G02)", problems);
-    let going = cluster.claims.iter().filter(|claim| claim.going).map(|claim| claim.name.clone());
+    let going = cluster.claims.iter().filter(|claim| claim.terminating).map(|claim| claim.name.clone());
     let heading = "Claims that are deleted as soon as their pods are gone: back up their data first";
     section(&mut text, heading, going);
     let mut heading = "Claims of members that are gone, kept with their data".to_owned();

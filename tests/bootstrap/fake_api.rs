@@ -3,7 +3,7 @@
 use facts::view::{Freshness, RemovalTarget, View, World};
 use gatera::rulebook;
 use leader::plan::{self, Announcement, Finish, LeaderStep, LookedUp, Mark, PendingDeletion, Warrant};
-use objects::{Kind, Object, Reader};
+use objects::{ConfigMapReader, Kind, Object};
 use serde_json::{Value, json};
 
 use super::{MEMBER_ADDRESSES, SERVICE, settings, uid_of};
@@ -160,9 +160,9 @@ impl FakeApi {
 
     /// Returns what may be done with this object now, after everything was looked up.
     pub(super) fn warrant(&self, finish: &Finish, target: &RemovalTarget) -> Warrant {
-        let readers = Reader::KINDS.iter().flat_map(|(kind, ..)| {
+        let readers = ConfigMapReader::KINDS.iter().flat_map(|(kind, ..)| {
             let items = self.objects.iter().map(|(_, it)| it).filter(move |it| it["kind"] == *kind);
-            items.map(move |it| Reader::read(kind, &it.to_string()).unwrap())
+            items.map(move |it| ConfigMapReader::read(kind, &it.to_string()).unwrap())
         });
         let map = self.objects.iter().find(|(kind, it)| {
             *kind == Kind::ConfigMap && it["metadata"]["name"] == *target.name && target.kind == *kind

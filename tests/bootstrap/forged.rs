@@ -3,7 +3,7 @@
 
 use facts::view::{Id, RemovalTarget};
 use leader::plan::{self, Finish, LeaderStep, LookedUp, Warrant};
-use objects::{Kind, Object, Reader};
+use objects::{ConfigMapReader, Kind, Object};
 use serde_json::{Value, json};
 
 use super::fake_api::{FakeApi, description};
@@ -175,7 +175,7 @@ fn reader(kind: &str, api: &str) -> Value {
 
 #[test]
 fn a_config_map_with_another_reader_stays() {
-    for (kind, path, _) in Reader::KINDS {
+    for (kind, path, _) in ConfigMapReader::KINDS {
         let mut api = FakeApi::of(&Scene { also: vec![reader(kind, path)], ..formed() });
         api.run(1);
         assert!(api.object("ConfigMap", BOOTSTRAP).is_some(), "{kind}");
@@ -222,14 +222,14 @@ fn in_doubt_a_config_map_stays() {
         let mut it = reader(kind, "");
         it["metadata"]["uid"] = json!(uid);
         it["metadata"]["ownerReferences"] = json!([owner]);
-        vec![Reader::read(kind, &it.to_string()).unwrap()]
+        vec![ConfigMapReader::read(kind, &it.to_string()).unwrap()]
     };
     let set =
         || owned("ReplicaSet", "rs", json!({ "kind": "Deployment", "uid": "uid-0", "controller": true }));
     let pod = || owned("Pod", "pod", json!({ "kind": "ReplicaSet", "uid": "rs", "controller": true }));
     let alive = || {
         let it = json!({ "metadata": { "name": "gone", "uid": "uid-0" } });
-        vec![Reader::read("Deployment", &it.to_string()).unwrap()]
+        vec![ConfigMapReader::read("Deployment", &it.to_string()).unwrap()]
     };
     let stays = |why: &str| Warrant::Stays(why.to_owned());
     let unmarked = || {

@@ -11,7 +11,7 @@ use engine::verdict::{Decision, Effect};
 use facts::review::{self, Origin};
 use facts::settings::Settings;
 use facts::view::View;
-use facts::way_out::{Command, Step, WayOut, Word};
+use facts::way_out::{CommandLine, Step, WayOut, Word};
 use serde_json::{Value, json};
 
 use super::all;
@@ -27,11 +27,11 @@ fn judged(given: &Scene, asked: &Asked, user: &str) -> Decision {
 }
 
 /// Lists the first command of each step, and whether it applies only when all members are Ready.
-fn ways(instead: &WayOut) -> impl Iterator<Item = (&Command, bool)> {
+fn ways(instead: &WayOut) -> impl Iterator<Item = (&CommandLine, bool)> {
     instead.ways().iter().flatten().filter_map(|step| first(step, &mut String::new()))
 }
 
-fn first<'s>(step: &'s Step, before: &mut String) -> Option<(&'s Command, bool)> {
+fn first<'s>(step: &'s Step, before: &mut String) -> Option<(&'s CommandLine, bool)> {
     step.words().iter().find_map(|word| match word {
         Word::Command(command) => Some((command, before.contains("all members Ready"))),
         Word::Text(text) => {
@@ -60,7 +60,7 @@ fn all_ready(given: &Scene) -> Scene {
 }
 
 /// Returns the request that a command makes, the scene after it, and the first request as it is in that scene.
-fn followed(command: &Command, given: &Scene, asked: Asked) -> Option<(Option<Asked>, Scene, Asked)> {
+fn followed(command: &CommandLine, given: &Scene, asked: Asked) -> Option<(Option<Asked>, Scene, Asked)> {
     let rest: Vec<_> = command
         .words()
         .iter()

@@ -44,7 +44,7 @@ fn ports_are_those_of_the_values() {
         let said = view.ports(NAMESPACE, &read.spec, &read.spec.containers[0]);
         assert_eq!(
             said,
-            Ports { clients: Some(3307), transfer: Some(5444), group: Some(4600), missed: Some(5568) },
+            Ports { clients: Some(3307), transfer: Some(5444), group: Some(4600), incremental: Some(5568) },
             "{what}"
         );
         let variable = |name: &str| {

@@ -149,7 +149,7 @@ impl State {
                  safe_to_bootstrap 0"
             );
             let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
-            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
+            facts.add_report(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
         }
         World::build(facts, Freshness::Current)
     }

@@ -41,7 +41,7 @@ fn a_joiner_without_a_donor_is_recreated() {
                  safe_to_bootstrap 0"
             );
             let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
-            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
+            facts.add_report(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
         }
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
@@ -90,7 +90,7 @@ fn a_member_in_another_cluster_is_reported_and_not_waited_for() {
                 "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, but {ID} is recorded; x"
             );
             let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
-            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
+            facts.add_report(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
         }
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);

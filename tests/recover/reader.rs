@@ -202,7 +202,7 @@ fn a_reader_is_not_a_pod_of_the_cluster() {
         assert_eq!(cluster.readers.len(), 1);
         assert_eq!(cluster.pods().count(), 3);
         assert!(cluster.leaving.is_empty() && cluster.bootstrap.pods.is_empty());
-        assert!(view.clusters_in(NAMESPACE).all(|it| !it.left));
+        assert!(view.clusters_in(NAMESPACE).all(|it| !it.orphaned));
     }
 }
 

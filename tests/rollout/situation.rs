@@ -144,12 +144,12 @@ impl Situation {
         let id = Id::new(scene::NAMESPACE, &format!("{STATEFUL_SET}-2"));
         if let (Some(state), Some(uid)) = (self.probe, facts.pod(&id).map(|pod| pod.uid.clone())) {
             let says = format!("Readiness probe failed: the server is {state}\n");
-            assert!(facts.hear(&id, &uid, "2026-12-01T09:29:00Z".parse().unwrap(), &says), "{says}");
+            assert!(facts.add_report(&id, &uid, "2026-12-01T09:29:00Z".parse().unwrap(), &says), "{says}");
         }
         for file in &self.unread {
             let snapshot = file.snapshot();
             let id = Id::new(scene::NAMESPACE, snapshot["metadata"]["name"].as_str().unwrap());
-            facts.cannot_read(Kind::ConfigMap, id, Unreadable::TooMuch("there is no room"));
+            facts.cannot_read(Kind::ConfigMap, id, Unreadable::NotExamined("there is no room"));
         }
         World::build(facts, Freshness::Current)
     }

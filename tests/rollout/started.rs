@@ -37,7 +37,7 @@ fn pod(ordinal: usize, change: &Value) -> Value {
 /// Returns the pod as it starts, and the snapshots that must be created for it.
 fn started(situation: &Situation, pod: &Value, made: &[String]) -> (Value, Vec<Value>) {
     let (world, settings) = (situation.world(), Settings::default());
-    let view = View { made, ..View::new(&world, scene::now(), &settings) };
+    let view = View { new_snapshots: made, ..View::new(&world, scene::now(), &settings) };
     let body = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {

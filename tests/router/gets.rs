@@ -30,7 +30,7 @@ async fn a_missing_config_map_is_not_requested_for_every_review() {
         ..Scene::default()
     }
     .facts(&Settings::default());
-    let large = Unreadable::TooMuch("it is larger than 512 KiB");
+    let large = Unreadable::NotExamined("it is larger than 512 KiB");
     facts.cannot_read(Kind::ConfigMap, Id::new(scene::NAMESPACE, "dump"), large);
     let world = Arc::new(ArcSwap::from_pointee(World::build(facts, Freshness::Current)));
     let asked = Arc::new(AtomicUsize::new(0));

@@ -216,7 +216,7 @@ fn where_the_data_ends_is_reported_when_the_server_has_stopped_in_order() {
         .unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(*code));
         let message = fs::read_to_string(pod.path("termination")).unwrap();
-        let end = start_report::end(&message);
+        let end = start_report::stop_position(&message);
         match reported {
             None => assert_eq!((end, &*message), (None, "")),
             Some(reported) => {

@@ -215,7 +215,8 @@ impl Guard {
         }
         let object = incoming.object.filter(|_| origin == Origin::Mutating && decision.allowed());
         let patch = object.and_then(|object| {
-            let amend = |view: &View<'_>| amend(review, &object, &decision, &View { made, ..*view });
+            let amend =
+                |view: &View<'_>| amend(review, &object, &decision, &View { new_snapshots: made, ..*view });
             self.with_view(index, now, amend)
         });
         let message = report::refusal(&review.subject(), &decision, &Pages::Program);

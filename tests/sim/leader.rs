@@ -14,7 +14,7 @@ use facts::view::{Id, RemovalTarget, View};
 use leader::plan::identity::{self, Concluded};
 use leader::plan::rollout::Configure;
 use leader::plan::{self, Announcement, Finish, LeaderStep, LookedUp, Mark, PendingDeletion, Warrant};
-use objects::{ConfigMap, Kind, Object, Reader};
+use objects::{ConfigMap, ConfigMapReader, Kind, Object};
 use serde_json::{Value, json};
 
 use super::clock::{SECOND, timestamp};
@@ -228,7 +228,7 @@ impl Sim {
         let of = |kind: Kind| -> Vec<&Value> { self.store.all(kind).map(|(_, it)| &**it).collect() };
         let kinds = [Kind::Pod, Kind::StatefulSet, Kind::Deployment].into_iter();
         let all = kinds.flat_map(|kind| of(kind).into_iter().map(move |it| (kind.name(), it.to_string())));
-        let readers = all.map(|(kind, it)| Reader::read(kind, &it).unwrap()).collect();
+        let readers = all.map(|(kind, it)| ConfigMapReader::read(kind, &it).unwrap()).collect();
         LookedUp { map, readers: Ok(readers) }
     }
 

@@ -14,7 +14,7 @@ fn a_probe_result_counts_until_something_newer_replaces_it() {
     let mut facts = rulebook().facts(&settings.adoption);
     facts.put(read(&pod));
     let hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<JoinPhase>| {
-        facts.hear(&id, uid, at.parse().unwrap(), message);
+        facts.add_report(&id, uid, at.parse().unwrap(), message);
         assert_eq!(facts.pod(&id).unwrap().seen, doing, "{at} {message}");
     };
     hear(
@@ -80,7 +80,7 @@ fn of_two_members_that_do_not_recover_one_is_deleted_first() {
         lost["status"]["containerStatuses"][0]["started"] = json!(true);
         facts.put(Object::read(Kind::Pod, &lost.to_string()).unwrap());
         let (id, uid) = (Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}")), format!("pod-{ordinal}"));
-        facts.hear(&id, &uid, scene::now(), "Readiness probe failed: the server is DISCONNECTED\n");
+        facts.add_report(&id, &uid, scene::now(), "Readiness probe failed: the server is DISCONNECTED\n");
     }
     let world = World::build(facts, Freshness::Current);
     let view = View::new(&world, scene::now(), &settings);

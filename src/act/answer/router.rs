@@ -137,7 +137,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
         Vec::new()
     };
     let made = guard.config_maps.copy(&review.namespace, wanted).await;
-    let view = View { made: &made, ..view };
+    let view = View { new_snapshots: &made, ..view };
     let patch = match (endpoint, &incoming.object) {
         (Endpoint::Mutate, Some(object)) if decision.allowed() => amend(review, object, &decision, &view),
         _ => None,

@@ -7,7 +7,7 @@ use facts::view::{Id, RemovalTarget};
 use kube::Client;
 use kube::api::ListParams;
 use leader::plan::{self, Finish, LeaderStep, LookedUp, PendingDeletion, Warrant};
-use objects::{Kind, Meta, Reader};
+use objects::{ConfigMapReader, Kind, Meta};
 
 use crate::act::api::Fault;
 use crate::act::config_maps;
@@ -82,7 +82,7 @@ async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> ku
         Err(problem) => (None, Some(problem.to_string())),
     };
     let mut all = Vec::new();
-    for (kind, api, plural) in Reader::KINDS {
+    for (kind, api, plural) in ConfigMapReader::KINDS {
         // Of a Deployment only its existence matters, not its readers.
         let asked = target.kind == Kind::ConfigMap || target.kind.name() == kind;
         if !asked {
@@ -102,7 +102,7 @@ async fn readers(
     namespace: &str,
     config_map: &str,
     (kind, api, plural): (&'static str, &str, &str),
-) -> kube::Result<Result<Vec<Reader>, String>> {
+) -> kube::Result<Result<Vec<ConfigMapReader>, String>> {
     let url = format!("/{api}/namespaces/{namespace}/{plural}");
     let (mut pages, mut found, mut room) =
         (ListPages::of(client, url, ListParams::default()), Vec::new(), MOST_READER_BYTES);
@@ -119,7 +119,7 @@ async fn readers(
                 };
             }
         };
-        let reader = match Reader::read(kind, &piece.text) {
+        let reader = match ConfigMapReader::read(kind, &piece.text) {
             Ok(reader) => reader,
             Err(problem) => return Ok(Err(format!("a {kind} {problem}"))),
         };

@@ -155,7 +155,8 @@ async fn ask(shared: Arc<ReservationStore<Link>>, link: Link, world: Arc<World>,
     let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
     let cluster = view.cluster("db", "galera").unwrap();
     let pod = format!("galera-{pod}");
-    let besides = |known: &Reservations| known.besides(cluster, &pod).map(|(other, _)| other.to_owned());
+    let besides =
+        |known: &Reservations| known.other_leaving(cluster, &pod).map(|(other, _)| other.to_owned());
     let member_removal =
         MemberRemoval { cluster: cluster.id.clone(), pod: pod.clone(), uid: pod.clone(), rule: "G02" };
     let first = besides(&shared.current());

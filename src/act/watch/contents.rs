@@ -29,10 +29,12 @@ const MEMORY_PER_FETCH: usize = 32 << 20;
 const MOST_UNDER_WAY: usize = 32;
 /// The memory that allows one more ConfigMap of each namespace to be kept or fetched: 128 MiB allow 256.
 const MEMORY_PER_MAP: usize = 512 << 10;
-const TOO_MANY: Unreadable = Unreadable::TooMuch("its namespace has more ConfigMaps than can be looked at");
+const TOO_MANY: Unreadable =
+    Unreadable::NotExamined("its namespace has more ConfigMaps than can be looked at");
 /// The time after which the view no longer waits for a text.
 const WAIT_LIMIT: Duration = Duration::from_secs(10);
-pub(super) const LATE: Unreadable = Unreadable::TooMuch("the API server has not sent it within 10 seconds");
+pub(super) const LATE: Unreadable =
+    Unreadable::NotExamined("the API server has not sent it within 10 seconds");
 /// The pause before a fetch that failed is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -94,7 +96,7 @@ impl ContentTracker {
             beyond_count: 0,
             last_namespace: String::new(),
             outdated_since: HashMap::new(),
-            room: TextRoom::within(memory),
+            room: TextRoom::with_memory(memory),
             last_retry: None,
         }
     }
@@ -111,7 +113,7 @@ impl ContentTracker {
 
     /// Drops the text, and the answer of a fetch that is under way. Returns false if nothing was known or awaited.
     pub(super) fn forget(&mut self, id: &Id) -> bool {
-        self.room.leave(id);
+        self.room.remove(id);
         self.known.remove(id);
         self.outdated_since.remove(id);
         let Some(namespace) = self.namespaces.get_mut(&id.namespace) else { return false };
@@ -208,7 +210,7 @@ impl ContentTracker {
 
     /// Returns a ConfigMap that was beyond a limit and no longer is, and forgets it as if it had never been fetched. It returns
     /// one a second at most, and none while another text is awaited.
-    pub(super) fn that_fits(&mut self) -> Option<Id> {
+    pub(super) fn next_that_fits(&mut self) -> Option<Id> {
         if self.last_retry.is_some_and(|last| last.elapsed() < RETRY_PAUSE) {
             return None;
         }
@@ -217,7 +219,7 @@ impl ContentTracker {
         };
         let of_namespaces =
             || if self.beyond_count == 0 { None } else { self.namespaces.values().find_map(beyond) };
-        let id = self.room.that_fits().or_else(of_namespaces)?;
+        let id = self.room.next_that_fits().or_else(of_namespaces)?;
         if self.lack().is_some() {
             return None;
         }

@@ -147,7 +147,7 @@ impl Keeper {
         }
         if self.last_relist_check.elapsed() >= RELIST_INTERVAL {
             self.last_relist_check = Instant::now();
-            let kinds = self.facts.that_may_fit();
+            let kinds = self.facts.kinds_that_may_fit();
             for source in self.sources.iter().filter(|source| kinds.contains(&source.kind)) {
                 source.again.store(true, Ordering::Relaxed);
             }
@@ -162,10 +162,10 @@ impl Keeper {
         let pod = |facts: &Facts| facts.pod(&first.about).cloned();
         let before = pod(&self.facts);
         for event in events {
-            self.facts.hear(&event.about, &event.uid, event.at, &event.message);
+            self.facts.add_report(&event.about, &event.uid, event.at, &event.message);
         }
         let after = pod(&self.facts);
-        before.as_ref().map(|pod| pod.words()) != after.as_ref().map(|pod| pod.words())
+        before.as_ref().map(|pod| pod.reports()) != after.as_ref().map(|pod| pod.reports())
     }
 
     /// Applies one message. Returns false if it brought nothing new.
@@ -197,7 +197,7 @@ impl Keeper {
                 source.holds.remove(&id);
                 self.forget(index, &id);
             }
-            Message::Serves(is_served) => return self.facts.kept.serves(source.kind, is_served),
+            Message::Serves(is_served) => return self.facts.kept.set_served(source.kind, is_served),
             Message::Reachable(is_reachable) => {
                 // A kind that cannot be listed does not keep the others waiting.
                 source.listed |= !is_reachable;
@@ -248,7 +248,7 @@ impl Keeper {
     fn want_text(&mut self, id: &Id) {
         if self.facts.reads(id) {
             let awaited = self.contents.want(id);
-            self.facts.awaits(id, awaited == Ok(true));
+            self.facts.set_awaited(id, awaited == Ok(true));
             if let Err(problem) = awaited
                 && self.facts.unreadable.get(&(Kind::ConfigMap, id.clone())) != Some(&problem)
             {
@@ -262,7 +262,7 @@ impl Keeper {
     /// Requests as many texts as may be under way; one that was beyond a limit and no longer is comes first. The result of `send`
     /// is ignored because the fetcher ends only with the process.
     fn request_texts(&mut self) {
-        if let Some(next) = self.contents.that_fits() {
+        if let Some(next) = self.contents.next_that_fits() {
             self.want_text(&next);
         }
         while let Some(id) = self.contents.ask() {
@@ -294,7 +294,7 @@ impl Keeper {
 
     fn forget_text(&mut self, id: &Id) {
         if self.contents.forget(id) {
-            self.facts.awaits(id, false);
+            self.facts.set_awaited(id, false);
             self.facts.remove(Kind::ConfigMap, id);
         }
     }

@@ -167,12 +167,12 @@ fn waiting(guard: &Guard) -> Vec<WatchedRun> {
             since,
             about,
         };
-        let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.going);
+        let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.terminating);
         // Before the cluster has data, a missing member does not matter here.
         let missing =
-            !cluster.left && cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
+            !cluster.orphaned && cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
         let creation = missing.then(|| run(&cluster.workload.metadata.uid, None, Topic::Creation));
-        waits.map(|pod| run(&pod.uid, pod.since, Topic::Probes)).chain(creation).collect::<Vec<_>>()
+        waits.map(|pod| run(&pod.uid, pod.running_since, Topic::Probes)).chain(creation).collect::<Vec<_>>()
     };
-    world.clusters().filter(|it| !view.left_alone(&it.id.namespace)).flat_map(of).collect()
+    world.clusters().filter(|it| !view.is_mode_off(&it.id.namespace)).flat_map(of).collect()
 }

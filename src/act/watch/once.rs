@@ -88,7 +88,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                 }
                 // The kind is not installed.
                 Err(error) if kind.is_optional() && Fault::of(&error) == Fault::NotFound => {}
-                Ok(()) if kind.is_optional() => drop(listed.facts.kept.serves(kind, true)),
+                Ok(()) if kind.is_optional() => drop(listed.facts.kept.set_served(kind, true)),
                 result => result.map_err(|error| Error::List(plural, error))?,
             },
         }
@@ -127,7 +127,7 @@ async fn read_member_events(client: &Client, namespace: Option<&str>, facts: &mu
     if facts.pods().any(|pod| pod.server && !pod.ready) {
         let found = events(client, Topic::Probes, namespace, None).await.unwrap_or_default();
         for MemberEvent { about, uid, at, message } in found {
-            facts.hear(&about, &uid, at, &message);
+            facts.add_report(&about, &uid, at, &message);
         }
     }
     if facts.lacks_a_pod() {

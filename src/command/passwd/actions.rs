@@ -105,7 +105,7 @@ async fn write(seen: &ObservedCluster, looked: &Looked, which: Which, turn: &str
     let name = &change.secret;
     let value =
         text(secret, &change.key).with_context(|| format!("key {} of Secret {name} is gone", change.key))?;
-    let value = credentials::replaced(&value, &change.account, change.password(which));
+    let value = credentials::with_password(&value, &change.account, change.password(which));
     let value =
         value.with_context(|| format!("key {} of Secret {name} now holds another account", change.key))?;
     let mark = PasswordMark {

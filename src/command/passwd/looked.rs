@@ -176,7 +176,7 @@ fn root(credentials: &[Credential], change: &PasswordChange) -> anyhow::Result<(
 }
 
 fn kept(seen: &ObservedCluster, secret: &Secret, change: &PasswordChange) -> SecretState {
-    let held = text(secret, &change.key).and_then(|it| credentials::held(&it, &change.account));
+    let held = text(secret, &change.key).and_then(|it| credentials::password_in(&it, &change.account));
     let holds = [Which::New, Which::Old].into_iter().find(|it| held.as_ref() == Some(change.password(*it)));
     let mark = secret.annotations().get(&format!("{PREFIX}{PASSWORD}"));
     let mark = mark.and_then(|text| PasswordMark::read(text));

@@ -83,7 +83,7 @@ fn untyped<K: Resource<DynamicType = ()>>(seen: &ObservedCluster) -> Api<Dynamic
 /// Creates the member's pod, as its StatefulSet would.
 async fn create(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
     let mut set = serde_json::to_value(untyped::<StatefulSet>(seen).get(&seen.id.name).await?)?;
-    if let Some(older) = seen.cluster()?.workload.makes_older(ordinal) {
+    if let Some(older) = seen.cluster()?.workload.older_revision_for(ordinal) {
         let kept: Api<ControllerRevision> = Api::namespaced(seen.client.clone(), &seen.id.namespace);
         let data = kept.get(older).await.context("reading the earlier template of its StatefulSet")?.data;
         let data = serde_json::to_value(data)?;

@@ -29,7 +29,7 @@ pub(super) fn is_exempt(review: &Review, view: &View<'_>) -> bool {
 }
 
 fn drives_all_clusters(review: &Review, view: &View<'_>) -> bool {
-    let clusters = view.concerned(review);
+    let clusters = view.clusters_concerned(review);
     !clusters.is_empty() && clusters.iter().all(|cluster| driver::of(&cluster.workload).is_some())
 }
 

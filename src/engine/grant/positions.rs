@@ -64,7 +64,7 @@ impl<'a> DataEnd<'a> {
         }
         if let Some(reader) = member.reader.as_deref() {
             return match reader.start_report.as_deref() {
-                _ if reader.going => {
+                _ if reader.terminating => {
                     Self::NotYetKnown(format!("is checked again after pod {} is deleted", reader.name))
                 }
                 Some(report) => Self::reported(report),
@@ -83,7 +83,7 @@ impl<'a> DataEnd<'a> {
             None if !pod.step => {
                 Self::Unknown("starts without gatera's step script, so its position is not known".to_owned())
             }
-            None if pod.running && pod.began.is_none() => Self::Served,
+            None if pod.running && pod.starting_since.is_none() => Self::Served,
             None if member.does_not_run() => {
                 Self::NotYetKnown("has a pod that does not run (kubectl describe pod says why)".to_owned())
             }

@@ -16,7 +16,7 @@ use objects::{Container, Pod};
 /// Returns the revision that this pod starts with, if snapshots are used.
 fn revision_at_start(target: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
     let InjectTarget { typed, cluster, member, view, namespace, .. } = target;
-    let looks_only = view.only_looks(namespace).is_some();
+    let looks_only = view.read_only_mode(namespace).is_some();
     let cluster = cluster.filter(|_| *member && !looks_only && !target.is_driven())?;
     let revision = view.revision_for(cluster, typed)?;
     let sources = revision::sources(&typed.spec, server);
@@ -37,7 +37,7 @@ pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, server: &Container
 }
 
 fn snapshot_exists(target: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {
-    let created = || target.view.made.contains(&digest.snapshot_name(source));
+    let created = || target.view.new_snapshots.contains(&digest.snapshot_name(source));
     target.view.snapshot_of(target.namespace, source, digest).is_some() || created()
 }
 

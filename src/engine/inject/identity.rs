@@ -32,7 +32,7 @@ pub(super) fn value_for_new_pod<'a>(target: &InjectTarget<'a>, server: &Containe
 fn right_to_start(target: &InjectTarget<'_>, server: &Container) -> Option<String> {
     let InjectTarget { typed, cluster, member, view, .. } = target;
     let cluster = cluster.filter(|_| *member && starts_with_step_script(typed, server))?;
-    grant::recovery_started_by(cluster, &typed.metadata.name, view).map(Recovery::of_pod)
+    grant::recovery_started_by(cluster, &typed.metadata.name, view).map(Recovery::permission)
 }
 
 /// Returns the node for a pod that starts its cluster.
@@ -53,7 +53,7 @@ fn value_from_view<'a>(target: &InjectTarget<'a>, server: &Container) -> &'a str
     let is_excepted = |meta: &Meta| {
         let text = meta.mark(marks::OVERRIDE);
         text.and_then(|text| Override::read(text, view.now).ok())
-            .is_some_and(|it| it.releases(SECOND_BOOTSTRAP))
+            .is_some_and(|it| it.suspends(SECOND_BOOTSTRAP))
     };
     // The probes or the step script report the cluster id.
     let PlannedInjection { keeps_probes, .. } =
@@ -117,7 +117,7 @@ pub fn outdated_values<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a Po
     let record = cluster.identity().map(Identity::as_str);
     let new_value = |pod: &PodFact| match pod.identity.as_deref()? {
         // A right that is no longer granted is removed before the server uses it.
-        right if Recovery::is_right(right) => {
+        right if Recovery::is_permission(right) => {
             let granted = grant::recovery_under_way(cluster, view).is_some_and(|it| it.member == pod.name);
             (!granted).then(|| record.unwrap_or(if enforced { UNKNOWN } else { FREE }))
         }
@@ -127,12 +127,15 @@ pub fn outdated_values<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a Po
         _ if !gated => Some(FREE),
         current => record.filter(|record| current != *record),
     };
-    pods(cluster, view).filter(|pod| !pod.going).filter_map(|pod| Some((pod, new_value(pod)?))).collect()
+    pods(cluster, view)
+        .filter(|pod| !pod.terminating)
+        .filter_map(|pod| Some((pod, new_value(pod)?)))
+        .collect()
 }
 
 /// Returns whether the guard could have written this value.
 pub(super) fn is_known(text: &str) -> bool {
     matches!(text, UNKNOWN | FOUNDS | FREE | NONE)
         || Identity::read(text).is_some()
-        || Recovery::is_right(text)
+        || Recovery::is_permission(text)
 }

@@ -6,7 +6,7 @@ use super::InjectTarget;
 use super::edit;
 use super::files::SCRIPT;
 use facts::galera::options;
-use facts::galera::ports::USUAL;
+use facts::galera::ports::DEFAULT_PORT;
 use facts::marks;
 use objects::{Container, Handler, Literal, Meta};
 
@@ -95,7 +95,7 @@ fn startup_limit(meta: &Meta) -> i64 {
 pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, i64)> {
     let runs_our_script = |probe: &Handler| probe.exec.command.first().is_some_and(|it| it.look() == SCRIPT);
     let own = server.startup_probe.as_ref().filter(|probe| !runs_our_script(probe))?;
-    let (patience, limit) = (own.patience(), startup_limit(meta));
+    let (patience, limit) = (own.seconds_to_failure(), startup_limit(meta));
     (patience < limit).then_some((patience, limit))
 }
 
@@ -136,7 +136,7 @@ fn replace_liveness(container: &mut Value, server: &Container, target: &InjectTa
     if !server.liveness_probe.as_ref().is_some_and(asks_the_database) {
         return;
     }
-    let port = target.ports(server).clients.unwrap_or(USUAL);
+    let port = target.ports(server).clients.unwrap_or(DEFAULT_PORT);
     edit::set(
         container,
         &["livenessProbe"],

@@ -64,7 +64,7 @@ fn is_bitnami_image(server: &Container, meta: &Meta) -> bool {
 fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
     let named = meta.mark(marks::PROFILE);
     let official = Profile::named_or_detected(server, named) == Profile::Official;
-    official && (named.is_some() || Image::read(&server.image).is_of_the_library())
+    official && (named.is_some() || Image::read(&server.image).is_official())
 }
 
 /// Puts the step script in front of the command. Bitnami's image gets it through the file that `BASH_ENV` names.

@@ -93,9 +93,9 @@ fn separation(ns: &str, template: &Template) -> Separation {
     let terms = &template.spec.affinity.pod_anti_affinity;
     let labels = &template.metadata.labels;
     match template.metadata.mark(marks::ANTI_AFFINITY) {
-        _ if terms.required.iter().any(|term| term.parts(labels, ns)) => Separation::Required,
-        _ if terms.terms().any(|term| term.parts(labels, ns)) => Separation::Preferred,
-        _ if terms.terms().any(objects::Term::on_nodes) => Separation::Missing,
+        _ if terms.required.iter().any(|term| term.separates(labels, ns)) => Separation::Required,
+        _ if terms.terms().any(|term| term.separates(labels, ns)) => Separation::Preferred,
+        _ if terms.terms().any(objects::AffinityTerm::is_per_node) => Separation::Missing,
         Some("required") => Separation::Required,
         Some("preferred") => Separation::Preferred,
         Some("none") => Separation::OptedOut,
@@ -144,8 +144,8 @@ pub(super) fn may_share_a_node(ns: &str, new: &Workload, view: &View<'_>) -> boo
 fn are_separated_by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     let Template { metadata, spec, .. } = &*new.spec.template;
     let terms =
-        spec.affinity.pod_anti_affinity.required.iter().filter(|it| it.is_about(&metadata.labels, ns));
-    let spreads = spec.topology_spread_constraints.iter().filter(|it| it.parts(&metadata.labels));
+        spec.affinity.pod_anti_affinity.required.iter().filter(|it| it.applies_to(&metadata.labels, ns));
+    let spreads = spec.topology_spread_constraints.iter().filter(|it| it.separates(&metadata.labels));
     let mut keys = terms.map(|it| &it.topology_key).chain(spreads.map(|it| &it.topology_key));
     let enough = |key: &String| {
         let domains = view.world.domains_for(spec, key).and_then(|it| i64::try_from(it).ok());

@@ -43,7 +43,7 @@ use crate::rule::{One, Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Member, State, View, transfer};
-use facts::way_out::{Command, run};
+use facts::way_out::{CommandLine, run};
 use objects::{Kind, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -93,14 +93,15 @@ fn bootstrapped_with<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster
 
 fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let ns = &cluster.id.namespace;
-    let hangs = cluster.members.iter().find_map(|it| transfer::hangs(cluster, it, view.now));
+    let hangs = cluster.members.iter().find_map(|it| transfer::way_out_if_hanging(cluster, it, view.now));
     let wait = hangs.unwrap_or_else(|| run(cluster.wait_command()).say(", then repeat the command"));
-    let stranded = transfer::stranded(cluster, view.now);
+    let stranded = transfer::stranded_bootstrap_pod(cluster, view.now);
     let (verdict, says, instead) = match view.state(cluster) {
         State::Healthy => return None,
         // A bootstrap node cannot help a cluster without an identity or without its StatefulSet.
         State::Degraded
-            if (cluster.has_no_identity() || cluster.left) && cluster.members.iter().all(Member::ready) =>
+            if (cluster.has_no_identity() || cluster.orphaned)
+                && cluster.members.iter().all(Member::ready) =>
         {
             return None;
         }
@@ -117,7 +118,7 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
             (Verdict::Wait, trouble(cluster), wait)
         }
         State::Degraded | State::Down | State::Stopped => {
-            let describe = run(Command::new(format!("kubectl -n {ns} describe pods")));
+            let describe = run(CommandLine::new(format!("kubectl -n {ns} describe pods")));
             let instead = describe.say(" (it shows why they are not Ready), then ").and(wait);
             (Verdict::Deny, trouble(cluster), instead)
         }

@@ -84,7 +84,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
     for cluster in view.readers_of(ns, &map.metadata.name) {
         let workload = &cluster.workload;
         let seen = revision::reaching(&workload.spec.template.spec).remove(&map.metadata.name);
-        let is_seen = |key: &str| seen.as_ref().is_some_and(|keys| keys.hold(key));
+        let is_seen = |key: &str| seen.as_ref().is_some_and(|keys| keys.contains(key));
         let switch = map.data.iter().find(|(key, text)| is_seen(key) && server::founds_by_file(text.look()));
         if let Some((key, _)) = switch.filter(|_| founds_too_many(ns, workload, view)) {
             let (label, field) =
@@ -93,7 +93,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
             continue;
         }
         let Some(PlacedAddress { source: AddressSource::File { map: name, key }, text }) =
-            view.with(map).cluster_address(ns, workload)
+            view.with_config_map(map).cluster_address(ns, workload)
         else {
             continue;
         };

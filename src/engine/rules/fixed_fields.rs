@@ -32,7 +32,7 @@ use crate::rule::{All, Rule, Verb};
 use crate::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::{View, is_cluster};
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{CommandLine, WayOut, run, say};
 use objects::{ClaimTemplate, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -121,7 +121,7 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
         }
         let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
         let Review { namespace, name: set, .. } = review;
-        let patch = Command::new(format!("kubectl -n {namespace} patch pvc {name}-{set}-0 -p"))
+        let patch = CommandLine::new(format!("kubectl -n {namespace} patch pvc {name}-{set}-0 -p"))
             .arg(format!(r#"{{"spec":{{"resources":{{"requests":{{"storage":"{to}"}}}}}}}}"#));
         let grow = run(patch).say(", and the same for every member");
         finding(field(name), says, grow.or("to change the template too, ").and(orphan(review)))
@@ -145,7 +145,8 @@ fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> String {
 
 fn orphan(review: &Review) -> WayOut {
     let Review { namespace, name, .. } = review;
-    let delete = Command::new(format!("kubectl -n {namespace} delete statefulset {name} --cascade=orphan"));
+    let delete =
+        CommandLine::new(format!("kubectl -n {namespace} delete statefulset {name} --cascade=orphan"));
     say("with all members Ready: ").run(delete).say(", then apply the new one (pods keep running)")
 }
 

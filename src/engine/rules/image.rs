@@ -63,7 +63,7 @@ use facts::galera::image::{Image, VersionChange};
 use facts::galera::{programs, server};
 use facts::review::Review;
 use facts::view::{Cluster, View};
-use facts::way_out::{Command, WayOut, edit, say};
+use facts::way_out::{CommandLine, WayOut, edit, say};
 use objects::{Container, Kind, Pod, Template};
 
 pub(super) const RULE: Rule = Rule {
@@ -110,7 +110,7 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
         );
         let why = "an image that is set on pods restarts all of them at the same moment, bypasses the StatefulSet, and is \
                    lost with the pod";
-        let set = Command::new(format!("kubectl -n {} set image statefulset/{}", id.namespace, id.name));
+        let set = CommandLine::new(format!("kubectl -n {} set image statefulset/{}", id.namespace, id.name));
         let set = edit(
             set.arg(format!("{}={}", after.name, after.image)),
             format!("write image: {} for container {} of StatefulSet {}", after.image, after.name, id.name),
@@ -193,7 +193,7 @@ impl ImagePlace<'_> {
         let image = Image::read(written);
         let (verdict, fault) = if image.floats() {
             (if serves { Verdict::Deny } else { Verdict::Warn }, "names no version")
-        } else if image.major_only() && serves {
+        } else if image.is_major_only() && serves {
             (Verdict::Warn, "moves from series to series by itself")
         } else {
             return None;
@@ -202,7 +202,7 @@ impl ImagePlace<'_> {
         let instead = if serves {
             say(format!("write the version: {}:VERSION", image.repository))
                 .then("for a running cluster, the one that ")
-                .run(Command::new("mariadbd --version"))
+                .run(CommandLine::new("mariadbd --version"))
                 .say(" prints")
         } else {
             say("write the version").then("for a running cluster, the one that runs")
@@ -250,7 +250,7 @@ impl ImagePlace<'_> {
             }
             let says = format!("{change}: it is not known whether the server would be older than its data");
             let why = "an older server cannot read what a newer one wrote";
-            let version = Command::new("mariadbd --version");
+            let version = CommandLine::new("mariadbd --version");
             let instead = say("see what ").run(version).say(" prints in a running member first");
             return Some(self.finding(Verdict::Warn, says, why, instead));
         };

@@ -3,14 +3,14 @@
 //!
 //! Owns: no rule.
 
-use facts::way_out::{Command, WayOut, edit, run};
+use facts::way_out::{CommandLine, WayOut, edit, run};
 use objects::Meta;
 
 /// Returns the command that scales a StatefulSet to this number of replicas.
 pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i64) -> WayOut {
     let Some((set, release)) = set.and_then(|set| Some((set, set.helm_release()?))) else {
         let command = format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}");
-        let live = run(Command::new(command)).say(" (or make the same change in your manifest)");
+        let live = run(CommandLine::new(command)).say(" (or make the same change in your manifest)");
         return edit(live, format!("write replicas: {replicas}"));
     };
     let chart = set.labels.get("helm.sh/chart").map_or("", String::as_str);
@@ -18,7 +18,7 @@ pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i
     let (chart, value) = known.map_or(("CHART", "VALUE"), |(_, chart, value)| (*chart, *value));
     let upgrade =
         format!("helm -n {namespace} upgrade {release} {chart} --reuse-values --set {value}={replicas}");
-    let upgrade = Command::new(upgrade);
+    let upgrade = CommandLine::new(upgrade);
     // Our own chart refuses such a size without this.
     let is_usual_size = replicas > 2 && replicas % 2 == 1;
     let upgrade = if value == "nodeCount" && !is_usual_size {

@@ -57,12 +57,12 @@ mod size;
 use super::anti_affinity;
 use crate::rule::{All, One, Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::galera::data::{BITNAMIS, Backing, DataFolder};
+use facts::galera::data::{BITNAMI_DATA, Backing, DataFolder};
 use facts::galera::image::Image;
 use facts::galera::server::{self, DATA_DIRECTORIES};
 use facts::review::{Operation, Origin, Review};
-use facts::view::{ClaimOf, View, is_cluster};
-use facts::way_out::{Command, WayOut, say};
+use facts::view::{MemberClaim, View, is_cluster};
+use facts::way_out::{CommandLine, WayOut, say};
 use objects::{Container, Kind, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -81,7 +81,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     let new = review.change::<Workload>().new.filter(|it| is_cluster(it, view.adoption()));
     let Some(new) = new else { return Findings::new() };
     let mut found = retention(new);
-    let place = view.place_of_data(&review.namespace, new);
+    let place = view.data_folder(&review.namespace, new);
     let kept = data_volume(&review.namespace, new, place.as_ref(), view);
     // A place that cannot hold data is refused for that reason, unless the data moves there.
     let has_no_volume = place.as_ref().is_none_or(|it| it.volume.is_none());
@@ -224,7 +224,7 @@ fn moved(review: &Review, new: &Workload, to: Option<&DataFolder>, view: &View<'
     if claims(old) != claims(new) {
         return None;
     }
-    let Some(from) = view.place_of_data(&review.namespace, old) else { return perhaps_moved(old, new) };
+    let Some(from) = view.data_folder(&review.namespace, old) else { return perhaps_moved(old, new) };
     if from.volume.is_none() || is_lost_with_the_pod(old, &from) {
         return None;
     }
@@ -249,7 +249,7 @@ fn moved(review: &Review, new: &Workload, to: Option<&DataFolder>, view: &View<'
         ),
     };
     let instead = match to {
-        Some(to) if from.directory == BITNAMIS && to.volume.is_none() => {
+        Some(to) if from.directory == BITNAMI_DATA && to.volume.is_none() => {
             let volume = from.volume.as_deref().unwrap_or_default();
             let mount = format!("mount {volume} at {} with subPath: data", to.directory);
             say(format!("{mount}, where Bitnami's image keeps it")).then("all steps: ").page("G07")
@@ -302,7 +302,7 @@ fn ignores_claims(
     let place = place.filter(|it| !matches!(it.backing, Backing::Template(_)))?;
     let claims = view.claims_of(&review.namespace, new);
     // Claims of a template that the server mounts elsewhere may hold something else.
-    let mounted = |claim: &&ClaimOf| {
+    let mounted = |claim: &&MemberClaim| {
         server.volume_mounts.iter().any(|it| claim.name.starts_with(&format!("{}-", it.name)))
     };
     let claim = claims.iter().find(|claim| place.volume.is_none() || !mounted(claim))?;
@@ -359,7 +359,7 @@ fn restarts_with_old_data(
         "it has data from before (claims: {held}): its members use it, but none of them starts the cluster by itself"
     );
     let instead =
-        say("after you have applied it: ").run(Command::new(format!("gatera start {name} -n {ns}")));
+        say("after you have applied it: ").run(CommandLine::new(format!("gatera start {name} -n {ns}")));
     let why = "all others copy the member that starts first, so it must be the one with the newest data";
     Some(RULE.warn("spec.volumeClaimTemplates", says, why, instead))
 }

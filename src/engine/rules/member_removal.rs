@@ -12,7 +12,7 @@ use crate::verdict::{Decision, Finding, Verdict};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
 use facts::view::{Cluster, Id, View};
-use facts::way_out::{Command, WayOut, edit, say};
+use facts::way_out::{CommandLine, WayOut, edit, say};
 use objects::{Kind, Object, Workload};
 
 /// A member that is removed.
@@ -44,7 +44,7 @@ pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval>
         }
         _ => return None,
     };
-    let uid = &cluster.member(&pod)?.pod.as_ref().filter(|pod| !pod.going)?.uid;
+    let uid = &cluster.member(&pod)?.pod.as_ref().filter(|pod| !pod.terminating)?.uid;
     let known = if review.kind == Kind::Pod { uid } else { &cluster.workload.metadata.uid };
     let is_known_one = |old: &Object| review.takes_over || old.meta().uid == *known;
     let counts =
@@ -57,7 +57,7 @@ fn removed_pod(review: &Review) -> Option<String> {
     let ends = review.operation == Operation::Delete
         || review.subresource == "eviction"
         || one_at_a_time::restarts_its_server(review);
-    let terminating = review.objects().any(|object| object.meta().going());
+    let terminating = review.objects().any(|object| object.meta().is_terminating());
     (ends && !terminating).then(|| review.name.clone())
 }
 
@@ -81,8 +81,8 @@ fn stopped_ordinal(review: &Review, now: &Workload) -> Option<(i64, &'static str
 /// Returns the first member that gets a changed template, or one that a partition held back.
 pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
-    let from = new.reaches_from();
-    let continues = new.spec.update_strategy.holds_back() < old.spec.update_strategy.holds_back();
+    let from = new.first_updated_ordinal();
+    let continues = new.spec.update_strategy.held_back() < old.spec.update_strategy.held_back();
     let last = new.ordinals().end - 1;
     ((changed || continues) && from <= last && new.replicas() > 0).then_some(last)
 }
@@ -92,7 +92,8 @@ pub(super) fn pause_rollout(cluster: &Cluster) -> WayOut {
     let Cluster { id, workload, .. } = cluster;
     let held = workload.replicas();
     let patch = format!(r#"{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":{held}}}}}}}}}"#);
-    let command = Command::new(format!("kubectl -n {} patch statefulset {} --patch", id.namespace, id.name));
+    let command =
+        CommandLine::new(format!("kubectl -n {} patch statefulset {} --patch", id.namespace, id.name));
     say("hold it first: ")
         .and(edit(
             command.arg(patch),

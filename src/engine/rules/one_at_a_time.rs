@@ -78,9 +78,10 @@ use facts::galera::server;
 use facts::review::Review;
 use facts::view::condition::Condition;
 use facts::view::{
-    Cluster, Freshness, Member, PodFact, State, View, back_or_out_of_service, out_of_service, transfer,
+    Cluster, Freshness, Member, PodFact, State, View, out_of_service_command, transfer,
+    way_out_of_silent_node,
 };
-use facts::way_out::{Command, WayOut, page, run, say};
+use facts::way_out::{CommandLine, WayOut, page, run, say};
 use objects::{Kind, Pod};
 
 pub(super) const RULE: Rule = Rule {
@@ -153,7 +154,7 @@ pub(super) fn restarts_its_server(review: &Review) -> bool {
     let Some((old, new)) = review.both::<Pod>() else { return false };
     let Some(server) = server::in_pod(&old.metadata, &old.spec) else { return false };
     let resized = new.spec.containers.iter().find(|it| it.name == server.name);
-    review.subresource == "resize" && resized.is_some_and(|new| server.is_restarted_as(new))
+    review.subresource == "resize" && resized.is_some_and(|new| server.restarts_with(new))
 }
 
 /// Returns the cluster of the pod that is deleted.
@@ -201,7 +202,7 @@ impl<'a> LeavingMember<'a> {
 
     /// Returns whether the pod is being deleted already.
     fn is_terminating(&self) -> bool {
-        self.pod.going && !self.late
+        self.pod.terminating && !self.late
     }
 
     /// Returns whether the view does not hold this pod yet.
@@ -226,17 +227,18 @@ impl<'a> LeavingMember<'a> {
     /// Returns whether the copy that it receives may never end: the way out is to restart it, regardless of the other members.
     fn hangs(&self) -> bool {
         let known = !self.is_unseen() && self.view.state(self.cluster) != State::Unknown;
-        known && transfer::hangs(self.cluster, self.member, self.view.now).is_some()
+        known && transfer::way_out_if_hanging(self.cluster, self.member, self.view.now).is_some()
     }
 
     /// Returns findings if the member's claim is being deleted: it is removed with the pod.
     fn loses_its_data(&self) -> Option<Findings> {
-        let own = |claim: &&facts::view::ClaimOf| claim.ordinal == self.member.ordinal && claim.going;
+        let own =
+            |claim: &&facts::view::MemberClaim| claim.ordinal == self.member.ordinal && claim.terminating;
         let claim = self.cluster.claims.iter().find(own)?;
         let why = "a claim that was deleted while a pod uses it is removed when the pod stops; the member restarts empty and \
                    copies everything from another";
         let says = format!("its claim {} is being deleted, so its data is lost with the pod", claim.name);
-        let reserved = self.view.reservations.besides(self.cluster, &self.member.name);
+        let reserved = self.view.reservations.other_leaving(self.cluster, &self.member.name);
         let safe = self.view.state(self.cluster) != State::Unknown
             && reserved.is_none()
             && self.others().count() > 0
@@ -275,18 +277,18 @@ impl<'a> LeavingMember<'a> {
         let why = "a member that is killed cannot leave its cluster properly, and one whose pod is only removed from the API server still \
                    runs: its successor opens the same files";
         let again = self.again();
-        let switched_off = say(format!("if node {node} is switched off: ")).run(out_of_service(node));
+        let switched_off = say(format!("if node {node} is switched off: ")).run(out_of_service_command(node));
         let instead = if self.is_terminating() {
-            let away = self.view.node(node).filter(|it| !it.answers());
+            let away = self.view.node(node).filter(|it| !it.is_reachable());
             match away {
                 Some(_) => {
                     say(format!("it is being deleted, and is removed when node {node} answers again: "))
-                        .and(back_or_out_of_service(node))
+                        .and(way_out_of_silent_node(node))
                 }
                 None => {
                     let Review { namespace, name, .. } = self.review;
                     let timeout = format!("--timeout={}s", self.pod.grace);
-                    run(Command::new(format!(
+                    run(CommandLine::new(format!(
                         "kubectl -n {namespace} wait --for=delete pod/{name} {timeout}"
                     )))
                     .say(": it is being deleted, and its server is stopping")
@@ -308,9 +310,11 @@ impl<'a> LeavingMember<'a> {
             "resize" => say("repeat the resize"),
             "eviction" => {
                 let node = &self.pod.node;
-                run(Command::new(format!("kubectl drain {node} --ignore-daemonsets --delete-emptydir-data")))
+                run(CommandLine::new(format!(
+                    "kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"
+                )))
             }
-            _ => run(Command::new(format!("kubectl -n {namespace} delete pod {name}"))),
+            _ => run(CommandLine::new(format!("kubectl -n {namespace} delete pod {name}"))),
         }
     }
 

@@ -63,7 +63,7 @@ use facts::marks::{self, PREFIX};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
 use facts::view::{Cluster, MODE_LABEL, View, is_cluster};
-use facts::way_out::{Command, edit, run, say};
+use facts::way_out::{CommandLine, edit, run, say};
 use objects::{Kind, Labels, Meta, Object, Pod};
 
 pub(super) const RULE: Rule = Rule {
@@ -135,7 +135,7 @@ fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<
     let text = meta.mark(marks::BREAK_GLASS)?;
     let of_namespace = review.kind == Kind::Namespace;
     let before = review.old.as_ref().and_then(|old| old.meta().mark(marks::BREAK_GLASS));
-    let problem = match Override::of_all(text, view.now) {
+    let problem = match Override::break_glass(text, view.now) {
         _ if !of_namespace => "it counts only on a Namespace".to_owned(),
         // A namespace may be restored with an annotation that has ended.
         Err(InvalidException::Ended(_)) if review.operation == Operation::Create => return None,
@@ -143,7 +143,7 @@ fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<
         _ => return None,
     };
     let ns = if of_namespace { &meta.name } else { &meta.namespace };
-    let break_glass = Command::new(format!("gatera break-glass {ns} --for 15m --reason"));
+    let break_glass = CommandLine::new(format!("gatera break-glass {ns} --for 15m --reason"));
     let found = RULE.finding(
         if of_namespace { Verdict::Deny } else { Verdict::Warn },
         format!("{ANNOTATIONS}[{PREFIX}{}]", marks::BREAK_GLASS),
@@ -164,7 +164,7 @@ fn corrected_override(text: &str, view: &View<'_>) -> String {
     format!(
         "write gatera.dev/override: \"{} until={} reason=…\"{hint}",
         meant.unwrap_or("G07"),
-        view.half_an_hour_from_now()
+        view.example_override_end()
     )
 }
 
@@ -177,7 +177,7 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
             let says =
                 format!("without the label {MODE_LABEL} cluster {} is only partly guarded", cluster.id.name);
             let why = "scaling and evictions are then judged only while gatera answers, and objects without the cluster's labels not at all";
-            let warn = Command::new(format!(
+            let warn = CommandLine::new(format!(
                 "kubectl label namespace {} --overwrite {MODE_LABEL}=warn",
                 review.name
             ));
@@ -222,8 +222,11 @@ fn unrecognised(old: &Object, new: &Object, review: &Review, view: &View<'_>) ->
             (before, after, "metadata.labels")
         }
     };
-    let cluster =
-        view.concerned(review).into_iter().next().or_else(|| view.cluster_of(&review.namespace, before))?;
+    let cluster = view
+        .clusters_concerned(review)
+        .into_iter()
+        .next()
+        .or_else(|| view.cluster_of(&review.namespace, before))?;
     let mut lost: Vec<_> = before.iter().filter(|(key, value)| after.get(key) != Some(value)).collect();
     let asked_for = &cluster.workload.spec.selector.match_labels;
     lost.sort_by_key(|(key, _)| !asked_for.contains_key(key));
@@ -263,7 +266,7 @@ fn leaves_its_cluster(
     };
     member
         && (adopt::instance(before) != adopt::instance(after)
-            || view.concerned(review).into_iter().any(orphaned))
+            || view.clusters_concerned(review).into_iter().any(orphaned))
 }
 
 /// Returns findings about annotations of the guard that another user writes.
@@ -300,14 +303,14 @@ fn corrected_marks(review: &Review, new: &Object, view: &View<'_>) -> Findings {
             (Origin::Audit, _) if !it.in_template => return None,
             (Origin::Audit, _) => (Verdict::Warn, " and has no effect in a template"),
             // Another replica of the guard, which had not seen the same claims, may have set it a moment ago.
-            (Origin::Validating, wanted) if !review.is_there() && is_data(&it.key) && !it.in_template => {
+            (Origin::Validating, wanted) if !review.exists() && is_data(&it.key) && !it.in_template => {
                 let hides = wanted.is_some() && new.meta().mark(marks::DATA) == Some("none");
                 return hides.then(|| belongs_to_guard(Verdict::Deny, place, &it.key, ""));
             }
             (Origin::Validating, _) => (Verdict::Deny, ""),
             (_, None) if it.in_template => (Verdict::Amend, " and is removed from the pod template"),
             (_, None) => (Verdict::Amend, " and is removed"),
-            (_, Some(_)) if review.is_there() => (Verdict::Amend, " and is restored as it was"),
+            (_, Some(_)) if review.exists() => (Verdict::Amend, " and is restored as it was"),
             (_, Some(_)) => (Verdict::Amend, ", which sets it itself"),
         };
         Some(belongs_to_guard(verdict, place, &it.key, becomes))

@@ -38,15 +38,15 @@ pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<AddedOwner<'a>> 
     }
     let before: HashSet<_> =
         review.old.iter().flat_map(|old| &old.meta().owner_references).map(owner_key).collect();
-    let clusters = view.concerned(review);
+    let clusters = view.clusters_concerned(review);
     let of_this_cluster = |owner: &Owner| {
         owner.is_of("apps", "StatefulSet")
             && view.cluster(&review.namespace, &owner.name).is_some()
             && clusters.iter().all(|cluster| cluster.id.name == owner.name)
     };
     // A program may apply a manifest that was exported with the owner of another cluster.
-    let is_data = matches!(review.kind, Kind::Claim | Kind::Pod)
-        || review.kind == Kind::StatefulSet && review.is_there();
+    let is_data =
+        matches!(review.kind, Kind::Claim | Kind::Pod) || review.kind == Kind::StatefulSet && review.exists();
     let is_program = review.user.starts_with("system:serviceaccount:");
     let mut owners = new.owner_references.iter().filter(|owner| !before.contains(&owner_key(owner)));
     owners.find_map(|owner| {
@@ -101,7 +101,7 @@ impl AddedOwner<'_> {
                 "it would be deleted together with its new owner {kind} {name}, or at once if that owner does not exist"
             )
         };
-        let how = if review.is_there() { "unchanged" } else { "out" };
+        let how = if review.exists() { "unchanged" } else { "out" };
         let instead = say(format!("leave metadata.ownerReferences {how}"))
             .or("if you are sure: ")
             .and(confirmation(review, deletion.rule, view))

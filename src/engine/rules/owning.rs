@@ -9,7 +9,7 @@ use crate::verdict::{Finding, Verdict};
 use facts::galera::driver;
 use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View};
-use facts::way_out::{Command, say};
+use facts::way_out::{CommandLine, say};
 use objects::{Kind, Object, Owner};
 
 /// Judges a request that deletes an object of this kind, or all of them, together with the clusters that they own. `owner` returns
@@ -31,7 +31,7 @@ pub fn judge(
             true
         }
         Some(Object::Definition(_)) => return None,
-        Some(it) if it.meta().going() || review.options.orphans() => return None,
+        Some(it) if it.meta().is_terminating() || review.options.orphans() => return None,
         _ => false,
     };
     clusters_deleted(rule, kind, owner, all, review, view)
@@ -78,7 +78,7 @@ fn clusters_deleted(
     } else {
         let orphan =
             format!("kubectl -n {ns} delete {} {object} --cascade=orphan", kind.name().to_lowercase());
-        let keep = say("to keep the cluster without its operator: ").run(Command::new(orphan));
+        let keep = say("to keep the cluster without its operator: ").run(CommandLine::new(orphan));
         let pause = say("to remove it temporarily: ").run(first.stop_command()).say(", then delete it");
         let stops = first.keeps_claims() && !is_driven(first);
         let keep = if stops { keep.or(pause) } else { keep };

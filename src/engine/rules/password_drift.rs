@@ -87,7 +87,7 @@ use facts::marks::password::PasswordMark;
 use facts::review::Review;
 use facts::view::{Cluster, View};
 use facts::way_out::{WayOut, page, run, say};
-use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Shared, Template, Volume, Workload};
+use objects::{Fingerprint, Form, HiddenValue, Kind, PodSpec, Secret, Shared, Template, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G12",
@@ -112,7 +112,7 @@ fn secret(review: &Review, view: &View<'_>) -> Findings {
     let mut found = Findings::new();
     // The operator of a driven cluster applies a changed Secret to the accounts itself.
     let judged = |it: &&Cluster| it.has_data() && driver::of(&it.workload).is_none();
-    for cluster in view.concerned(review).into_iter().filter(judged) {
+    for cluster in view.clusters_concerned(review).into_iter().filter(judged) {
         let spec = of_server(&cluster.workload.spec.template);
         let then = format!("change Secret {name} in {namespace}");
         let change = new.metadata.mark(PASSWORD).and_then(PasswordMark::read);
@@ -229,7 +229,7 @@ fn of_server(template: &Shared<Template>) -> PodSpec {
 }
 
 /// Returns findings about a key that a member reads and that changes or is removed.
-fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, readers: &SecretReaders<'_>) -> Findings {
+fn judge(key: &str, was: &HiddenValue, is: Option<&HiddenValue>, readers: &SecretReaders<'_>) -> Findings {
     let (stays, cluster) = (is.is_some(), readers.cluster);
     let key_removed = || (!stays).then(|| key_removed(key, cluster));
     let found = match (&was.form, is.map_or(&Form::Plain, |it| &it.form)) {
@@ -242,7 +242,7 @@ fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, readers: &SecretReaders<'
             Some(keys_lost(key, &lost, cluster))
         }
         (Form::Keys(_), _) => Some(keys_lost(key, "its keys are removed", cluster)),
-        (Form::Locked, _) => {
+        (Form::Encrypted, _) => {
             Some(keys_lost(key, "it is encrypted, so gatera cannot compare its keys", cluster))
         }
         (Form::Options(old), Form::Options(new)) => return options(key, old, new, readers),
@@ -256,7 +256,7 @@ fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, readers: &SecretReaders<'
 
 /// Returns the account whose password a variable reads from this key, if `gatera passwd` can change it.
 fn account_of_variable(key: &str, readers: &SecretReaders<'_>) -> Option<String> {
-    readers.spec.containers.iter().find_map(|it| credentials::reader_of(it, readers.secret, key))
+    readers.spec.containers.iter().find_map(|it| credentials::account_of_key(it, readers.secret, key))
 }
 
 /// The endings of variable names that do not hold a password.

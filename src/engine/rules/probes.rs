@@ -39,7 +39,7 @@ use super::template;
 use crate::inject::PlannedInjection;
 use crate::rule::{OfTemplates, One, Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::galera::ports::USUAL as USUAL_PORT;
+use facts::galera::ports::DEFAULT_PORT;
 use facts::galera::programs;
 use facts::galera::server;
 use facts::review::Review;
@@ -84,7 +84,7 @@ fn startup_probe_weakened(
     server: &Container,
     planned: &PlannedInjection,
 ) -> Option<Finding> {
-    let patience = before.startup_probe.as_ref()?.patience();
+    let patience = before.startup_probe.as_ref()?.seconds_to_failure();
     let removed = |left: &str| format!(", which waited {patience}s, is removed: {left}");
     let (says, instead) = match (server.startup_probe.as_ref().map(Handler::patience), &planned.keeps_probes)
     {
@@ -195,7 +195,7 @@ fn impatient_liveness(
         return None;
     }
     let startup = server.startup_probe.as_ref().map_or(0, Handler::patience);
-    let seconds = startup.saturating_add(probe.patience());
+    let seconds = startup.saturating_add(probe.seconds_to_failure());
     let says = format!(
         "container {} is killed {seconds}s after it started unless it answers, and gatera adds no startupProbe: {kept}",
         server.name
@@ -219,12 +219,12 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
     };
     // Another port may belong to a sidecar.
     let usual =
-        |(_, probe): &&(&str, &Option<Handler>)| probe.as_ref().and_then(probed_port) == Some(USUAL_PORT);
+        |(_, probe): &&(&str, &Option<Handler>)| probe.as_ref().and_then(probed_port) == Some(DEFAULT_PORT);
     let (name, _) = probes.iter().find(usual)?;
-    let port = view.ports(ns, &template.spec, server).clients.filter(|port| *port != USUAL_PORT)?;
+    let port = view.ports(ns, &template.spec, server).clients.filter(|port| *port != DEFAULT_PORT)?;
     let place = format!("spec.template.spec.containers[{}].{name}.tcpSocket.port", server.name);
     let says = format!(
-        "{name} of container {} asks port {USUAL_PORT}, but its server listens on {port}",
+        "{name} of container {} asks port {DEFAULT_PORT}, but its server listens on {port}",
         server.name
     );
     let why = "a probe that never succeeds kills every member repeatedly";
@@ -234,7 +234,7 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
 /// Returns a finding about a ConfigMap that changes the servers' port to one that their probes do not ask.
 fn moves_the_port(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, new) = (&review.namespace, review.change::<ConfigMap>().new?);
-    let with = view.with(new);
+    let with = view.with_config_map(new);
     view.readers_of(ns, &new.metadata.name).find_map(|cluster| {
         let template = &cluster.workload.spec.template;
         let server = server::of(template)?;

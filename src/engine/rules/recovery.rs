@@ -106,7 +106,7 @@ use facts::marks;
 use facts::marks::recovery::Recovery;
 use facts::review::{Origin, Review};
 use facts::view::{Member, View, is_cluster};
-use facts::way_out::{Command, WayOut, run};
+use facts::way_out::{CommandLine, WayOut, run};
 use objects::{Kind, Meta, Object};
 
 pub(super) const RULE: Rule = Rule {
@@ -176,7 +176,7 @@ pub fn recovery_change(review: &Review, view: &View<'_>) -> Option<RecoveryChang
 
 fn refusal(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
-    let recover = run(Command::new(format!("gatera recover {name} -n {ns}")))
+    let recover = run(CommandLine::new(format!("gatera recover {name} -n {ns}")))
         .say(", which shows where each member's data ends and starts from the newest");
     // The guard's mark follows from this request, so no mode and no exception applies.
     let finding = |verdict, says, instead: WayOut| {
@@ -188,7 +188,7 @@ fn refusal(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
             return finding(Verdict::Deny, format!("the recovery annotation is invalid: {invalid}"), recover);
         }
     };
-    let Some(cluster) = view.cluster(ns, name).filter(|_| review.is_there()) else {
+    let Some(cluster) = view.cluster(ns, name).filter(|_| review.exists()) else {
         let says = "it has no members yet; a recovery is for a cluster that is down".to_owned();
         return finding(Verdict::Deny, says, "apply the StatefulSet without this annotation".into());
     };

@@ -39,7 +39,7 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
 use facts::review::Review;
 use facts::view::{Cluster, State, View, is_cluster};
-use facts::way_out::{Command, WayOut, edit, run, say};
+use facts::way_out::{CommandLine, WayOut, edit, run, say};
 use objects::{ConfigMap, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -74,7 +74,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     // The members of a stopped cluster read nothing, and applying the cluster again restores these objects, except its passwords.
     let stopped = |cluster: &&Cluster| view.state(cluster) == State::Stopped;
     let (stopped, users): (Vec<_>, Vec<_>) =
-        view.concerned(review).into_iter().filter(|cluster| cluster.has_data()).partition(stopped);
+        view.clusters_concerned(review).into_iter().filter(|cluster| cluster.has_data()).partition(stopped);
     if let (Some(cluster), [], Kind::Secret) = (stopped.first(), &users[..], review.kind) {
         let says = format!("{} is stopped, and its data needs the passwords in this Secret", cluster.id.name);
         let why = "the passwords in a new Secret differ from those in the data on the claims";
@@ -88,13 +88,13 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         Kind::Service if workload.spec.service_name == review.name => (
             format!("the members of {names} find each other by it"),
             say("keep it").then(edit(
-                run(Command::new(format!("kubectl -n {} edit service {}", id.namespace, review.name)))
+                run(CommandLine::new(format!("kubectl -n {} edit service {}", id.namespace, review.name)))
                     .say(" changes it in place"),
                 "change it in place",
             )),
             "a member finds the others by names below this Service: one that restarts without it cannot join",
         ),
-        Kind::Service if !view.is_last_way_in(cluster, &review.name) => return None,
+        Kind::Service if !view.is_last_client_service(cluster, &review.name) => return None,
         Kind::Service => (
             format!("it is the last Service that leads clients to {}", id.name),
             "create the Service that replaces it first".into(),

@@ -5,7 +5,7 @@
 
 use facts::galera::options::is_dynamic;
 use facts::review::{Operation, Review};
-use facts::revision::{self, Contents, Unknown};
+use facts::revision::{self, Contents, UnknownRevision};
 use facts::view::{Cluster, RolloutRequest, View};
 use objects::ConfigMap;
 
@@ -17,7 +17,7 @@ pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
     }
     let ns = &*review.namespace;
     // Files hold no record of a rollout. For them, assume that the guard has seen the cluster.
-    let guarded = |it: &&Cluster| (it.rollout.is_some() || view.supposed) && it.has_data();
+    let guarded = |it: &&Cluster| (it.rollout.is_some() || view.from_files) && it.has_data();
     let mut readers = view.readers_of(ns, &new.metadata.name).filter(guarded);
     readers.find_map(|cluster| effect_on(cluster, old, new, view))
 }
@@ -30,7 +30,7 @@ fn effect_on(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_
     let after = match Contents::of(new).digest(name, &keys) {
         Ok(after) => after,
         // This change is part of the steps in `gatera explain G04`.
-        Err(Unknown::Founds(_)) => return None,
+        Err(UnknownRevision::Founds(_)) => return None,
         Err(unknown) => {
             return Some(format!("{unknown}, so gatera restarts no member of {cluster_name} for it"));
         }
@@ -77,7 +77,7 @@ const MOST_OPTIONS: usize = 3;
 
 /// Returns why no member is restarted.
 fn no_restart(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    if let Some(mode) = view.only_looks(&cluster.id.namespace) {
+    if let Some(mode) = view.read_only_mode(&cluster.id.namespace) {
         return Some(format!("the namespace is in mode {}", mode.name()));
     }
     if RolloutRequest::of(&cluster.workload.metadata) == Some(RolloutRequest::Paused) {

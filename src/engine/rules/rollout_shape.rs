@@ -59,7 +59,7 @@ use facts::galera::server;
 use facts::galera::start_report::JoinPhase;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, Freshness, Member, PodFact, State, View, is_cluster};
-use facts::way_out::{Command, WayOut, page, run, say};
+use facts::way_out::{CommandLine, WayOut, page, run, say};
 use objects::{Autoscaler, Kind, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -113,7 +113,7 @@ fn scaled(review: &Review, view: &View<'_>) -> Findings {
 /// known, because not all annotations are kept.
 fn takes_over_only_member(cluster: &Cluster, new: &Workload) -> Option<Finding> {
     let [only] = &cluster.members[..] else { return None };
-    let reached = only.ordinal >= new.reaches_from() && new.ordinals().contains(&only.ordinal);
+    let reached = only.ordinal >= new.first_updated_ordinal() && new.ordinals().contains(&only.ordinal);
     reached.then(|| {
         RULE.warn(
             TEMPLATE,
@@ -135,9 +135,9 @@ fn takes_over_only_member(cluster: &Cluster, new: &Workload) -> Option<Finding> 
 fn restart_refused(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let strategy = &new.spec.update_strategy;
-    let released = strategy.holds_back() < old.spec.update_strategy.holds_back();
+    let released = strategy.held_back() < old.spec.update_strategy.held_back();
     let cluster = view.cluster(&review.namespace, &review.name);
-    let left = cluster.filter(|it| it.left);
+    let left = cluster.filter(|it| it.orphaned);
     if let Some(only) = left.and_then(|it| takes_over_only_member(it, new)) {
         return Some(only);
     }
@@ -179,12 +179,12 @@ fn restart_refused(review: &Review, old: &Workload, new: &Workload, view: &View<
 /// Returns a finding if another member was allowed to leave moments ago, which the view does not show yet.
 fn reserved_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) -> Option<Finding> {
     let first = format!("{}-{first}", cluster.id.name);
-    let (other, seconds) = view.reservations.besides(cluster, &first)?;
+    let (other, seconds) = view.reservations.other_leaving(cluster, &first)?;
     let Cluster { id, .. } = cluster;
     Some(wait(
         Verdict::Wait,
         format!("{what}, but {other} was allowed to leave {seconds}s ago ({})", view.count(cluster)),
-        run(Command::new(format!("kubectl -n {} rollout status statefulset {}", id.namespace, id.name)))
+        run(CommandLine::new(format!("kubectl -n {} rollout status statefulset {}", id.namespace, id.name)))
             .say(", and repeat the command when all members are Ready"),
     ))
 }
@@ -233,7 +233,7 @@ fn restart_finding(
 fn wait_for_member(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
     // Without the StatefulSet nothing creates the missing member.
-    let instead = if cluster.left && !cluster.members.iter().any(Member::starting) {
+    let instead = if cluster.orphaned && !cluster.members.iter().any(Member::starting) {
         say(APPLY_AGAIN).then("change its template when all members are Ready")
     } else {
         let hangs = if taken_back::is_known(cluster, view) {
@@ -263,7 +263,7 @@ fn only_member(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
 /// Returns a member that does not become Ready by waiting, if this holds for all that are not Ready. A pod without a node counts
 /// only if the controller waits for it before it restarts others.
 fn member_that_stays_unready(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
-    let stands_still = |pod: &PodFact| !pod.going && (pod.stuck || pod.node.is_empty() && !parallel);
+    let stands_still = |pod: &PodFact| !pod.terminating && (pod.stuck || pod.node.is_empty() && !parallel);
     let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
     let mut waiting = pods.filter(|pod| !pod.ready);
     let all = cluster.leaving.is_empty() && waiting.clone().all(stands_still);
@@ -274,7 +274,9 @@ fn member_that_stays_unready(cluster: &Cluster, parallel: bool) -> Option<&PodFa
 /// Ready.
 fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
     let is_missing = |member: &Member| match &member.pod {
-        Some(pod) => pod.going || pod.restarts > 0 && !pod.ready && pod.doing() != Some(JoinPhase::Receives),
+        Some(pod) => {
+            pod.terminating || pod.restarts > 0 && !pod.ready && pod.phase() != Some(JoinPhase::Receives)
+        }
         None => true,
     };
     let allows_rollout =
@@ -360,7 +362,7 @@ fn scaled_by_autoscaler(review: &Review, view: &View<'_>) -> Option<Finding> {
             "spec.replicas",
             format!("HorizontalPodAutoscaler {autoscaler} scales it by load"),
             WHY_NOT_BY_LOAD,
-            run(Command::new(format!("kubectl -n {namespace} delete hpa {autoscaler}")))
+            run(CommandLine::new(format!("kubectl -n {namespace} delete hpa {autoscaler}")))
                 .say(", and scale the proxy in front of it or the application instead"),
         ),
     )

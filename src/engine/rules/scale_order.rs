@@ -55,7 +55,7 @@ use facts::galera::quorum::floor_of_one_step;
 use facts::review::{Change, Review};
 use facts::view::condition;
 use facts::view::{Cluster, Id, Member, State, View, is_cluster};
-use facts::way_out::{Command, WayOut, page, run, say};
+use facts::way_out::{CommandLine, WayOut, page, run, say};
 use objects::{Kind, Meta, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -78,7 +78,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
         let is_stopped = new.replicas() == 0 && cluster.is_some_and(Cluster::is_stopped);
         return if is_stopped { Findings::new() } else { created(new.replicas()) };
     };
-    let cluster = match cluster.filter(|it| it.left) {
+    let cluster = match cluster.filter(|it| it.orphaned) {
         Some(left) if review.takes_over => return stranded(new, left).into_iter().collect(),
         // The StatefulSet exists, but the view does not show it yet.
         Some(_) => None,
@@ -94,7 +94,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
 fn scaled(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = review.both::<Scale>() else { return Findings::new() };
     // The StatefulSet may have been created moments ago, with members that run.
-    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| !it.left);
+    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| !it.orphaned);
     let step = Resize::of(review, cluster, old.spec.replicas, new.spec.replicas);
     let known = cluster.is_some() || view.members_run(&review.namespace, &review.name);
     let mut findings = if known { changed(step, view) } else { Findings::new() };
@@ -199,7 +199,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
             Some(it) => say("its operator may stop the cluster, but only while no member or every member is Ready; to see what a member waits for: ")
                 .run(it.status_command()),
             None => say("to stop the cluster in order: ")
-                .run(Command::new(format!("gatera stop {} -n {}", step.review.name, step.review.namespace))),
+                .run(CommandLine::new(format!("gatera stop {} -n {}", step.review.name, step.review.namespace))),
         };
         return Some(deny(
             format!("{change} stops every member"),
@@ -250,14 +250,14 @@ fn cannot_shrink_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
             refuse(
                 Verdict::Wait,
                 "a rollout of its template is under way, and restarts the next member as soon as this one is removed",
-                run(Command::new(format!("kubectl -n {namespace} rollout status statefulset {name}")))
+                run(CommandLine::new(format!("kubectl -n {namespace} rollout status statefulset {name}")))
                     .say(", and repeat the command when it is done")
                     .or(say("if it hangs, ").and(pause_rollout(cluster))),
             )
         }
         State::Healthy => {
             let last = format!("{}-{}", cluster.id.name, cluster.workload.ordinals().start + step.from - 1);
-            let (leaving, seconds) = view.reservations.besides(cluster, &last)?;
+            let (leaving, seconds) = view.reservations.other_leaving(cluster, &last)?;
             refuse(Verdict::Wait, &format!("{leaving} was allowed to leave {seconds}s ago"), ready)
         }
         State::Unknown => refuse(
@@ -281,7 +281,7 @@ fn cannot_shrink_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
         State::Joining | State::Transfer => refuse(Verdict::Wait, "a member is starting", ready),
         // A pod that is being deleted is created again by its controller.
         State::Degraded
-            if remaining.clone().any(|member| member.pod.as_ref().is_some_and(|pod| pod.going)) =>
+            if remaining.clone().any(|member| member.pod.as_ref().is_some_and(|pod| pod.terminating)) =>
         {
             refuse(Verdict::Wait, "a remaining member is being replaced", ready)
         }

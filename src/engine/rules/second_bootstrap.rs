@@ -98,7 +98,7 @@ use facts::galera::address;
 use facts::galera::adopt::INSTANCE_LABELS;
 use facts::review::{Change, Origin, Review};
 use facts::view::{Cluster, Freshness, View, is_cluster};
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{CommandLine, WayOut, run, say};
 use objects::{Kind, Labels, Meta, Pod, PodSpec, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -250,7 +250,7 @@ fn bootstrap_node_waits(review: &Review, new: &Workload, view: &View<'_>) -> Opt
         "claim {} of this StatefulSet already has a volume, but Deployment {name} creates an empty cluster",
         claim.name
     );
-    let instead = run(Command::new(format!("kubectl -n {ns} delete deployment {name}")))
+    let instead = run(CommandLine::new(format!("kubectl -n {ns} delete deployment {name}")))
         .say(", then apply the StatefulSet alone");
     Some(finding(&by, Verdict::Deny, "spec.template.metadata.labels", says, instead))
 }
@@ -337,7 +337,7 @@ fn replacement_of(by: &str, workload: &Workload) -> String {
     if by.contains("wsrep_cluster_address") {
         let (name, service) = (&workload.metadata.name, &workload.spec.service_name);
         let service = if service.is_empty() { name } else { service };
-        format!("list the members: {}", address::listing(name, service, workload.ordinals()))
+        format!("list the members: {}", address::of_members(name, service, workload.ordinals()))
     } else {
         let bitnamis = if by.contains("BOOTSTRAP") {
             " (in Bitnami's chart: galera.bootstrap.forceBootstrap=false)"

@@ -40,10 +40,10 @@ mod shared;
 use crate::rule::{All, Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::adopt;
-use facts::galera::ports::USUAL as USUAL_PORT;
+use facts::galera::ports::DEFAULT_PORT;
 use facts::review::{Change, Review};
-use facts::view::{Cluster, POD_NAME, PodFact, View, is_cluster};
-use facts::way_out::{Command, WayOut, edit, run, say};
+use facts::view::{Cluster, POD_NAME_LABEL, PodFact, View, is_cluster};
+use facts::way_out::{CommandLine, WayOut, edit, run, say};
 use objects::{Container, Kind, Labels, Service, ServicePort, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -155,12 +155,12 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
 /// Returns a warning if the servers listen on another port than the one to which the Service leads.
 fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
     let (spec, server) = cluster.server().filter(|_| service.selects(cluster.member_labels()))?;
-    let led = service.spec.ports.iter().find(|it| leads_to(it, server) == Some(USUAL_PORT))?;
-    let port = view.ports(ns, spec, server).clients.filter(|port| *port != USUAL_PORT)?;
+    let led = service.spec.ports.iter().find(|it| leads_to(it, server) == Some(DEFAULT_PORT))?;
+    let port = view.ports(ns, spec, server).clients.filter(|port| *port != DEFAULT_PORT)?;
     Some(RULE.warn(
         "spec.ports",
         format!(
-            "its port {} leads to {USUAL_PORT}, but the servers of cluster {} listen on {port}",
+            "its port {} leads to {DEFAULT_PORT}, but the servers of cluster {} listen on {port}",
             led.port, cluster.id.name
         ),
         "no server listens there, so every connection is refused",
@@ -182,7 +182,8 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     let elsewhere =
         || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(other.member_labels()));
     let to_one = || {
-        let (one, rest): (Vec<_>, Vec<_>) = new.spec.selector.iter().partition(|(key, _)| **key == *POD_NAME);
+        let (one, rest): (Vec<_>, Vec<_>) =
+            new.spec.selector.iter().partition(|(key, _)| **key == *POD_NAME_LABEL);
         one.first().is_some_and(|(_, name)| cluster.member(name).is_some())
             && rest.iter().all(|(key, value)| cluster.member_labels().get(key) == Some(*value))
     };
@@ -221,7 +222,7 @@ fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -
     let leads = |service: &Service, pod: &PodFact| pod.is_selected_by(&service.spec.selector);
     let there = || {
         let pods = cluster.members.iter().filter_map(|it| it.pod.as_deref());
-        pods.filter(|pod| if names { !pod.going } else { pod.ready })
+        pods.filter(|pod| if names { !pod.terminating } else { pod.ready })
     };
     if !new.selects(cluster.member_labels()) || !names && there().any(|pod| leads(new, pod)) {
         return None;
@@ -248,12 +249,12 @@ fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -
 fn restart(cluster: &Cluster, first: &str) -> WayOut {
     let (ns, name, strategy) =
         (&cluster.id.namespace, &cluster.id.name, &cluster.workload.spec.update_strategy);
-    match strategy.holds_back() {
-        _ if strategy.on_delete() => run(Command::new(format!("kubectl -n {ns} delete pod {first}")))
+    match strategy.held_back() {
+        _ if strategy.on_delete() => run(CommandLine::new(format!("kubectl -n {ns} delete pod {first}")))
             .say(", and the next one when all members are Ready"),
-        ..=0 => run(Command::new(format!("kubectl -n {ns} rollout status statefulset {name}"))),
+        ..=0 => run(CommandLine::new(format!("kubectl -n {ns} rollout status statefulset {name}"))),
         _ => edit(
-            Command::new(format!("kubectl -n {ns} patch statefulset {name} --patch"))
+            CommandLine::new(format!("kubectl -n {ns} patch statefulset {name} --patch"))
                 .arg(r#"{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}"#),
             format!("write partition: 0 under spec.updateStrategy.rollingUpdate of StatefulSet {name}"),
         ),

@@ -140,12 +140,14 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, new_reader: Option<NewR
 fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Findings {
     let mut found = in_config(ns, new, view, None);
     let name = &new.metadata.name;
-    found.extend(view.readers_of(ns, name).find_map(|it| memory::judge(ns, &it.workload, &view.with(new))));
+    found.extend(
+        view.readers_of(ns, name).find_map(|it| memory::judge(ns, &it.workload, &view.with_config_map(new))),
+    );
     let [was, is]: [BTreeMap<_, _>; 2] = [old, new].map(|map| texts(map).collect());
     let files = was.keys().chain(is.keys()).copied().collect();
     let sets = FileSets::of(ns, new, &files, view, None);
     let changes_of = |cluster: &Cluster| {
-        let settings = |map| all_settings(ns, &cluster.workload, &view.with(map));
+        let settings = |map| all_settings(ns, &cluster.workload, &view.with_config_map(map));
         let after = settings(new);
         let cluster = ChangingCluster::of(cluster, || settings(old), &after, view);
         // One more file for a single member does not change the other members.

@@ -5,7 +5,7 @@ use crate::rule::Rule;
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use facts::way_out::{Command, say};
+use facts::way_out::{CommandLine, say};
 use objects::Kind;
 
 /// Returns a finding if the objects of this kind cannot be listed.
@@ -13,8 +13,8 @@ pub fn unlisted(rule: &Rule, kind: Kind, review: &Review, view: &View<'_>) -> Op
     let called = format!("{}.{}", kind.plural(), kind.group());
     let says = format!("{called} cannot be listed, so it is not known whether there are any");
     let why = "the API server offers this kind but answers with an error: often the conversion webhook of its definition is missing";
-    let list = Command::new(format!("kubectl get {called} --all-namespaces"));
-    let patch = Command::new(format!("kubectl patch customresourcedefinition {called} --type=merge"))
+    let list = CommandLine::new(format!("kubectl get {called} --all-namespaces"));
+    let patch = CommandLine::new(format!("kubectl patch customresourcedefinition {called} --type=merge"))
         .arg(r#"--patch={"spec":{"conversion":{"strategy":"None","webhook":null}}}"#);
     let shown = say("`").run(list).say("` prints the error");
     let without = shown.or("if that webhook no longer exists, `").run(patch).say("` lists them without it");

@@ -43,7 +43,7 @@ use crate::rule::Page;
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Id, View};
-use facts::way_out::{Command, run, say};
+use facts::way_out::{CommandLine, run, say};
 use objects::{Unreadable, Workload};
 
 /// The id of findings about objects that cannot be read. It is not a rule, so it has no mode and no override.
@@ -93,7 +93,7 @@ pub fn unkept_config_maps(review: &Review, view: &View<'_>) -> Option<Finding> {
         "spec.template.spec.volumes",
         format!("its ConfigMap {name} {why}{others}"),
         WHY_BOUNDED,
-        run(Command::new(format!("kubectl -n {ns} get configmap {name} -o yaml"))).say(" shows it").then(
+        run(CommandLine::new(format!("kubectl -n {ns} get configmap {name} -o yaml"))).say(" shows it").then(
             "keep option files in a ConfigMap of their own, and large files in another one or in the image",
         ),
     ))
@@ -103,15 +103,20 @@ pub fn unkept_config_maps(review: &Review, view: &View<'_>) -> Option<Finding> {
 pub fn unreadable_object(review: &Review) -> Option<Finding> {
     let problem = review.unreadable.as_ref()?;
     let (verdict, why, instead) = match problem {
-        Unreadable::Odd { .. } => (
+        Unreadable::Mismatch { .. } => (
             Verdict::Deny,
             "gatera cannot judge an object that it cannot read, and a guess could cost a database",
-            say("correct the field").then("`").run(Command::new("kubectl explain")).say("` shows its type"),
+            say("correct the field")
+                .then("`")
+                .run(CommandLine::new("kubectl explain"))
+                .say("` shows its type"),
         ),
         // A request with this object is judged completely; only audits have no room for it.
-        Unreadable::TooMuch(_) => {
-            (Verdict::Warn, WHY_BOUNDED, say("`").run(Command::new("gatera check FILE")).say("` judges it"))
-        }
+        Unreadable::NotExamined(_) => (
+            Verdict::Warn,
+            WHY_BOUNDED,
+            say("`").run(CommandLine::new("gatera check FILE")).say("` judges it"),
+        ),
     };
     let (field, says) = (problem.field().to_owned(), problem.to_string());
     Some(Finding::new(UNREADABLE, verdict, field, says, why, instead))

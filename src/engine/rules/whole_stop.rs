@@ -45,7 +45,7 @@ use crate::rule::{One, Rule, UNTIL_SEEN, Verb, and_more};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Freshness, State, View, is_cluster, is_cluster_by_template};
-use facts::way_out::{Command, WayOut, say};
+use facts::way_out::{CommandLine, WayOut, say};
 use objects::{Kind, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -63,7 +63,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     match view.cluster(&review.namespace, &review.name) {
-        Some(cluster) if !cluster.left => stateful_set(cluster, review, view),
+        Some(cluster) if !cluster.orphaned => stateful_set(cluster, review, view),
         _ => not_seen_yet(review, view),
     }
 }
@@ -79,7 +79,7 @@ fn namespace_owned(review: &Review, view: &View<'_>) -> Option<Finding> {
 fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&cluster.id.namespace, &cluster.id.name);
     let old = review.old.as_ref().map(Object::meta);
-    if old.is_some_and(objects::Meta::going) || !may_hold_data(cluster, view) {
+    if old.is_some_and(objects::Meta::is_terminating) || !may_hold_data(cluster, view) {
         return None;
     }
     let stopped = view.state(cluster) == State::Stopped;
@@ -97,7 +97,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
         return Some(finding(Verdict::Warn, says, instead));
     }
-    let orphan = Command::new(format!("kubectl -n {ns} delete statefulset {name} --cascade=orphan"));
+    let orphan = CommandLine::new(format!("kubectl -n {ns} delete statefulset {name} --cascade=orphan"));
     let permanently = say("to remove the cluster permanently: take a backup, then ")
         .and(confirmation(review, RULE.id, view));
     if stopped {
@@ -195,7 +195,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
 /// Returns the advice for claims of a stopped cluster whose StatefulSet is gone; it ends with the override of this rule.
 pub(super) fn start_again(review: &Review, rule: &str, view: &View<'_>) -> WayOut {
     say("to start the cluster again: apply its StatefulSet under the same name, then ")
-        .run(Command::new(format!("gatera start NAME -n {}", review.namespace)))
+        .run(CommandLine::new(format!("gatera start NAME -n {}", review.namespace)))
         .or("to delete the data, take a backup first, then ")
         .and(confirmation(review, rule, view))
 }

@@ -16,8 +16,8 @@ pub const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
 /// The path of the server's status file.
 pub const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
 
-/// Removes the variables and the step script that injection added to a server container.
-pub fn take_off(server: &mut Container) {
+/// Removes from a server container the variables and the step script that injection added to it.
+pub fn remove_from(server: &mut Container) {
     let is_added = |it: &EnvVar| {
         it.name.starts_with("GATERA_")
             || it.name == "MYSQL_HOME" && it.value.look() == FOLDER

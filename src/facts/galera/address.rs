@@ -30,17 +30,16 @@ impl Address {
         if hosts.split(',').next().is_none_or(|first| first.trim().is_empty()) {
             return Some(Self::NewCluster);
         }
-        let peers: Vec<_> =
-            hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect();
-        Some(Self::Peers(peers))
+        let peers = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+        Some(Self::Peers(peers.map(str::to_owned).collect()))
     }
 }
 
 /// The largest number of members that advice lists, because `replicas` can be any number.
 const MOST_LISTED: usize = 9;
 
-/// Returns the address that lists these members by name, for advice.
-pub fn listing(name: &str, service: &str, mut ordinals: Range<i64>) -> String {
+/// Returns the address that lists these members by name, for advice to users.
+pub fn of_members(name: &str, service: &str, mut ordinals: Range<i64>) -> String {
     let shown = ordinals.by_ref().take(MOST_LISTED).map(|ordinal| format!("{name}-{ordinal}.{service}"));
     let shown = shown.collect::<Vec<_>>().join(",");
     format!("gcomm://{shown}{}", if ordinals.is_empty() { "" } else { ",…" })

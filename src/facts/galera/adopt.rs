@@ -96,7 +96,7 @@ pub const INSTANCE_LABELS: [&str; 3] = ["gatera.dev/cluster", "instance", "app.k
 
 /// The label of a pod that only reads a member's data; its value is the member. The pod belongs to no cluster, so that
 /// no Service, budget or anti-affinity counts it.
-pub const READER: &str = "gatera.dev/reads";
+pub const READER_LABEL: &str = "gatera.dev/reads";
 
 /// Returns the cluster that a pod belongs to in its namespace, by the label that names it.
 pub fn instance(labels: &Labels) -> Option<&str> {

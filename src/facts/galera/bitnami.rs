@@ -1,20 +1,20 @@
-//! How Bitnami's image starts its server, as far as the step needs to know: the file that puts the step in front of the server
-//! (`inject/bitnami.bash`), and what the image's `run.sh` starts.
+//! How Bitnami's image starts its server, as far as the step script needs it: the file that puts the step script in front of the
+//! server (`inject/bitnami.bash`), and the command line that the image's `run.sh` starts.
 
 use objects::{Container, EnvVar};
 
-use super::data::BITNAMIS;
+use super::data::BITNAMI_DATA;
 use super::image::Image;
 
 /// The variable that names a file for bash to read before each script.
 pub const BASH_ENV: &str = "BASH_ENV";
-/// The file that puts the step in front of the server.
+/// The file that puts the step script in front of the server.
 pub const SCRIPT: &str = "/etc/gatera/bitnami.bash";
 /// The variable from which the image takes further options.
 pub const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
 
-/// The mounts with the image's option file, in the order in which they are searched, and the path of the file: a mount of its
-/// own, which the image copies; a mount over the folder, into which the image copies its defaults.
+/// Mounts with an option file for the image, in the order in which they are searched, each with the path of a file with the same
+/// text: the image copies a mounted file to its own path, and its default file into a folder that is mounted there.
 const OPTION_FILES: [(&str, &str); 3] = [
     ("/bitnami/conf/my.cnf", "/bitnami/conf/my.cnf"),
     ("/bitnami/conf", "/bitnami/conf/my.cnf"),
@@ -32,7 +32,7 @@ pub fn is_its_image(container: &Container) -> bool {
             || container.volume_mounts.iter().any(|mount| its_own(&mount.mount_path)))
 }
 
-/// Returns whether this variable puts the step in front of the server.
+/// Returns whether this variable puts the step script in front of the server.
 pub fn is_script(variable: &EnvVar) -> bool {
     variable.name == BASH_ENV && variable.value.look() == SCRIPT
 }
@@ -46,7 +46,7 @@ pub fn server(mounts: &[&str], further: &str) -> Vec<String> {
         "/opt/bitnami/mariadb/sbin/mysqld".to_owned(),
         format!("--defaults-file={option_file}"),
         "--basedir=/opt/bitnami/mariadb".to_owned(),
-        format!("--datadir={BITNAMIS}"),
+        format!("--datadir={BITNAMI_DATA}"),
     ];
     starts.into_iter().chain(further.split_whitespace().map(str::to_owned)).collect()
 }

@@ -44,7 +44,7 @@ impl Role {
 
 /// Returns the account, or the word for it, whose password the server reads from this key as a variable, as far as that can be
 /// determined without the values of Secrets.
-pub fn reader_of(server: &Container, secret: &str, key: &str) -> Option<String> {
+pub fn account_of_key(server: &Container, secret: &str, key: &str) -> Option<String> {
     let has = |name: &str, variable: &str| (name, variable) == (secret, key);
     let reads = |row: &&(&str, _, _, _)| source(server, row.0, &has) == Some((secret, key));
     let (_, user, _, role) = VARIABLES.iter().find(reads)?;
@@ -117,13 +117,13 @@ fn source<'a>(
     whole.filter(|from| has(&from.name, variable)).last().map(|from| (&*from.name, variable))
 }
 
-/// Returns the value of the key with another password in it: the password itself, or an option file. `None`: it is
-/// neither, or the file has another account.
-pub fn replaced(value: &str, account: &str, password: &Password) -> Option<String> {
+/// Returns the value of a key with another password in it. The value is the password itself, or an option file that holds it.
+/// `None`: it is neither, or the file holds the password of another account.
+pub fn with_password(value: &str, account: &str, password: &Password) -> Option<String> {
     let Some((user, _)) = transfer(value) else {
         return (!value.contains('\n')).then(|| password.look().to_owned());
     };
-    let at = options::last(value, TRANSFER).filter(|_| user == account)?.at;
+    let at = options::last(value, TRANSFER_OPTION).filter(|_| user == account)?.at;
     let text = quoted(&format!("{account}:{}", password.look()));
     Some([&value[..at.start], &text, &value[at.end..]].concat())
 }
@@ -134,7 +134,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Returns the password of this account in the value of the key.
-pub fn held(value: &str, account: &str) -> Option<Password> {
+pub fn password_in(value: &str, account: &str) -> Option<Password> {
     match transfer(value) {
         Some((user, password)) => password.filter(|_| user == account),
         None => Password::in_use(value),
@@ -142,11 +142,11 @@ pub fn held(value: &str, account: &str) -> Option<Password> {
 }
 
 /// The option that holds the account and the password of the state transfer.
-const TRANSFER: &str = "wsrep_sst_auth";
+const TRANSFER_OPTION: &str = "wsrep_sst_auth";
 
 /// Returns the account and password of the state transfer in an option file.
 fn transfer(file: &str) -> Option<(String, Option<Password>)> {
-    let value = options::effective(file, TRANSFER)?;
+    let value = options::effective(file, TRANSFER_OPTION)?;
     let (user, password) = value.look().split_once(':')?;
     Some((user.to_owned(), Password::in_use(password)))
 }
@@ -212,20 +212,20 @@ mod tests {
     #[test]
     fn a_file_keeps_all_but_the_password() {
         let new = Password::new("new-1").unwrap();
-        assert_eq!(replaced("old", "root", &new).as_deref(), Some("new-1"));
+        assert_eq!(with_password("old", "root", &new).as_deref(), Some("new-1"));
         let file = "[mariadbd]\n# the user\nwsrep-sst-auth=sst:old # of old\nmax_connections = 7\n";
-        let after = replaced(file, "sst", &new).unwrap();
+        let after = with_password(file, "sst", &new).unwrap();
         assert_eq!(
             after,
             "[mariadbd]\n# the user\nwsrep-sst-auth=\"sst:new-1\" # of old\nmax_connections = 7\n"
         );
-        assert_eq!(held(&after, "sst"), Some(new.clone()));
+        assert_eq!(password_in(&after, "sst"), Some(new.clone()));
         let printable: String = (' '..='~').collect();
         let printable = Password::in_use(&printable).unwrap();
-        let back = replaced(&after, "sst", &printable).unwrap();
-        assert_eq!(held(&back, "sst"), Some(printable));
-        assert_eq!(replaced(file, "other", &new), None);
-        assert_eq!(held(file, "other"), None);
-        assert_eq!(replaced("[mariadbd]\nport = 1\n", "sst", &new), None, "it has no account");
+        let back = with_password(&after, "sst", &printable).unwrap();
+        assert_eq!(password_in(&back, "sst"), Some(printable));
+        assert_eq!(with_password(file, "other", &new), None);
+        assert_eq!(password_in(file, "other"), None);
+        assert_eq!(with_password("[mariadbd]\nport = 1\n", "sst", &new), None, "it has no account");
     }
 }

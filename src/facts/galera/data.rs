@@ -93,15 +93,15 @@ impl fmt::Display for DataFolder {
 }
 
 /// The data directory of Bitnami's image, which is the folder `data` of the volume mounted above it.
-pub const BITNAMIS: &str = "/bitnami/mariadb/data";
+pub const BITNAMI_DATA: &str = "/bitnami/mariadb/data";
 
 const DATADIR: &str = "datadir";
 
 /// Returns the data directory, without a slash at its end.
 fn directory(server: &Container, files: &[ConfigMapFile<'_>]) -> Option<String> {
     let plain = |path: &str| Some(path.trim_end_matches('/').to_owned()).filter(|it| it.starts_with('/'));
-    let mut said = flags(server).into_iter().filter(|flag| flag.key == DATADIR);
-    if let Some(flag) = said.next_back() {
+    let mut chosen = flags(server).into_iter().filter(|flag| flag.key == DATADIR);
+    if let Some(flag) = chosen.next_back() {
         return plain(flag.value.as_ref()?.look());
     }
     // A script may choose another directory, and pass it as an option.
@@ -124,9 +124,9 @@ fn by_image(server: &Container) -> Option<&'static str> {
         |path: &str| server.volume_mounts.iter().any(|it| it.mount_path.trim_end_matches('/') == path);
     let image = Image::read(&server.image);
     let bitnamis = image.repository.contains("bitnami");
-    let officials = image.is_of_the_library() && image.name() == "mariadb";
+    let officials = image.is_official() && image.name() == "mariadb";
     match () {
-        () if bitnamis || mounts(bitnami) && !officials => Some(BITNAMIS),
+        () if bitnamis || mounts(bitnami) && !officials => Some(BITNAMI_DATA),
         () if image.vendor().is_some() || mounts(official) => Some(official),
         () => None,
     }
@@ -254,7 +254,7 @@ mod tests {
         let field = r#""valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}"#;
         assert!(of_each("WHO", field));
         assert!(!of_each("WHO", r#""value":"all""#));
-        assert!(!of_each("NOBODY", field));
+        assert!(!of_each("OTHER", field));
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl<'a> Image<'a> {
     }
 
     /// Returns whether it is an official image, or a copy of it in a mirror: no other name precedes its own.
-    pub fn is_of_the_library(&self) -> bool {
+    pub fn is_official(&self) -> bool {
         let is_registry = |part: &str| part == "localhost" || part.contains(['.', ':']);
         let path = match self.repository.split_once('/') {
             Some((first, rest)) if is_registry(first) => rest,
@@ -86,7 +86,7 @@ impl<'a> Image<'a> {
     }
 
     /// Returns whether the tag is only a major version, which moves from series to series.
-    pub fn major_only(&self) -> bool {
+    pub fn is_major_only(&self) -> bool {
         let is_number = |tag: &str| tag.chars().all(|c| c.is_ascii_digit());
         self.digest.is_none() && self.vendor().is_some() && self.tag.is_some_and(is_number)
     }
@@ -233,7 +233,7 @@ mod tests {
             ("lscr.io/linuxserver/mariadb:10.11", false),
             ("our/mariadb", false),
         ] {
-            assert_eq!(Image::read(image).is_of_the_library(), library, "{image}");
+            assert_eq!(Image::read(image).is_official(), library, "{image}");
         }
     }
 
@@ -268,7 +268,7 @@ mod tests {
             let image = Image::read(text);
             assert_eq!((image.vendor(), image.series(), image.floats()), (vendor, series, floats), "{text}");
         }
-        assert!(Image::read("mariadb:11").major_only() && !Image::read("our/db:11").major_only());
+        assert!(Image::read("mariadb:11").is_major_only() && !Image::read("our/db:11").is_major_only());
     }
 
     #[test]

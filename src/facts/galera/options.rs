@@ -20,18 +20,18 @@ use std::ops::Range;
 use std::{fmt, iter};
 
 pub use command_line::{Flag, flags};
-pub use effective::{Effective, Lost, PlacedValue};
+pub use effective::{Effective, LostOptions, PlacedValue};
 pub use groups::{Readers, readers};
 pub use known::{UnknownOption, is_dynamic, unknown};
 pub use meaning::{Meaning, Unclear};
 pub use provider::provider_options;
-pub use value::{Value, number, same, switch};
+pub use value::{OptionValue, number, same, switch};
 
 /// The content of one line. Empty lines and comments have none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum OptionLine<'a> {
     /// `key = value`, or a bare key.
-    Setting(Unread<'a>),
+    Setting(UnparsedSetting<'a>),
     Include {
         /// Its line, counted from 1.
         line: usize,
@@ -73,9 +73,9 @@ pub fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
     lines.filter_map(|line| Include::read(line.trim_start_matches(is_space)))
 }
 
-/// An option that is not parsed yet, because most lines of a large text are not needed.
+/// A line with an option that is not parsed yet: of a large text, most lines are not needed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Unread<'a> {
+pub struct UnparsedSetting<'a> {
     /// The `[group]` of the line.
     pub group: &'a str,
     /// The programs that read the group.
@@ -86,7 +86,7 @@ pub struct Unread<'a> {
     start: usize,
 }
 
-impl fmt::Debug for Unread<'_> {
+impl fmt::Debug for UnparsedSetting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "(line {}, {} hidden bytes)", self.line, self.text.len())
     }
@@ -104,7 +104,7 @@ pub struct Setting<'a> {
     /// A server that does not know the option only warns.
     pub loose: bool,
     /// The value without its quotes; `None` for a bare key.
-    pub value: Option<Value<'a>>,
+    pub value: Option<OptionValue<'a>>,
     /// Its line, counted from 1.
     pub line: usize,
     /// The value's place in the text, with its quotes; empty for a bare key and for one that `skip_` negates.
@@ -113,12 +113,12 @@ pub struct Setting<'a> {
 
 impl Setting<'_> {
     pub fn look(&self) -> &str {
-        self.value.as_ref().map_or("", Value::look)
+        self.value.as_ref().map_or("", OptionValue::look)
     }
 }
 
 /// Reads all lines of a text, in order. No text is an error here: a rule reports what a server cannot read.
-pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+pub fn lines(text: &str) -> impl Iterator<Item = OptionLine<'_>> {
     let mut group = None;
     content_lines(text).filter_map(move |(line, start, text)| one_line(text, start, line, &mut group))
 }
@@ -143,36 +143,40 @@ fn content_lines(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
 
 /// Returns all options, in order.
 pub fn read(text: &str) -> impl Iterator<Item = Setting<'_>> {
-    settings(text).map(Unread::read)
+    settings(text).map(UnparsedSetting::read)
 }
 
 /// Returns at least the options whose keys contain one of these words, which must be in lower case.
 pub fn read_with<'a>(text: &'a str, words: &[&str]) -> impl Iterator<Item = Setting<'a>> {
-    settings(text).filter(|it| words.iter().any(|word| it.may_hold(word))).map(Unread::read)
+    settings(text).filter(|it| words.iter().any(|word| it.may_hold(word))).map(UnparsedSetting::read)
 }
 
 /// Returns all options before they are parsed.
-fn settings(text: &str) -> impl Iterator<Item = Unread<'_>> {
+fn settings(text: &str) -> impl Iterator<Item = UnparsedSetting<'_>> {
     lines(text).filter_map(|line| match line {
-        Line::Setting(setting) => Some(setting),
-        Line::Include { .. } | Line::Broken { .. } => None,
+        OptionLine::Setting(setting) => Some(setting),
+        OptionLine::Include { .. } | OptionLine::Broken { .. } => None,
     })
 }
 
 /// Returns all options of a server, in order.
-fn of_server(text: &str) -> impl Iterator<Item = Unread<'_>> {
+fn of_server(text: &str) -> impl Iterator<Item = UnparsedSetting<'_>> {
     settings(text).filter(|it| it.readers == Readers::Server)
 }
 
 /// Returns the line that counts for this key: the last one in a group that a server reads.
 pub fn last<'a>(text: &'a str, key: &str) -> Option<Setting<'a>> {
     let word = last_word(key);
-    of_server(text).filter(|it| it.may_hold(word)).map(Unread::read).filter(|it| it.key == key).last()
+    of_server(text)
+        .filter(|it| it.may_hold(word))
+        .map(UnparsedSetting::read)
+        .filter(|it| it.key == key)
+        .last()
 }
 
 /// Returns the value that a server uses. MariaDB distinguishes case in the name of an option, so a text that does not
 /// contain the key's last word can be skipped.
-pub fn effective<'a>(text: &'a str, key: &str) -> Option<Value<'a>> {
+pub fn effective<'a>(text: &'a str, key: &str) -> Option<OptionValue<'a>> {
     text.contains(last_word(key)).then(|| last(text, key))??.value
 }
 
@@ -191,7 +195,7 @@ pub fn is_file(name: &str, text: &str) -> bool {
 
 /// Returns whether the text sets a Galera option for a server. Switching Galera off does not count.
 pub fn configures_galera(text: &str) -> bool {
-    let is_galera = |it: Unread<'_>| {
+    let is_galera = |it: UnparsedSetting<'_>| {
         let setting = it.may_hold("wsrep").then(|| it.read());
         setting.is_some_and(|it| {
             it.key.starts_with("wsrep_") && !(it.key == "wsrep_on" && switch(it.look()) == Some(false))
@@ -210,8 +214,8 @@ pub const STOPS: &str = "!stop";
 pub fn line_of(text: &str, name: &str, key: Option<&str>) -> Option<usize> {
     if name.starts_with('!') {
         return lines(text).find_map(|line| match line {
-            Line::Include { line, .. } if name == INCLUDES => Some(line),
-            Line::Broken { line, .. } if name == STOPS => Some(line),
+            OptionLine::Include { line, .. } if name == INCLUDES => Some(line),
+            OptionLine::Broken { line, .. } if name == STOPS => Some(line),
             _ => None,
         });
     }
@@ -226,13 +230,13 @@ fn one_line<'a>(
     start: usize,
     line: usize,
     group: &mut Option<(&'a str, Readers)>,
-) -> Option<Line<'a>> {
+) -> Option<OptionLine<'a>> {
     match text.as_bytes().first()? {
         b'#' | b';' => return None,
-        b'!' => return Include::read(text).map(|what| Line::Include { line, what }),
+        b'!' => return Include::read(text).map(|what| OptionLine::Include { line, what }),
         b'[' => {
             let Some((name, _)) = text[1..].split_once(']') else {
-                return Some(Line::Broken { line, what: "a group without its ]" });
+                return Some(OptionLine::Broken { line, what: "a group without its ]" });
             };
             let name = name.trim_end_matches(is_space);
             *group = Some((name, readers(name)));
@@ -243,13 +247,13 @@ fn one_line<'a>(
     let Some(group) = *group else {
         let has_mark = text.starts_with('\u{feff}');
         let what = if has_mark { "a byte order mark" } else { "an option before any [group]" };
-        return Some(Line::Broken { line, what });
+        return Some(OptionLine::Broken { line, what });
     };
     let (group, readers) = group;
-    Some(Line::Setting(Unread { group, readers, line, text, start }))
+    Some(OptionLine::Setting(UnparsedSetting { group, readers, line, text, start }))
 }
 
-impl<'a> Unread<'a> {
+impl<'a> UnparsedSetting<'a> {
     /// Returns whether a server that does not know this option only warns.
     fn is_loose(&self) -> bool {
         self.text.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("loose"))
@@ -286,7 +290,7 @@ impl<'a> Unread<'a> {
             Some(raw) => {
                 let bare = raw.trim_start_matches(is_space);
                 let from = if bare.is_empty() { text.len() - raw.len() } else { text.len() - bare.len() };
-                (Some(Value::read(bare)), from..from + bare.len())
+                (Some(OptionValue::read(bare)), from..from + bare.len())
             }
         };
         let at = start + at.start..start + at.end;
@@ -294,7 +298,7 @@ impl<'a> Unread<'a> {
             // `--skip-option=0` is a double negation.
             Some(on) => {
                 let reversed = value.as_ref().is_some_and(|value| value.look() == "0");
-                let value = Some(Value::from(if on == reversed { "0" } else { "1" }));
+                let value = Some(OptionValue::from(if on == reversed { "0" } else { "1" }));
                 Setting { group, readers, key, loose, value, line, at: at.start..at.start }
             }
             None => Setting { group, readers, key, loose, value, line, at },

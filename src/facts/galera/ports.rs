@@ -1,17 +1,17 @@
-//! The ports that a server listens on, if anything visible sets others than the defaults.
+//! The ports that a server listens on, as far as a manifest and its option files set them.
 
 use super::options::{flags, last, provider_options};
 use super::reading::ConfigMapFile;
 use objects::Container;
 
 /// The default port for clients.
-pub const USUAL: i64 = 3306;
+pub const DEFAULT_PORT: i64 = 3306;
 
 /// The default port for group communication.
-const USUAL_GROUP: i64 = 4567;
+const DEFAULT_GROUP_PORT: i64 = 4567;
 
 /// The default port for incremental state transfers.
-const USUAL_MISSED: i64 = 4568;
+const DEFAULT_INCREMENTAL_PORT: i64 = 4568;
 
 /// The ports that options set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Ports {
     /// The port for group communication; 4567 by default.
     pub group: Option<i64>,
     /// The port for incremental state transfers; 4568 by default.
-    pub missed: Option<i64>,
+    pub incremental: Option<i64>,
 }
 
 /// The variable from which Bitnami's images take the port.
@@ -32,7 +32,7 @@ const NUMBER: &str = "MARIADB_PORT_NUMBER";
 impl Ports {
     /// Returns the ports of a server with these files.
     pub fn of(server: &Container, files: &[ConfigMapFile<'_>]) -> Self {
-        let said = |key: &str| {
+        let option_or_flag = |key: &str| {
             let flag = flags(server).into_iter().rfind(|flag| flag.key == key);
             let of_flag = flag.map(|flag| flag.value.map_or(String::new(), |it| it.look().to_owned()));
             let of_files = || files.iter().rev().find_map(|file| last(file.text, key));
@@ -42,16 +42,16 @@ impl Ports {
         let behind = |address: &str| address.rsplit_once(':').and_then(|(_, port)| number(port));
         let variable =
             || server.env.iter().find(|var| var.name == NUMBER).and_then(|it| number(it.value.look()));
-        let provider = said("wsrep_provider_options").unwrap_or_default();
+        let provider = option_or_flag("wsrep_provider_options").unwrap_or_default();
         let option = |named: &str| provider_options(&provider).filter(|(name, _)| *name == named).last();
         // By default incremental transfers use the port after the group's.
         let group = option("base_port").and_then(|(_, port)| number(port));
-        let next = || group.map(|port| port + 1).filter(|port| *port != USUAL_MISSED);
+        let next = || group.map(|port| port + 1).filter(|port| *port != DEFAULT_INCREMENTAL_PORT);
         Self {
-            clients: said("port").map_or_else(variable, |it| number(&it)),
-            transfer: said("wsrep_sst_receive_address").and_then(|it| behind(&it)),
-            group: group.filter(|port| *port != USUAL_GROUP),
-            missed: option("ist.recv_addr").and_then(|(_, address)| behind(address)).or_else(next),
+            clients: option_or_flag("port").map_or_else(variable, |it| number(&it)),
+            transfer: option_or_flag("wsrep_sst_receive_address").and_then(|it| behind(&it)),
+            group: group.filter(|port| *port != DEFAULT_GROUP_PORT),
+            incremental: option("ist.recv_addr").and_then(|(_, address)| behind(address)).or_else(next),
         }
     }
 }
@@ -71,18 +71,19 @@ mod tests {
         let mut server = Container::default();
         assert_eq!(Ports::of(&server, &file("[client]\nport=3307\n")), Ports::default());
         let text = "[mysqld]\nport=3307\nwsrep_sst_receive_address=10.0.0.1:5444\nwsrep_provider_options=\"a=b;ist.recv_addr=[::1]:5568\"\n";
-        let said = Ports { clients: Some(3307), transfer: Some(5444), group: None, missed: Some(5568) };
-        assert_eq!(Ports::of(&server, &file(text)), said);
+        let expected =
+            Ports { clients: Some(3307), transfer: Some(5444), group: None, incremental: Some(5568) };
+        assert_eq!(Ports::of(&server, &file(text)), expected);
         server.args = vec![Literal::from("--port=3308")];
-        assert_eq!(Ports::of(&server, &file(text)), Ports { clients: Some(3308), ..said });
+        assert_eq!(Ports::of(&server, &file(text)), Ports { clients: Some(3308), ..expected });
         let based = |more: &str| {
             let text = format!("[mysqld]\nwsrep_provider_options=base_port=4600{more}\n");
             let ports = Ports::of(&server, &[ConfigMapFile { map: "conf", key: "g.cnf", text: &text }]);
-            (ports.group, ports.missed)
+            (ports.group, ports.incremental)
         };
         assert_eq!(
             [based(""), based(";ist.recv_addr=10.0.0.1"), based(";ist.recv_addr=a:5568")],
-            [Some(4601), Some(4601), Some(5568)].map(|missed| (Some(4600), missed))
+            [Some(4601), Some(4601), Some(5568)].map(|incremental| (Some(4600), incremental))
         );
         server.args = vec![Literal::from("--port=70000")];
         assert_eq!(Ports::of(&server, &[]).clients, None);

@@ -58,7 +58,7 @@ pub fn runs(words: &[Literal], mut such: impl FnMut(&str, &[String]) -> bool) ->
     commands(words).iter().any(called)
 }
 
-/// Returns whether the command line gives this variable one of these values, with or without `export`.
+/// Returns whether the command line sets this variable to one of these values, with or without `export`.
 pub fn sets(words: &[Literal], variable: &str, values: &[&str]) -> bool {
     let sets = |word: &String| {
         word.split_once('=').is_some_and(|(name, value)| name == variable && values.contains(&value))
@@ -223,7 +223,7 @@ mod tests {
         assert!(starts(&["/opt/scripts/entrypoint.sh"]));
         assert!(!starts(&["sleep", "infinity"]));
         assert!(!starts(&["bash", "-ec", "echo /opt/scripts/entrypoint.sh"]));
-        assert!(!starts(&["bash", "/opt/scripts/entrypoint.sh"]), "that is a script of somebody's");
+        assert!(!starts(&["bash", "/opt/scripts/entrypoint.sh"]), "that is a user's script");
         let set = |line: &[&str]| sets(&words(line), "FOUND", &["yes"]);
         assert!(set(&[
             "bash",

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_floor_survives_even_if_everybody_above_it_crashes() {
+    fn the_floor_survives_even_if_all_members_above_it_crash() {
         for size in (1..200).filter(|size| *size != 2) {
             let leaving = size - floor_of_one_step(size);
             assert!(survives(size, 0, leaving), "{size}");

@@ -37,7 +37,7 @@ fn is_included(included: &BTreeSet<Include<'_>>, path: &str) -> bool {
 }
 
 /// Returns where the server finds these files, as far as that is the same for every pod.
-pub fn places(spec: &PodSpec, server: &Container, all: &[ConfigMapFile<'_>]) -> BTreeSet<String> {
+pub fn paths(spec: &PodSpec, server: &Container, all: &[ConfigMapFile<'_>]) -> BTreeSet<String> {
     let of_map = |map: &str| all.iter().filter(|it| it.map == map).map(|it| it.key).collect();
     let maps: BTreeSet<_> = all.iter().map(|file| file.map).collect();
     let found = maps.into_iter().flat_map(|map| {

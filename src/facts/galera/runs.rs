@@ -12,7 +12,7 @@ pub enum Runs {
     /// Galera's arbitrator, which votes like a member and has no data.
     Arbitrator,
     /// A client, a backup, a proxy or an exporter.
-    Another,
+    Other,
     /// A script, or a program that is not in the tables here.
     Unknown,
 }
@@ -48,13 +48,14 @@ const OTHERS: [&str; 17] = [
     "xbstream",
     "xtrabackup",
 ];
-/// Returns every known program that is neither a server nor an arbitrator.
+
+/// Returns the names of all known programs that are neither a server nor an arbitrator.
 fn others() -> impl Iterator<Item = &'static str> {
     programs::clients().chain(OTHERS)
 }
 
-/// Programs whose child processes are not visible here.
-const HIDING: [&str; 12] = [
+/// Programs that may start others, which the command line does not show.
+const OPAQUE: [&str; 12] = [
     ".",
     "source",
     "eval",
@@ -78,7 +79,7 @@ impl Runs {
         match () {
             () if by_default && IMAGES.contains(&image) => Self::Server,
             () if by_default && ARBITRATORS.contains(&image) => Self::Arbitrator,
-            () if by_default && others().any(|it| it == image) => Self::Another,
+            () if by_default && others().any(|it| it == image) => Self::Other,
             () if by_default => Self::Unknown,
             () => Self::by_words(&started(container)),
         }
@@ -89,14 +90,14 @@ impl Runs {
     fn by_words(words: &[Literal]) -> Self {
         let runs = |what| programs::runs(words, |path, arguments| of_program(path, arguments) == what);
         let hides =
-            |path: &str| path.contains(['/', '$']) || HIDING.contains(&path) || ENTRY_POINTS.contains(&path);
+            |path: &str| path.contains(['/', '$']) || OPAQUE.contains(&path) || ENTRY_POINTS.contains(&path);
         let hidden =
             |path: &str, arguments: &[String]| hides(path) && of_program(path, arguments) == Self::Unknown;
         match () {
             () if runs(Self::Server) => Self::Server,
             () if runs(Self::Arbitrator) => Self::Arbitrator,
             () if programs::runs(words, hidden) => Self::Unknown,
-            () if runs(Self::Another) => Self::Another,
+            () if runs(Self::Other) => Self::Other,
             () => Self::Unknown,
         }
     }
@@ -113,12 +114,12 @@ fn of_program(path: &str, arguments: &[String]) -> Runs {
     match programs::name(path) {
         name if SERVERS.contains(&name) => Runs::Server,
         name if ARBITRATORS.contains(&name) => Runs::Arbitrator,
-        name if others().any(|it| it == name) => Runs::Another,
+        name if others().any(|it| it == name) => Runs::Other,
         _ => Runs::Unknown,
     }
 }
 
-/// Programs that run no server whatever the image, and words of a shell.
+/// Programs that start no server, no matter the image, and words of a shell.
 const IDLE: [&str; 10] = ["cat", "done", "echo", "false", "fi", "pause", "sleep", "trap", "true", "wait"];
 
 /// Returns the program that this container runs, if all that it runs is known and none of it is, or starts, a server.
@@ -162,7 +163,7 @@ pub(super) fn started(container: &Container) -> Vec<Literal> {
 mod tests {
     use super::*;
 
-    /// As a shell would: words, some of them in single quotes.
+    /// Splits a line into words as a shell does, some of them in single quotes.
     fn words(line: &str) -> Vec<Literal> {
         let quoted = line.split('\'').enumerate();
         let words = quoted.flat_map(|(index, text)| match index % 2 {
@@ -181,16 +182,16 @@ mod tests {
         assert!(rows.len() > 30, "{rows:?}");
         for row in rows {
             let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
-            let [_, image, line, says, _] = cells[..] else { panic!("{row}") };
-            let runs = match says {
+            let [_, image, line, expected, _] = cells[..] else { panic!("{row}") };
+            let runs = match expected {
                 "a server" => Runs::Server,
                 "an arbitrator" => Runs::Arbitrator,
-                "something else" => Runs::Another,
+                "something else" => Runs::Other,
                 "not known" => Runs::Unknown,
                 _ => panic!("{row}"),
             };
             let words = words(&line.replace('\0', "|"));
-            // Behind the image's own entry point or in place of it: what it runs is the same.
+            // It makes no difference whether the image's entry point comes first.
             let as_arguments = Container { image: image.into(), args: words.clone(), ..Container::default() };
             assert_eq!(Runs::of(&as_arguments), runs, "{row}, as arguments");
             if !line.is_empty() && !line.starts_with('-') {
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn names_are_in_order_and_stand_in_one_table() {
         assert!(OTHERS.is_sorted());
-        let all = || SERVERS.into_iter().chain(ARBITRATORS).chain(others()).chain(HIDING);
+        let all = || SERVERS.into_iter().chain(ARBITRATORS).chain(others()).chain(OPAQUE);
         let names: std::collections::BTreeSet<_> = all().collect();
         assert_eq!(names.len(), all().count());
     }

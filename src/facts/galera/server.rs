@@ -1,7 +1,7 @@
 //! Which container of a pod is the database server, and whether that server would found a new cluster.
 
 use super::address::{self, Address, AddressSource, PlacedAddress};
-use super::options::{Value, flags, last, switch};
+use super::options::{OptionValue, flags, last, switch};
 use super::programs;
 use super::reading::ConfigMapFile;
 use super::runs::{self, Runs};
@@ -14,9 +14,10 @@ pub const CONTAINER: &str = "container";
 pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
 /// The port for group communication.
 pub const GALERA_PORT: i64 = 4567;
+
 /// Returns the server container of a template.
 pub fn of(template: &Shared<Template>) -> Option<&Container> {
-    let index = template.place(|it| server_index(&it.spec, it.metadata.mark(CONTAINER)));
+    let index = template.cached_index(|it| server_index(&it.spec, it.metadata.mark(CONTAINER)));
     template.spec.containers.get(index?)
 }
 
@@ -50,8 +51,8 @@ fn server_index(spec: &PodSpec, named: Option<&str>) -> Option<usize> {
         Runs::Unknown if listens(it) => Some(4),
         Runs::Unknown if runs::has_a_servers_image(it) && mounts_a_claim(spec, it) => Some(5),
         // The script that it runs may have been misread.
-        Runs::Another if holds_data(it) && runs::has_a_servers_image(it) => Some(6),
-        Runs::Unknown | Runs::Arbitrator | Runs::Another => None,
+        Runs::Other if holds_data(it) && runs::has_a_servers_image(it) => Some(6),
+        Runs::Unknown | Runs::Arbitrator | Runs::Other => None,
     };
     let ranked = all.iter().enumerate().filter_map(|(index, it)| Some((rank(it)?, index)));
     ranked.min().map(|(_, index)| index)
@@ -107,7 +108,7 @@ pub fn founds_by_file(text: &str) -> bool {
     text.contains("new") && option().is_some_and(|it| switched_on(it.value.as_ref()))
 }
 
-fn switched_on(value: Option<&Value<'_>>) -> bool {
+fn switched_on(value: Option<&OptionValue<'_>>) -> bool {
     value.is_none_or(|value| switch(value.look()) != Some(false))
 }
 

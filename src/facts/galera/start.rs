@@ -1,4 +1,4 @@
-//! What precedes a server when its container starts, and whether its position is recovered there after a crash.
+//! What a container starts before its server, and whether that recovers the server's position after a crash.
 //!
 //! The script itself is `inject/start-member.sh`; here it is only recognised.
 
@@ -7,8 +7,8 @@ use super::image::Image;
 use super::programs::{self, name};
 use objects::{Container, Literal};
 
-/// The script that recovers the position, whatever its path in a template.
-pub const STEP: &str = "start-member.sh";
+/// The name of the step script, which recovers the position. Templates may use any path.
+pub const STEP_SCRIPT: &str = "start-member.sh";
 
 /// How the position of a server that crashed is recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl EntryPoint {
         let words = || container.command.iter().chain(&container.args);
         let image = Image::read(&container.image);
         // The official image's scripts read that file, too, and do nothing with it.
-        let by_bash = || !image.is_of_the_library() && container.env.iter().any(bitnami::is_script);
+        let by_bash = || !image.is_official() && container.env.iter().any(bitnami::is_script);
         if words().any(is_step) || by_bash() {
             return Self::Step;
         }
@@ -56,8 +56,8 @@ pub fn started(container: &Container) -> Vec<&str> {
     entry_point.into_iter().chain(words).chain(server).collect()
 }
 
-/// Returns whether these words start a server. Wrappers that pass on their arguments may precede it, and so may the
-/// entry point, which adds its name to options. The step script recognises the same ones (`split_command`).
+/// Returns whether these words start a server. A wrapper that runs its arguments may come first, and so may the entry point,
+/// which runs the server if only options follow. The step script recognises the same wrappers (`split_command`).
 fn starts_a_server(words: &[&str]) -> bool {
     let (mut wrapped, mut prepared, mut sets) = (false, false, false);
     for word in words {
@@ -77,12 +77,12 @@ fn starts_a_server(words: &[&str]) -> bool {
 
 /// Returns whether this word is the step script.
 pub(super) fn is_step(word: &Literal) -> bool {
-    name(word.look()) == STEP
+    name(word.look()) == STEP_SCRIPT
 }
 
 /// Returns the part of a command that the step starts; `None`: the step does not precede it.
-pub fn behind_the_step<'a>(words: &'a [&'a str]) -> Option<&'a [&'a str]> {
-    let step = words.iter().position(|word| name(word) == STEP)?;
+pub fn after_step<'a>(words: &'a [&'a str]) -> Option<&'a [&'a str]> {
+    let step = words.iter().position(|word| name(word) == STEP_SCRIPT)?;
     Some(&words[step + 1..])
 }
 

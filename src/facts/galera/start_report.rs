@@ -1,8 +1,8 @@
 //! A member's report of its start: the line of `start-member.sh`, as it comes back in a termination message or in the
 //! output of a startup probe.
 //!
-//! Any program in the container can write such a line, and its position is that of a *start*: where the member began, not
-//! what it has by now. So nothing is decided by this report alone.
+//! Any program in the container can write such a line, and its position is the one that the member *started* from, which may be
+//! out of date. So nothing is decided by this report alone.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub struct Start {
     /// The value in `grastate.dat`.
     pub safe_to_bootstrap: Option<bool>,
     /// The phase that a probe last observed.
-    pub doing: Option<JoinPhase>,
+    pub phase: Option<JoinPhase>,
     /// Why the server ended, if the cause is an option that it does not accept.
     pub ended: Option<String>,
 }
@@ -159,7 +159,7 @@ impl StartReport {
         };
         let from = position(words).unwrap_or_else(|| StartPosition::Words(words.to_owned()));
         let at = at.parse().ok()?;
-        Some(Self::Started(Start { at, from, safe_to_bootstrap, doing: JoinPhase::read(text), ended }))
+        Some(Self::Started(Start { at, from, safe_to_bootstrap, phase: JoinPhase::read(text), ended }))
     }
 
     /// Returns whether Galera will compare the position: no DDL was under way, and `grastate.dat` belongs to the data.
@@ -168,9 +168,9 @@ impl StartReport {
     }
 
     /// Returns the phase that a probe last observed.
-    pub fn doing(&self) -> Option<JoinPhase> {
+    pub fn phase(&self) -> Option<JoinPhase> {
         match self {
-            Self::Started(start) => start.doing,
+            Self::Started(start) => start.phase,
             Self::Refused(_) => None,
         }
     }
@@ -185,9 +185,9 @@ impl StartReport {
 
     /// Returns the report without the phase, and without the reason of the server's end.
     #[must_use]
-    pub fn without_doing(self) -> Self {
+    pub fn without_phase(self) -> Self {
         match self {
-            Self::Started(start) => Self::Started(Start { doing: None, ended: None, ..start }),
+            Self::Started(start) => Self::Started(Start { phase: None, ended: None, ..start }),
             refused @ Self::Refused(_) => refused,
         }
     }
@@ -206,8 +206,8 @@ impl StartReport {
     }
 }
 
-/// Reads the step's report of a member's position after an orderly stop.
-pub fn end(text: &str) -> Option<Position> {
+/// Reads the position of a member's data from the step script's report of an orderly stop.
+pub fn stop_position(text: &str) -> Option<Position> {
     let line = text.strip_prefix("stop of ").filter(|rest| rest.len() <= LONGEST_REPORT)?;
     let (_, words) = line.split_once(": position ")?;
     Position::read(words.split_once(", safe_to_bootstrap ")?.0)
@@ -224,7 +224,7 @@ impl fmt::Display for StartReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(why) => write!(f, "gatera's step script did not start the server: {why}"),
-            Self::Started(Start { at, from, safe_to_bootstrap, doing, ended }) => {
+            Self::Started(Start { at, from, safe_to_bootstrap, phase, ended }) => {
                 match from {
                     StartPosition::Position(position, how) => write!(f, "at {position}, {how}")?,
                     StartPosition::Words(words) => f.write_str(words)?,
@@ -233,7 +233,7 @@ impl fmt::Display for StartReport {
                     write!(f, ", safe_to_bootstrap {}", u8::from(*safe))?;
                 }
                 write!(f, "; reported at {at:.0}")?;
-                doing.map_or(Ok(()), |doing| write!(f, "; {}", doing.words().1))?;
+                phase.map_or(Ok(()), |phase| write!(f, "; {}", phase.words().1))?;
                 ended.as_ref().map_or(Ok(()), |ended| write!(f, "{ENDED}{ended}"))
             }
         }
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn what_the_step_writes_is_read() {
         let reported = |words: &str| StartReport::read(&format!("start of 2026-11-22T01:02:48Z: {words}\n"));
-        for (words, says, seqno) in [
+        for (words, shown, seqno) in [
             (
                 format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"),
                 format!(
@@ -279,17 +279,17 @@ mod tests {
         ] {
             let reported = reported(&words).unwrap();
             assert_eq!(reported.position().map(|it| it.seqno), seqno, "{words}");
-            assert_eq!(reported.to_string(), says);
+            assert_eq!(reported.to_string(), shown);
         }
         let probe = format!(
             "Startup probe failed: the server is DISCONNECTED; start of 2026-11-22T01:02:48Z: position {ID}:7, stopped in order, safe_to_bootstrap 1\n"
         );
         let probed = StartReport::read(&probe).unwrap();
-        assert_eq!((probed.position().unwrap().seqno, probed.doing()), (7, Some(JoinPhase::Looks)));
-        let says = "at 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 1; reported at 2026-11-22T01:02:48Z; looks for members that serve";
-        assert_eq!(probed.to_string(), says);
-        assert_eq!(StartReport::read(&probe.replace("DISC", "C")).unwrap().doing(), Some(JoinPhase::Waits));
-        assert_eq!(StartReport::read(&probe.replace("DISCONNECTED", "EVIL")).unwrap().doing(), None);
+        assert_eq!((probed.position().unwrap().seqno, probed.phase()), (7, Some(JoinPhase::Looks)));
+        let shown = "at 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 1; reported at 2026-11-22T01:02:48Z; looks for members that serve";
+        assert_eq!(probed.to_string(), shown);
+        assert_eq!(StartReport::read(&probe.replace("DISC", "C")).unwrap().phase(), Some(JoinPhase::Waits));
+        assert_eq!(StartReport::read(&probe.replace("DISCONNECTED", "EVIL")).unwrap().phase(), None);
         let ended = reported(&format!(
             "position {ID}:41, stopped in order, safe_to_bootstrap 1; the server ended: unknown variable max_conections"
         ));

@@ -26,7 +26,7 @@ pub(super) fn is_placeholder(text: &str) -> bool {
     !text.contains(char::is_alphanumeric) || text == "TEXT"
 }
 
-/// The text in place of the rules' ids in a break-glass.
+/// The text that stands in place of the ids of rules in a break-glass.
 const EVERY_RULE: &str = "every rule";
 
 /// An override: one or several rules that are suspended.
@@ -45,7 +45,7 @@ pub enum InvalidException {
     Form,
     /// The form of a break-glass is wrong.
     #[error("its form must be \"until=TIME reason=TEXT\"")]
-    FormOfAll,
+    BreakGlassForm,
     /// An example was pasted unchanged.
     #[error("its reason is still a placeholder: after reason=, write why you need it")]
     Placeholder,
@@ -70,16 +70,16 @@ impl Override {
         Self::within(rules, text, term, now, LONGEST_OVERRIDE, InvalidException::Form)
     }
 
-    /// Reads the annotation of a namespace under break-glass.
-    pub fn of_all(text: &str, now: Timestamp) -> Result<Self, InvalidException> {
-        let term = text.trim().strip_prefix("until=").ok_or(InvalidException::FormOfAll)?;
+    /// Reads the break-glass annotation of a namespace.
+    pub fn break_glass(text: &str, now: Timestamp) -> Result<Self, InvalidException> {
+        let term = text.trim().strip_prefix("until=").ok_or(InvalidException::BreakGlassForm)?;
         Self::within(
             vec![EVERY_RULE.to_owned()],
             text,
             term,
             now,
             LONGEST_OVERRIDE + SKEW,
-            InvalidException::FormOfAll,
+            InvalidException::BreakGlassForm,
         )
     }
 
@@ -108,13 +108,13 @@ impl Override {
     }
 
     /// Returns whether it is a break-glass, which suspends every rule.
-    pub fn is_of_all(&self) -> bool {
+    pub fn is_break_glass(&self) -> bool {
         self.rules.iter().any(|id| id == EVERY_RULE)
     }
 
     /// Returns whether it suspends this rule.
-    pub fn releases(&self, rule: &str) -> bool {
-        self.is_of_all() || self.rules.iter().any(|id| id.eq_ignore_ascii_case(rule))
+    pub fn suspends(&self, rule: &str) -> bool {
+        self.is_break_glass() || self.rules.iter().any(|id| id.eq_ignore_ascii_case(rule))
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
             good,
             Override { rules: vec!["G07".into(), "G01".into()], until, reason: "new disks = faster".into() }
         );
-        assert!(good.releases("G01") && good.releases("g07") && !good.releases("G11"));
+        assert!(good.suspends("G01") && good.suspends("g07") && !good.suspends("G11"));
         assert_eq!(
             Override::read("G07 until=2026-12-01T09:30:00Z reason=x", now),
             Err(InvalidException::Ended(now))
@@ -165,15 +165,16 @@ mod tests {
             assert_eq!(Override::read(text, now), Err(InvalidException::Form), "{text}");
         }
     }
+
     #[test]
-    fn broken_glass_releases_all_and_names_none() {
+    fn break_glass_suspends_all_and_names_none() {
         let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
-        let open = Override::of_all("until=2026-12-01T09:45:00Z reason=a node burns", now).unwrap();
-        assert!(open.releases("G01") && open.releases("G18"));
+        let open = Override::break_glass("until=2026-12-01T09:45:00Z reason=a node burns", now).unwrap();
+        assert!(open.suspends("G01") && open.suspends("G18"));
         assert_eq!(open.to_string(), "every rule until 2026-12-01T09:45:00Z: a node burns");
-        // Not by a word in an override, which whoever may write an object may write.
+        // An override cannot suspend all rules by these words: every user who may write an object may write an override.
         let named = Override::read("every rule until=2026-12-01T09:45:00Z reason=x", now).unwrap();
-        assert!(!named.releases("G01"));
+        assert!(!named.suspends("G01"));
         for (text, problem) in [
             (
                 "until=2026-12-01T10:31:01Z reason=x",
@@ -181,13 +182,13 @@ mod tests {
             ),
             ("until=2026-12-01T09:30:00Z reason=x", InvalidException::Ended(now)),
             ("until=2026-12-01T09:45:00Z reason=TEXT", InvalidException::Placeholder),
-            ("until=2026-12-01T09:45:00Z reason= ", InvalidException::FormOfAll),
-            ("G01 until=2026-12-01T09:45:00Z reason=x", InvalidException::FormOfAll),
-            ("until=soon reason=x", InvalidException::FormOfAll),
-            ("15m", InvalidException::FormOfAll),
-            ("", InvalidException::FormOfAll),
+            ("until=2026-12-01T09:45:00Z reason= ", InvalidException::BreakGlassForm),
+            ("G01 until=2026-12-01T09:45:00Z reason=x", InvalidException::BreakGlassForm),
+            ("until=soon reason=x", InvalidException::BreakGlassForm),
+            ("15m", InvalidException::BreakGlassForm),
+            ("", InvalidException::BreakGlassForm),
         ] {
-            assert_eq!(Override::of_all(text, now), Err(problem), "{text}");
+            assert_eq!(Override::break_glass(text, now), Err(problem), "{text}");
         }
     }
 }

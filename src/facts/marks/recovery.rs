@@ -14,7 +14,7 @@ use super::overrides::is_placeholder;
 use crate::galera::start_report::Position;
 
 /// The longest time that a recovery may last: a longer one would be forgotten.
-const LONGEST: SignedDuration = SignedDuration::from_hours(1);
+const LONGEST_RECOVERY: SignedDuration = SignedDuration::from_hours(1);
 /// The largest length of a request, in bytes. It repeats the loss that is accepted.
 const LONGEST_TEXT: usize = 512;
 
@@ -53,7 +53,7 @@ impl Recovery {
         let recovery = Self::of(text)?;
         match recovery.until {
             until if until <= now => Err(InvalidRecovery::Ended(until)),
-            until if now.duration_until(until) > LONGEST => Err(InvalidRecovery::TooLong(until)),
+            until if now.duration_until(until) > LONGEST_RECOVERY => Err(InvalidRecovery::TooLong(until)),
             _ => Ok(recovery),
         }
     }
@@ -84,12 +84,12 @@ impl Recovery {
     /// Returns the permission as a pod carries it: the word, the position, and the end as a plain number, because a
     /// shell compares it. The member's own clock ends the permission, because its node may lose contact with the API
     /// server.
-    pub fn of_pod(&self) -> String {
+    pub fn permission(&self) -> String {
         format!("{} {} until={}", super::RECOVERY, self.position, self.until.strftime("%Y%m%d%H%M%S"))
     }
 
     /// Returns whether a pod with this text may start its cluster, or did so a moment ago.
-    pub fn is_right(text: &str) -> bool {
+    pub fn is_permission(text: &str) -> bool {
         let right = || text.strip_prefix(super::RECOVERY)?.strip_prefix(' ')?.split_once(" until=");
         right().is_some_and(|(position, until)| {
             Position::read(position).is_some()
@@ -129,8 +129,8 @@ mod tests {
         ] {
             let read = Recovery::read(&text, now).unwrap();
             assert_eq!(read.to_string(), text);
-            assert_eq!(read.of_pod(), format!("recovery {} until=20261201100000", read.position));
-            assert!(Recovery::is_right(&read.of_pod()));
+            assert_eq!(read.permission(), format!("recovery {} until=20261201100000", read.position));
+            assert!(Recovery::is_permission(&read.permission()));
         }
         let refused = |rest: &str| Recovery::read(&format!("galera-2 at {ID}:363 {rest}"), now).unwrap_err();
         assert_eq!(refused("until=2026-12-01T09:30:00Z"), InvalidRecovery::Ended(now));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_tells_nothing_else() {
+    fn no_other_text_is_a_permission() {
         let right = format!("recovery {ID}:1 until=20261201100000");
         for text in [
             "recovery",
@@ -169,7 +169,7 @@ mod tests {
             &format!("{right}0"),
             &right[1..],
         ] {
-            assert!(!Recovery::is_right(text), "{text}");
+            assert!(!Recovery::is_permission(text), "{text}");
         }
     }
 }

@@ -14,14 +14,14 @@ use super::UNKNOWN;
 use crate::galera::start_report::Position;
 
 /// The largest number of members: no Galera cluster has more, so a higher number is not a count of members.
-const MOST: i64 = 99;
+const MOST_MEMBERS: i64 = 99;
 
 /// The largest length of a user's name, in bytes.
 const LONGEST_NAME: usize = 128;
 
 /// The record of a stopped member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct StopRecord {
     /// The position of the member's data, if the member reported it.
     pub position: Option<Position>,
     /// The number of members that there were. Every claim records it, so one that remains is enough.
@@ -31,7 +31,7 @@ pub struct Record {
     pub by: String,
 }
 
-impl Record {
+impl StopRecord {
     /// Reads the annotation's value.
     pub fn read(text: &str) -> Option<Self> {
         let (begin, since) = text.split_once(" since=")?;
@@ -41,7 +41,7 @@ impl Record {
             UNKNOWN => None,
             position => Some(Position::read(position)?),
         };
-        let of = of.parse().ok().filter(|of| (1..=MOST).contains(of))?;
+        let of = of.parse().ok().filter(|of| (1..=MOST_MEMBERS).contains(of))?;
         Some(Self { position, of, since: since.parse().ok()?, by: user_name(by) })
     }
 }
@@ -52,7 +52,7 @@ fn user_name(text: &str) -> String {
     if fits { text.to_owned() } else { String::new() }
 }
 
-impl fmt::Display for Record {
+impl fmt::Display for StopRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { position, of, since, by } = self;
         match position {
@@ -75,10 +75,10 @@ mod tests {
             "unknown of=1 since=2026-12-01T09:30:00Z".to_owned(),
             "unknown of=3 since=2026-12-01T09:30:00Z by=oidc:a person".to_owned(),
         ] {
-            assert_eq!(Record::read(&text).unwrap().to_string(), text);
+            assert_eq!(StopRecord::read(&text).unwrap().to_string(), text);
         }
         let forged =
-            Record::read("unknown of=3 since=2026-12-01T09:30:00Z by=alice; kubectl delete namespace db");
+            StopRecord::read("unknown of=3 since=2026-12-01T09:30:00Z by=alice; kubectl delete namespace db");
         assert_eq!(forged.unwrap().by, "");
         for text in [
             "",
@@ -90,7 +90,7 @@ mod tests {
             &format!("{ID}:1 of=3 since=now"),
             "none of=3 since=2026-12-01T09:30:00Z",
         ] {
-            assert_eq!(Record::read(text), None, "{text}");
+            assert_eq!(StopRecord::read(text), None, "{text}");
         }
     }
 }

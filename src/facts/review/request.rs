@@ -131,11 +131,11 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
     let may_be_same = origin == Origin::Validating
         && request.operation == Operation::Update
         && request.sub_resource.is_empty();
-    let (object, [new, old]) = match may_be_same.then(|| same(sent, &parts)).flatten() {
+    let (object, [new, old]) = match may_be_same.then(|| unchanged_objects(sent, &parts)).flatten() {
         Some(same) => (None, same.map(|it| Some(Ok(it)))),
         None => {
             let object = parts.object.as_ref().map(ObjectText::text);
-            let both = both(sent, object.as_deref(), &parts);
+            let both = both_objects(sent, object.as_deref(), &parts);
             (object, both)
         }
     };
@@ -177,7 +177,7 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
 }
 
 /// Returns both objects without their templates, new before old, if the update changes nothing that a rule reads; `None`: it may.
-fn same(kind: Kind, parts: &Body<'_>) -> Option<[Object; 2]> {
+fn unchanged_objects(kind: Kind, parts: &Body<'_>) -> Option<[Object; 2]> {
     let (new, old) = (parts.object.as_ref()?, parts.old.as_ref()?);
     let read = |part: &ObjectText<'_>| Object::read(kind, &part.without_template()).ok();
     if !new.has_spec_of(old) {
@@ -189,7 +189,7 @@ fn same(kind: Kind, parts: &Body<'_>) -> Option<[Object; 2]> {
 }
 
 /// Reads both objects, new before old. A template that is the same on both sides is read once.
-fn both(kind: Kind, new: Option<&str>, parts: &Body<'_>) -> [Option<Result<Object, Unreadable>>; 2] {
+fn both_objects(kind: Kind, new: Option<&str>, parts: &Body<'_>) -> [Option<Result<Object, Unreadable>>; 2] {
     let new = new.map(|text| Object::read(kind, text));
     let Some(old) = &parts.old else { return [new, None] };
     if let (Some(Ok(Object::StatefulSet(it) | Object::Deployment(it))), Some(part)) = (&new, &parts.object)

@@ -11,12 +11,12 @@ use objects::{ByName, ConfigMap, Literal};
 /// The digest of each key of a ConfigMap, as far as a revision needs it.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
-    keys: ByName<Sum>,
+    keys: ByName<KeyDigest>,
     binary: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Sum {
+enum KeyDigest {
     File {
         /// The digests of its meaning and of its spelling, or the line from which it cannot be read.
         digests: Result<[Vec<u8>; 2], usize>,
@@ -35,7 +35,7 @@ enum Founds {
 
 /// The reason why it is unknown what servers would read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unknown {
+pub enum UnknownRevision {
     /// The ConfigMap does not exist, or was not read yet.
     #[error("ConfigMap {0} does not exist")]
     NotThere(String),
@@ -58,51 +58,51 @@ impl Contents {
     pub fn of(map: &ConfigMap) -> Self {
         let sum = |(key, text): (&String, &Literal)| {
             let is_file = options::is_file(key, text.look());
-            (key.clone(), if is_file { of_file(text) } else { Sum::Text(sum(text.look())) })
+            (key.clone(), if is_file { of_file(text) } else { KeyDigest::Text(sum(text.look())) })
         };
-        Self { keys: map.data.iter().map(sum).collect(), binary: map.holds_bytes() }
+        Self { keys: map.data.iter().map(sum).collect(), binary: map.has_binary_data() }
     }
 
     /// Returns the digest of these keys; `None`: there is no option file among them.
-    pub fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, Unknown> {
-        let read: Vec<_> = self.keys.iter().filter(|(key, _)| keys.hold(key)).collect();
-        if !read.iter().any(|(_, sum)| matches!(sum, Sum::File { .. })) {
+    pub fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, UnknownRevision> {
+        let read: Vec<_> = self.keys.iter().filter(|(key, _)| keys.contains(key)).collect();
+        if !read.iter().any(|(_, sum)| matches!(sum, KeyDigest::File { .. })) {
             return Ok(None);
         }
         if self.binary {
-            return Err(Unknown::Binary(name.to_owned()));
+            return Err(UnknownRevision::Binary(name.to_owned()));
         }
-        let [mut means, mut says] = [Context::new(&SHA256), Context::new(&SHA256)];
+        let [mut all_meanings, mut all_texts] = [Context::new(&SHA256), Context::new(&SHA256)];
         for (key, sum) in read {
             let [meaning, text] = match sum {
-                Sum::Text(sum) => [sum, sum],
-                Sum::File { founds, .. }
+                KeyDigest::Text(sum) => [sum, sum],
+                KeyDigest::File { founds, .. }
                     if *founds == Founds::BySwitch
                         || *founds == Founds::ByAddress && !keys.address_is_given =>
                 {
-                    return Err(Unknown::Founds(name.to_owned()));
+                    return Err(UnknownRevision::Founds(name.to_owned()));
                 }
-                Sum::File { digests: Ok([meaning, text]), .. } => [meaning, text],
-                Sum::File { digests: Err(line), .. } => {
-                    return Err(Unknown::Unclear(name.to_owned(), key.clone(), *line));
+                KeyDigest::File { digests: Ok([meaning, text]), .. } => [meaning, text],
+                KeyDigest::File { digests: Err(line), .. } => {
+                    return Err(UnknownRevision::Unclear(name.to_owned(), key.clone(), *line));
                 }
             };
-            for (all, sum) in [(&mut means, meaning), (&mut says, text)] {
+            for (all, sum) in [(&mut all_meanings, meaning), (&mut all_texts, text)] {
                 all.update(&key.len().to_be_bytes());
                 all.update(key.as_bytes());
                 all.update(sum);
             }
         }
-        Ok(Some(Digest::of(means, says)))
+        Ok(Some(Digest::of(all_meanings, all_texts)))
     }
 
     /// Returns whether it is exactly the content in its name: an unchanged snapshot.
-    pub fn is(&self, digest: &Digest) -> bool {
+    pub fn matches(&self, digest: &Digest) -> bool {
         self.digest("", &Keys::ALL).ok().flatten().is_some_and(|it| it.0 == digest.0)
     }
 }
 
-fn of_file(text: &Literal) -> Sum {
+fn of_file(text: &Literal) -> KeyDigest {
     let address = options::effective(text.look(), "wsrep_cluster_address");
     let by_address = address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster));
     let founds = match () {
@@ -111,7 +111,7 @@ fn of_file(text: &Literal) -> Sum {
         () => Founds::No,
     };
     let meaning = Meaning::of(text.look()).map_err(|Unclear(line)| line);
-    Sum::File { digests: meaning.map(|it| [sum(&it.canonical()), sum(text.look())]), founds }
+    KeyDigest::File { digests: meaning.map(|it| [sum(&it.canonical()), sum(text.look())]), founds }
 }
 
 fn sum(text: &str) -> Vec<u8> {

@@ -61,18 +61,18 @@ fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) ->
     let labels = &metadata.labels;
     let Some(server) = server::in_pod(metadata, spec) else { return adopt::is_bootstrap(labels) };
     let mut words = server.command.iter().chain(&server.args).map(Literal::look);
-    let open = |word: &str| word.contains(['$', ' ']) || word.contains("wsrep");
-    let variable = |var: &EnvVar| {
+    let is_unclear_word = |word: &str| word.contains(['$', ' ']) || word.contains("wsrep");
+    let is_unclear_variable = |var: &EnvVar| {
         let elsewhere = var.value_from.as_ref().is_some_and(|from| from.field_ref.is_none());
         elsewhere && !var.name.contains("PASSWORD") || var.name.contains("GALERA")
     };
     // The contents of another image, of a Secret, or of files that an init container writes are unknown.
-    let unseen = !Image::read(&server.image).is_of_the_library()
+    let unseen = !Image::read(&server.image).is_official()
         || !server.env_from.is_empty()
         || !spec.init_containers.is_empty()
         || spec.volumes.iter().any(|it| it.secret.is_some())
-        || server.env.iter().any(variable)
-        || words.any(open);
+        || server.env.iter().any(is_unclear_variable)
+        || words.any(is_unclear_word);
     if adopt::is_bootstrap(labels) || unseen || Runs::of(server) != Runs::Server {
         return true;
     }
@@ -82,7 +82,7 @@ fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) ->
     reaching.remove("kube-root-ca.crt");
     for (map, keys) in &reaching {
         let Some(known) = facts.config_maps.get(&Id::new(namespace, map)) else { return true };
-        let read = known.data.iter().filter(|(key, _)| keys.hold(key));
+        let read = known.data.iter().filter(|(key, _)| keys.contains(key));
         files.extend(read.map(|(key, text)| ConfigMapFile { map, key, text: text.look() }));
     }
     server::founds_new_cluster(server, &files).is_some() || address::of_container(server, &files).is_some()

@@ -67,11 +67,11 @@ impl std::fmt::Display for RemovalTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// The guard is removing these objects, in this order.
-    Going(Vec<RemovalTarget>),
+    InProgress(Vec<RemovalTarget>),
     /// The objects are gone. One that is applied again stays.
     Done,
     /// The record was not written by the guard.
-    Odd,
+    Invalid,
 }
 
 impl Removal {
@@ -83,21 +83,21 @@ impl Removal {
         Some(match (state, uid) {
             ("removing" | "removed", Some(uid)) if uid != meta.uid => return None,
             ("removing", Some(_)) => {
-                words.map(RemovalTarget::read).collect::<Option<_>>().map_or(Self::Odd, Self::Going)
+                words.map(RemovalTarget::read).collect::<Option<_>>().map_or(Self::Invalid, Self::InProgress)
             }
             ("removed", Some(_)) => Self::Done,
-            _ => Self::Odd,
+            _ => Self::Invalid,
         })
     }
 
     /// Returns the record for the StatefulSet of this uid.
     pub fn record(&self, uid: &str) -> String {
         match self {
-            Self::Going(targets) => targets.iter().fold(format!("removing {uid}"), |text, it| {
+            Self::InProgress(targets) => targets.iter().fold(format!("removing {uid}"), |text, it| {
                 format!("{text} {}/{}/{}", it.kind.name(), it.name, it.uid)
             }),
             Self::Done => format!("removed {uid}"),
-            Self::Odd => String::new(),
+            Self::Invalid => String::new(),
         }
     }
 }
@@ -107,35 +107,37 @@ impl<'a> View<'a> {
     pub fn bootstrap_service(&self, cluster: &'a Cluster) -> Option<&'a str> {
         let instance = cluster.instance()?;
         // A record on a cluster without data is not the guard's, and must not cut joiners off.
-        let is_removed =
-            cluster.has_data() && matches!(Removal::of(&cluster.workload.metadata), Some(Removal::Going(_)));
+        let is_removed = cluster.has_data()
+            && matches!(Removal::of(&cluster.workload.metadata), Some(Removal::InProgress(_)));
         if is_removed || cluster.bootstrap.pods.is_empty() && cluster.has_data() {
             return None;
         }
         let namespace = &cluster.id.namespace;
         let mut services = self.services_of(namespace, instance);
         services
-            .find(|service| leads(&service.spec.selector, instance))
+            .find(|service| leads_to_bootstrap(&service.spec.selector, instance))
             .map(|service| &*service.metadata.name)
     }
 
     /// Returns the Deployments of this cluster's bootstrap node.
-    pub fn founders(&self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Workload> {
+    pub fn bootstrap_deployments(&self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Workload> {
         let (view, ns) = (*self, &*cluster.id.namespace);
-        self.deployments_of(ns, cluster.member_labels()).filter(move |it| view.is_founder(it))
+        self.deployments_of(ns, cluster.member_labels()).filter(move |it| view.is_bootstrap_deployment(it))
     }
 
     /// Returns bootstrap nodes that run, or are about to, and whose StatefulSet does not exist.
-    pub fn lone_founders(&self) -> impl Iterator<Item = &'a Workload> {
+    pub fn lone_bootstrap_deployments(&self) -> impl Iterator<Item = &'a Workload> {
         let view = *self;
         let is_alone = move |deployment: &&Workload| {
             let (ns, labels) = (&deployment.metadata.namespace, &deployment.spec.template.metadata.labels);
-            deployment.replicas() > 0 && view.is_founder(deployment) && view.cluster_of(ns, labels).is_none()
+            deployment.replicas() > 0
+                && view.is_bootstrap_deployment(deployment)
+                && view.cluster_of(ns, labels).is_none()
         };
         self.world.facts.deployments.values().map(AsRef::as_ref).filter(is_alone)
     }
 
-    fn is_founder(&self, deployment: &Workload) -> bool {
+    fn is_bootstrap_deployment(&self, deployment: &Workload) -> bool {
         let (ns, template) = (&deployment.metadata.namespace, &deployment.spec.template);
         adopt::is_bootstrap(&template.metadata.labels)
             && self.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
@@ -143,17 +145,19 @@ impl<'a> View<'a> {
 
     /// Returns what is removed with these Deployments: Services that lead to no other pods, and ConfigMaps that have no
     /// other readers and are recognisably Galera's.
-    pub fn goes_with(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<RemovalTarget> {
+    pub fn removal_targets(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<RemovalTarget> {
         let ns = &*cluster.id.namespace;
         let services = cluster.instance().into_iter().flat_map(|instance| self.services_of(ns, instance));
-        let services = services
-            .filter(|service| !service.metadata.going() && self.service_stays(cluster, service).is_none());
+        let services = services.filter(|service| {
+            !service.metadata.is_terminating() && self.service_stays(cluster, service).is_none()
+        });
         let mut names: Vec<_> = founders.iter().flat_map(|it| it.spec.template.spec.config_maps()).collect();
         names.sort_unstable();
         names.dedup();
         let maps = names.into_iter().filter_map(|name| self.config_map(ns, name));
-        let maps = maps
-            .filter(|map| !map.metadata.going() && self.config_map_stays(cluster, map, founders).is_none());
+        let maps = maps.filter(|map| {
+            !map.metadata.is_terminating() && self.config_map_stays(cluster, map, founders).is_none()
+        });
         let founders = founders.iter().map(|it| RemovalTarget::of(Kind::Deployment, &it.metadata));
         founders
             .chain(services.map(|it| RemovalTarget::of(Kind::Service, &it.metadata)))
@@ -165,7 +169,7 @@ impl<'a> View<'a> {
     /// alone.
     pub fn service_stays(&self, cluster: &Cluster, service: &Service) -> Option<String> {
         let (ns, name) = (&*cluster.id.namespace, &*service.metadata.name);
-        if !cluster.instance().is_some_and(|instance| leads(&service.spec.selector, instance)) {
+        if !cluster.instance().is_some_and(|instance| leads_to_bootstrap(&service.spec.selector, instance)) {
             return Some(format!("it does not lead to the bootstrap node of {}", cluster.id.name));
         }
         if let Some(twin) = self.twin(cluster) {
@@ -174,7 +178,8 @@ impl<'a> View<'a> {
         if let Some(governed) = self.governed_by(ns, name).first() {
             return Some(format!("it governs StatefulSet {}", governed.id.name));
         }
-        let referrer = self.world.clusters().find(|it| it.id != cluster.id && self.names(it, ns, name))?;
+        let referrer =
+            self.world.clusters().find(|it| it.id != cluster.id && self.address_names(it, ns, name))?;
         Some(format!("the address of StatefulSet {} names it", referrer.id))
     }
 
@@ -207,7 +212,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns whether the address of this cluster's members names this Service.
-    fn names(&self, cluster: &Cluster, ns: &str, service: &str) -> bool {
+    fn address_names(&self, cluster: &Cluster, ns: &str, service: &str) -> bool {
         let address = self.cluster_address(&cluster.id.namespace, &cluster.workload);
         let Some(Address::Peers(hosts)) = address.and_then(|address| Address::read(&address.text)) else {
             return false;
@@ -229,7 +234,7 @@ impl<'a> View<'a> {
 }
 
 /// Returns whether a Service with this selector leads to the bootstrap node of this instance, and to no other pods.
-fn leads(selector: &Labels, instance: &str) -> bool {
+fn leads_to_bootstrap(selector: &Labels, instance: &str) -> bool {
     adopt::is_bootstrap(selector) && adopt::instance(selector) == Some(instance)
 }
 
@@ -247,14 +252,14 @@ mod tests {
         let target = |kind, name: &str| RemovalTarget { kind, name: name.into(), uid: format!("uid-{name}") };
         let targets =
             vec![target(Kind::Deployment, "a"), target(Kind::Service, "b"), target(Kind::ConfigMap, "c")];
-        for removal in [Removal::Going(targets), Removal::Going(Vec::new()), Removal::Done] {
+        for removal in [Removal::InProgress(targets), Removal::InProgress(Vec::new()), Removal::Done] {
             assert_eq!(Removal::of(&meta("1", &removal.record("1"))), Some(removal.clone()));
             assert_eq!(Removal::of(&meta("2", &removal.record("1"))), None, "another cluster's");
         }
         for nothing in ["", " "] {
             assert_eq!(Removal::of(&meta("1", nothing)), None);
         }
-        for odd in [
+        for invalid in [
             "removing",
             "removed",
             "removing 1 Secret/a/b",
@@ -268,7 +273,7 @@ mod tests {
             "removing 1 Service/a/b Service",
             "x 1",
         ] {
-            assert_eq!(Removal::of(&meta("1", odd)), Some(Removal::Odd), "{odd}");
+            assert_eq!(Removal::of(&meta("1", invalid)), Some(Removal::Invalid), "{invalid}");
         }
     }
 }

@@ -4,12 +4,12 @@
 
 use super::{Facts, Id};
 use crate::marks;
-use crate::marks::stopped::Record;
-use objects::Workload;
+use crate::marks::stopped::StopRecord;
+use objects::{Owner, Workload};
 
 /// A claim of a member that exists or existed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimOf {
+pub struct MemberClaim {
     pub name: String,
     /// The ordinal of its member.
     pub ordinal: i64,
@@ -17,9 +17,9 @@ pub struct ClaimOf {
     /// The StatefulSet owns the claim, so the claim is deleted with it.
     pub owned: bool,
     /// The claim is deleted as soon as its pod stops.
-    pub going: bool,
+    pub terminating: bool,
     /// The record of its member's stop.
-    pub stopped: Option<Record>,
+    pub stopped: Option<StopRecord>,
 }
 
 /// Returns the StatefulSets whose claim may have this name: it is called TEMPLATE-STATEFULSET-ORDINAL, and each part may contain
@@ -29,8 +29,9 @@ pub(super) fn sets_named_by(claim: &str) -> impl Iterator<Item = &str> {
     rest.match_indices('-').map(|(at, _)| &rest[at + 1..])
 }
 
-/// Returns every claim called `<template>-<statefulset>-<ordinal>`, whatever created it.
-pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf> {
+/// Returns every claim called `<template>-<statefulset>-<ordinal>`, no matter what created it.
+pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> Vec<MemberClaim> {
+    let is_set = |owner: &Owner| owner.kind == "StatefulSet" && owner.name == id.name;
     let mut found = Vec::new();
     for template in &workload.spec.volume_claim_templates {
         let prefix = format!("{}-{}-", template.metadata.name, id.name);
@@ -39,17 +40,13 @@ pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf> {
         for (claim_id, claim) in facts.claims.range(from..).take_while(|(other, _)| same(other)) {
             // No member has an ordinal below zero.
             if let Ok(ordinal) = claim_id.name[prefix.len()..].parse::<u32>() {
-                found.push(ClaimOf {
+                found.push(MemberClaim {
                     name: claim_id.name.clone(),
                     ordinal: ordinal.into(),
                     bound: claim.bound(),
-                    owned: claim
-                        .metadata
-                        .owner_references
-                        .iter()
-                        .any(|owner| owner.kind == "StatefulSet" && *owner.name == *id.name),
-                    going: claim.metadata.going(),
-                    stopped: claim.metadata.mark(marks::STOPPED).and_then(Record::read),
+                    owned: claim.metadata.owner_references.iter().any(is_set),
+                    terminating: claim.metadata.is_terminating(),
+                    stopped: claim.metadata.mark(marks::STOPPED).and_then(StopRecord::read),
                 });
             }
         }

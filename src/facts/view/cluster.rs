@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::beside::{self, Bootstrap};
-use super::claim::{self, ClaimOf};
+use super::claim::{self, MemberClaim};
 use super::{Facts, Id, PodFact, RolloutRecord, State};
 use crate::galera::identity::Identity;
 use crate::galera::start_report::{JoinPhase, StartReport};
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::marks::recovery::Recovery;
-use crate::revision::{self, Revision, Unknown};
+use crate::revision::{self, Revision, UnknownRevision};
 use objects::{Container, PodSpec, Workload};
 
 /// A member that should exist.
@@ -34,17 +34,17 @@ impl Member {
 
     /// Returns whether the member is starting: its pod exists and may become Ready by waiting.
     pub fn starting(&self) -> bool {
-        self.pod.as_ref().is_some_and(|pod| !pod.ready && !pod.going && !pod.stuck)
+        self.pod.as_ref().is_some_and(|pod| !pod.ready && !pod.terminating && !pod.stuck)
     }
 
     /// Returns whether the pod has never run because no node takes it, or because nothing can be started in it.
     pub fn does_not_run(&self) -> bool {
         let held_up = |pod: &PodFact| pod.node.is_empty() || pod.stuck || pod.lacks_an_image;
-        self.pod.as_deref().is_some_and(|pod| !pod.has_run && !pod.going && held_up(pod))
+        self.pod.as_deref().is_some_and(|pod| !pod.has_run && !pod.terminating && held_up(pod))
     }
 
     /// Returns whether the member served, and is not Ready now.
-    fn lost(&self) -> bool {
+    fn has_stopped_serving(&self) -> bool {
         self.pod
             .as_ref()
             .is_some_and(|pod| !pod.ready && pod.seen.is_some_and(|phase| phase != JoinPhase::Receives))
@@ -52,14 +52,14 @@ impl Member {
 
     /// Returns whether the member reported that it receives a state transfer.
     pub(super) fn receives(&self) -> bool {
-        self.pod.as_ref().filter(|pod| !pod.ready).and_then(|pod| pod.doing()) == Some(JoinPhase::Receives)
+        self.pod.as_ref().filter(|pod| !pod.ready).and_then(|pod| pod.phase()) == Some(JoinPhase::Receives)
     }
 
     /// Returns why the member is not Ready, in a few words.
     pub fn trouble(&self) -> Option<&'static str> {
         match &self.pod {
             None => Some("does not exist"),
-            Some(pod) if pod.going => Some("is being deleted"),
+            Some(pod) if pod.terminating => Some("is being deleted"),
             Some(pod) if pod.ready => None,
             Some(pod) if !pod.has_run && pod.held_up_by.is_some() => Some("cannot start"),
             Some(pod) if pod.stuck => Some("keeps failing"),
@@ -76,7 +76,7 @@ pub struct Cluster {
     /// The StatefulSet; if it is gone, as its pods show it.
     pub workload: Arc<Workload>,
     /// Whether the StatefulSet was deleted while its members still run: nothing replaces them.
-    pub left: bool,
+    pub orphaned: bool,
     /// The members that should exist, by ordinal.
     pub members: Vec<Member>,
     /// Pods of the StatefulSet beyond its replicas: they are leaving.
@@ -84,12 +84,12 @@ pub struct Cluster {
     /// Pods that read, or have read, the data of members.
     pub readers: Vec<Arc<PodFact>>,
     /// All claims made from its templates.
-    pub claims: Vec<ClaimOf>,
+    pub claims: Vec<MemberClaim>,
     pub bootstrap: Bootstrap,
     /// The votes of Ready arbitrators, which hold no data.
     pub arbitrators: i64,
     /// The revision that a server would read from its ConfigMaps if it started now.
-    pub live: Result<Revision, Unknown>,
+    pub live: Result<Revision, UnknownRevision>,
     /// The record of its rollout.
     pub rollout: Option<RolloutRecord>,
     identity: Option<Identity>,
@@ -98,7 +98,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Returns the claims of members that are gone. They are kept, with their data.
-    pub fn left_claims(&self) -> impl Iterator<Item = &ClaimOf> {
+    pub fn left_claims(&self) -> impl Iterator<Item = &MemberClaim> {
         self.claims.iter().filter(|claim| self.members.iter().all(|member| member.ordinal != claim.ordinal))
     }
 
@@ -144,7 +144,7 @@ impl Cluster {
         let members = members.collect();
         // A pod that only has a member's name is not a member.
         let gone = !facts.stateful_sets.contains_key(&id);
-        let leaving = pods.into_values().filter(|pod| gone || pod.left.is_none()).collect();
+        let leaving = pods.into_values().filter(|pod| gone || pod.orphan_of.is_none()).collect();
         let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);
@@ -153,7 +153,7 @@ impl Cluster {
         Self {
             id,
             workload,
-            left: gone,
+            orphaned: gone,
             members,
             leaving,
             readers,
@@ -175,7 +175,7 @@ impl Cluster {
     /// Returns whether members hold or held data: the mark says so, a member is Ready, or, without a mark, a claim is
     /// Bound. Members of a deleted StatefulSet have no mark: a pod without a claim that has run has its data in itself.
     pub fn has_data(&self) -> bool {
-        let without_claims = self.left && self.workload.spec.volume_claim_templates.is_empty();
+        let without_claims = self.orphaned && self.workload.spec.volume_claim_templates.is_empty();
         let holds_data =
             |member: &Member| without_claims && member.pod.as_ref().is_some_and(|pod| pod.has_run);
         match self.workload.metadata.mark(marks::DATA) {
@@ -227,7 +227,7 @@ impl Cluster {
     }
 
     /// Returns members that are not Ready, with the start that each reported.
-    pub fn starts(&self) -> impl Iterator<Item = (&str, &StartReport)> {
+    pub fn start_reports(&self) -> impl Iterator<Item = (&str, &StartReport)> {
         let unready = self.members.iter().filter(|member| !member.ready());
         unready.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_report.as_deref()?)))
     }
@@ -257,8 +257,8 @@ impl Cluster {
     }
 
     fn is_to_be_replaced(&self, member: &Member) -> bool {
-        let reached = member.ordinal >= self.workload.reaches_from();
-        reached && member.pod.as_ref().is_some_and(|pod| !pod.going && self.is_earlier(pod))
+        let reached = member.ordinal >= self.workload.first_updated_ordinal();
+        reached && member.pod.as_ref().is_some_and(|pod| !pod.terminating && self.is_earlier(pod))
     }
 
     /// Returns whether this pod was created from a template other than the newest.
@@ -271,18 +271,18 @@ impl Cluster {
     /// become Ready.
     pub fn waits_for(&self, later: &Member, member: &Member) -> bool {
         let comes_later = later.pod.is_none() && later.ordinal > member.ordinal;
-        comes_later && !member.ready() && !self.workload.parallel() && !self.left
+        comes_later && !member.ready() && !self.workload.parallel() && !self.orphaned
     }
 
     /// Returns whether this member is Ready or becomes so by waiting: its pod starts, or is created when the one before
     /// it is Ready.
-    fn comes(&self, member: &Member) -> bool {
-        member.ready() || member.starting() || member.pod.is_none() && self.comes_in_turn(member)
+    fn will_be_ready(&self, member: &Member) -> bool {
+        member.ready() || member.starting() || member.pod.is_none() && self.is_created_in_turn(member)
     }
 
     /// Returns whether the pod of this member is created in turn: a member before it starts, and each one before it
     /// is Ready, starting or not created yet.
-    pub(super) fn comes_in_turn(&self, member: &Member) -> bool {
+    pub(super) fn is_created_in_turn(&self, member: &Member) -> bool {
         let mut before = self.members.iter().take_while(|earlier| earlier.ordinal < member.ordinal);
         !self.workload.parallel()
             && before.clone().any(Member::starting)
@@ -293,10 +293,15 @@ impl Cluster {
     pub fn state(&self) -> State {
         let none_leaves = self.leaving.is_empty();
         let is_complete = none_leaves && !self.members.is_empty() && self.members.iter().all(Member::ready);
-        let all_come =
-            || none_leaves && self.members.iter().all(|member| self.comes(member) && !member.lost());
+        let all_come = || {
+            none_leaves
+                && self
+                    .members
+                    .iter()
+                    .all(|member| self.will_be_ready(member) && !member.has_stopped_serving())
+        };
         match (self.has_data(), self.ready()) {
-            _ if is_complete && (self.has_no_identity() || self.left) => State::Degraded,
+            _ if is_complete && (self.has_no_identity() || self.orphaned) => State::Degraded,
             _ if is_complete => State::Healthy,
             (false, _) => State::Forming,
             (true, 0) if self.is_stopped() => State::Stopped,
@@ -332,7 +337,7 @@ impl Cluster {
             let _ = write!(text, ", {} is leaving", pod.name);
         } else if self.has_no_identity() {
             text.push_str(", without an identity");
-        } else if self.left {
+        } else if self.orphaned {
             text.push_str(", without a StatefulSet");
         }
         text
@@ -351,7 +356,12 @@ fn recovery(workload: &Workload) -> Option<Recovery> {
 
 /// Returns the reader of exactly this pod, which has not run: otherwise the data may have changed since. The reader
 /// must have a claim of this member, and none of another.
-fn reader(pod: &PodFact, readers: &[Arc<PodFact>], claims: &[ClaimOf], ordinal: i64) -> Option<Arc<PodFact>> {
+fn reader(
+    pod: &PodFact,
+    readers: &[Arc<PodFact>],
+    claims: &[MemberClaim],
+    ordinal: i64,
+) -> Option<Arc<PodFact>> {
     let own_claims: Vec<_> =
         claims.iter().filter(|claim| claim.ordinal == ordinal).map(|claim| &claim.name).collect();
     let is_of_another =
@@ -368,10 +378,10 @@ fn reader(pod: &PodFact, readers: &[Arc<PodFact>], claims: &[ClaimOf], ordinal: 
 }
 
 /// Returns the revision that its servers would read now.
-fn live(id: &Id, workload: &Workload, facts: &Facts) -> Result<Revision, Unknown> {
+fn live(id: &Id, workload: &Workload, facts: &Facts) -> Result<Revision, UnknownRevision> {
     let template = &workload.spec.template;
     let sources = server::of(template).map(|server| revision::sources(&template.spec, server));
     let sources = sources.unwrap_or_default();
     let contents = |name: &str| facts.contents.get(&Id::new(&id.namespace, name)).map(AsRef::as_ref);
-    Revision::of(&sources, contents).map_err(|problem| facts.named(&id.namespace, problem))
+    Revision::of(&sources, contents).map_err(|problem| facts.with_cause(&id.namespace, problem))
 }

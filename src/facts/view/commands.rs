@@ -1,28 +1,28 @@
 //! The commands for a cluster that ways out name.
 
 use super::{Cluster, Id};
-use crate::way_out::{Command, WayOut, say};
+use crate::way_out::{CommandLine, WayOut, say};
 
 impl Cluster {
-    fn gatera(&self, verb: &str) -> Command {
-        Command::new(format!("gatera {verb} {} -n {}", self.id.name, self.id.namespace))
+    fn gatera(&self, verb: &str) -> CommandLine {
+        CommandLine::new(format!("gatera {verb} {} -n {}", self.id.name, self.id.namespace))
     }
 
     /// Returns the command that recovers the cluster when it is down.
-    pub fn recover_command(&self) -> Command {
+    pub fn recover_command(&self) -> CommandLine {
         self.gatera("recover")
     }
 
     /// Returns the command that starts the cluster after an orderly stop.
-    pub fn start_command(&self) -> Command {
+    pub fn start_command(&self) -> CommandLine {
         self.gatera("start")
     }
 
     /// Returns a command that ends by itself as soon as all members are Ready.
-    pub fn wait_command(&self) -> Command {
+    pub fn wait_command(&self) -> CommandLine {
         let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
-        let wait = Command::new(format!("kubectl -n {namespace} wait"));
-        let wait = if self.left {
+        let wait = CommandLine::new(format!("kubectl -n {namespace} wait"));
+        let wait = if self.orphaned {
             let pods = self.members.iter().filter_map(|member| member.pod.as_ref());
             pods.fold(wait, |wait, pod| wait.arg(format!("pod/{}", pod.name))).arg("--for=condition=Ready")
         } else {
@@ -33,39 +33,39 @@ impl Cluster {
     }
 
     /// Returns the command that stops the cluster in order.
-    pub fn stop_command(&self) -> Command {
+    pub fn stop_command(&self) -> CommandLine {
         self.gatera("stop")
     }
 
     /// Returns the command that changes the password of this account; `root` is the usual one.
-    pub fn passwd_command(&self, account: &str) -> Command {
+    pub fn passwd_command(&self, account: &str) -> CommandLine {
         let command = self.gatera("passwd");
         if account == "root" { command } else { command.arg("--user").arg(account) }
     }
 
     /// Returns the command that deletes the claims of members that are gone, with their data.
-    pub fn delete_left_claims_command(&self) -> Command {
-        let delete = Command::new(format!("kubectl -n {} delete pvc", self.id.namespace));
+    pub fn delete_left_claims_command(&self) -> CommandLine {
+        let delete = CommandLine::new(format!("kubectl -n {} delete pvc", self.id.namespace));
         self.left_claims().fold(delete, |command, claim| command.arg(&*claim.name))
     }
 
     /// Returns the command that shows what each member of its namespace does.
-    pub fn status_command(&self) -> Command {
-        Command::new(format!("gatera status -n {}", self.id.namespace))
+    pub fn status_command(&self) -> CommandLine {
+        CommandLine::new(format!("gatera status -n {}", self.id.namespace))
     }
 }
 
 /// Returns what to do about pods of a node that does not answer: they neither serve nor disappear.
-pub fn back_or_out_of_service(node: &str) -> WayOut {
+pub fn way_out_of_silent_node(node: &str) -> WayOut {
     say(format!("bring node {node} back"))
         .then("its server may still run and serve. Only if the node is switched off: ")
-        .run(out_of_service(node))
+        .run(out_of_service_command(node))
         .say(" lets its pod start on another node, if its volume can move there")
 }
 
 /// Returns the command that gives up a node that is switched off.
-pub fn out_of_service(node: &str) -> Command {
-    Command::new(format!(
+pub fn out_of_service_command(node: &str) -> CommandLine {
+    CommandLine::new(format!(
         "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
     ))
 }

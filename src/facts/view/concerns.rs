@@ -12,7 +12,7 @@ use objects::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Work
 
 impl<'a> View<'a> {
     /// Returns the clusters that the object of a request belongs to, or that use it.
-    pub fn concerned(&self, review: &Review) -> Vec<&'a Cluster> {
+    pub fn clusters_concerned(&self, review: &Review) -> Vec<&'a Cluster> {
         let (ns, name) = (&*review.namespace, &*review.name);
         match review.kind {
             Kind::StatefulSet => self.cluster(ns, name).into_iter().collect(),
@@ -29,7 +29,7 @@ impl<'a> View<'a> {
             Kind::Service => self.clusters_behind(ns, name, review),
             Kind::Budget => {
                 let budget = review.objects().last().and_then(Object::get);
-                budget.into_iter().flat_map(|it| self.protected(ns, it)).collect()
+                budget.into_iter().flat_map(|it| self.clusters_protected(ns, it)).collect()
             }
             Kind::Namespace => self.clusters_in(name).collect(),
             _ => Vec::new(),
@@ -102,7 +102,7 @@ impl<'a> View<'a> {
     pub fn config_map(&self, namespace: &str, name: &str) -> Option<&'a ConfigMap> {
         let known = self.world.facts.config_maps.get(&Id::new(namespace, name)).map(AsRef::as_ref);
         let is_it = |map: &&ConfigMap| (&*map.metadata.namespace, &*map.metadata.name) == (namespace, name);
-        self.coming.filter(is_it).or(known).or_else(|| self.fetched.iter().find(is_it))
+        self.written.filter(is_it).or(known).or_else(|| self.fetched.iter().find(is_it))
     }
 
     /// Returns the ConfigMaps that a new template reads, as files or as variables, and of which it is unknown whether
@@ -127,7 +127,7 @@ impl<'a> View<'a> {
         let facts = &self.world.facts;
         let unknown = |name: &&str| {
             let id = Id::new(&review.namespace, name);
-            !facts.answers_for(&id, may_be_new)
+            !facts.needs_no_lookup(&id, may_be_new)
                 || !old_names.contains(*name) && facts.without_room(&id).is_some()
         };
         names.into_iter().filter(unknown).map(str::to_owned).collect()
@@ -190,7 +190,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns whether no Service but this one leads clients to the members. The governing Service does not count.
-    pub fn is_last_way_in(&self, cluster: &'a Cluster, service: &str) -> bool {
+    pub fn is_last_client_service(&self, cluster: &'a Cluster, service: &str) -> bool {
         let governing = &cluster.workload.spec.service_name;
         let mut others = self
             .services_for(&cluster.id.namespace, cluster.member_labels())
@@ -233,7 +233,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the clusters whose members this budget protects.
-    pub fn protected<'b>(
+    pub fn clusters_protected<'b>(
         &self,
         namespace: &str,
         budget: &'b Budget,

@@ -59,7 +59,7 @@ pub enum Condition {
 const PEER_FOUND_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// The name of each condition, and the words for a member that has it.
-const WORDS: [(Condition, &str, &str); 20] = [
+const CONDITIONS: [(Condition, &str, &str); 20] = [
     (Condition::NoIdentity, "NO-IDENTITY", "belongs to a cluster without an identity"),
     (Condition::TwoHistories, "TWO-HISTORIES", "has data of another cluster"),
     (Condition::NodeAway, "NODE-AWAY", "is on a node that does not answer"),
@@ -84,17 +84,17 @@ const WORDS: [(Condition, &str, &str); 20] = [
 
 impl Condition {
     pub fn all() -> impl Iterator<Item = Self> {
-        WORDS.into_iter().map(|(it, ..)| it)
+        CONDITIONS.into_iter().map(|(it, ..)| it)
     }
 
     /// Returns the name, as `gatera explain G02` lists it.
     pub fn name(self) -> &'static str {
-        WORDS[self as usize].1
+        CONDITIONS[self as usize].1
     }
 
     /// Returns the words that follow a member's name.
-    pub fn says(self) -> &'static str {
-        WORDS[self as usize].2
+    pub fn description(self) -> &'static str {
+        CONDITIONS[self as usize].2
     }
 
     /// Returns whether waiting does not end the condition.
@@ -105,14 +105,14 @@ impl Condition {
     /// Returns the condition of a member that is not Ready.
     pub fn of(member: &Member, view: &View<'_>) -> Option<Self> {
         let Some(pod) = &member.pod else { return Some(Self::Missing) };
-        let node_away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.answers());
+        let node_away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.is_reachable());
         // A probe's report after the server has joined says more than the report of its start.
         let has_joined = pod.seen.is_some();
         let is_refused = || matches!(pod.start_report.as_deref(), Some(StartReport::Refused(_)));
-        Some(match pod.doing() {
+        Some(match pod.phase() {
             _ if pod.ready => return None,
             _ if node_away => Self::NodeAway,
-            _ if pod.going => Self::Leaving,
+            _ if pod.terminating => Self::Leaving,
             _ if !pod.has_run && pod.held_up_by.is_some() && pod.node.is_empty() => Self::Unscheduled,
             _ if !pod.has_run && pod.held_up_by.is_some() => Self::HeldUp,
             None if is_refused() => Self::Refused,
@@ -156,54 +156,55 @@ impl std::fmt::Display for Diagnosis {
 }
 
 /// Returns all conditions of a cluster, worst first.
-pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
-    let scene = Scene {
+pub fn diagnoses(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
+    let conditions = ClusterConditions {
         cluster,
         now: view.now,
         not_created: view.not_created(cluster),
-        each: cluster.members.iter().filter_map(|it| Some((it, Condition::of(it, view)?))).collect(),
+        of_members: cluster.members.iter().filter_map(|it| Some((it, Condition::of(it, view)?))).collect(),
     };
     // A condition of the whole cluster comes before anything that you would do for one member.
-    if let Some((condition, instead)) = scene.whole() {
+    if let Some((condition, instead)) = conditions.of_cluster() {
         return vec![Diagnosis { condition, members: Vec::new(), instead }];
     }
     let by_condition = Condition::all().filter_map(|condition| {
-        let members = scene.members_with(condition);
-        let instead = scene.way_out(condition, members.first()?)?;
+        let members = conditions.members_with(condition);
+        let instead = conditions.way_out(condition, members.first()?)?;
         let members = members.iter().map(|it| it.name.clone()).collect();
         Some(Diagnosis { condition, members, instead })
     });
-    transfer::matter(cluster, view.now).into_iter().chain(by_condition).collect()
+    transfer::diagnosis(cluster, view.now).into_iter().chain(by_condition).collect()
 }
 
 /// Returns the way out for a member that is not Ready; `None` if it is only starting, or if the whole cluster has a condition.
 pub fn way_out_of(member: &Member, cluster: &Cluster, view: &View<'_>) -> Option<WayOut> {
-    let all = matters(cluster, view);
+    let all = diagnoses(cluster, view);
     let diagnosis = all.iter().find(|it| it.members.contains(&member.name));
     diagnosis.filter(|it| it.condition != Condition::Starts).map(Diagnosis::way_out)
 }
 
 /// A cluster, and the condition of each member.
-struct Scene<'a> {
+struct ClusterConditions<'a> {
     cluster: &'a Cluster,
     now: Timestamp,
     /// Why missing members could not be created.
     not_created: Option<&'a str>,
-    each: Vec<(&'a Member, Condition)>,
+    of_members: Vec<(&'a Member, Condition)>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> ClusterConditions<'a> {
     /// Returns the members with this condition.
     fn members_with(&self, condition: Condition) -> Vec<&'a Member> {
         if condition == Condition::Blind {
-            let is_blind =
-                |it: &&Member| it.pod.as_ref().is_some_and(|pod| pod.server && !pod.recovers && !pod.going);
+            let is_blind = |it: &&Member| {
+                it.pod.as_ref().is_some_and(|pod| pod.server && !pod.recovers && !pod.terminating)
+            };
             return self.cluster.members.iter().filter(is_blind).collect();
         }
         let has_condition = |it: &&(&'a Member, Condition)| it.1 == condition;
-        let members = self.each.iter().filter(has_condition).map(|(member, _)| *member);
+        let members = self.of_members.iter().filter(has_condition).map(|(member, _)| *member);
         // A pod that is created only when the one before it is Ready is not missing yet.
-        members.filter(|it| it.pod.is_some() || !self.cluster.comes_in_turn(it)).collect()
+        members.filter(|it| it.pod.is_some() || !self.cluster.is_created_in_turn(it)).collect()
     }
 
     /// Returns whether a member or the bootstrap node serves.
@@ -232,8 +233,8 @@ impl<'a> Scene<'a> {
     }
 
     /// Returns the condition of the whole cluster.
-    fn whole(&self) -> Option<(Condition, WayOut)> {
-        let reports: Vec<_> = self.cluster.starts().map(|(_, report)| report).collect();
+    fn of_cluster(&self) -> Option<(Condition, WayOut)> {
+        let reports: Vec<_> = self.cluster.start_reports().map(|(_, report)| report).collect();
         // Members that join a cluster which was created anew also report no identity, for the data that they bring.
         let unrecorded = self.cluster.identity().is_none();
         let no_identity_reported = unrecorded && reports.iter().any(|report| report.has_no_identity());
@@ -266,7 +267,7 @@ impl<'a> Scene<'a> {
 mod tests {
     #[test]
     fn words_are_in_the_order_of_the_conditions() {
-        for (index, (condition, ..)) in super::WORDS.into_iter().enumerate() {
+        for (index, (condition, ..)) in super::CONDITIONS.into_iter().enumerate() {
             assert_eq!(condition as usize, index, "{}", condition.name());
         }
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Cluster, Id, RolloutRequest, View};
 use crate::marks;
-use crate::revision::{self, Contents, Digest, Keys, Revision, Unknown};
+use crate::revision::{self, Contents, Digest, Keys, Revision, UnknownRevision};
 use objects::{ConfigMap, Meta, Pod, ordinal};
 
 /// The record of the revisions that members start with.
@@ -24,7 +24,7 @@ pub struct RolloutRecord {
     pub next: Option<Candidate>,
     /// The revision that was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<GivenUpRevision>,
 }
 
 /// A revision that is rolled out.
@@ -48,7 +48,7 @@ impl Candidate {
 
 /// A revision that was given up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Stopped {
+pub struct GivenUpRevision {
     pub revision: Revision,
     /// The member that did not run with it, and what is new in it.
     pub why: String,
@@ -85,7 +85,7 @@ impl RolloutRecord {
     /// Returns whether this revision failed, and no retry was requested since.
     pub fn has_given_up(&self, revision: &Revision, meta: &Meta) -> bool {
         let retry = RolloutRequest::of(meta).and_then(RolloutRequest::retry);
-        let given_up = |stopped: &Stopped| {
+        let given_up = |stopped: &GivenUpRevision| {
             stopped.revision == *revision && (retry.is_none() || stopped.retried == retry)
         };
         self.stopped.as_ref().is_some_and(given_up)
@@ -132,9 +132,10 @@ impl<'a> View<'a> {
     /// says.
     pub fn snapshot_of(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
         let name = digest.snapshot_name(source);
-        let is_intact = self.contents(namespace, &name)?.is(digest);
-        let is_ours =
-            |map: &&ConfigMap| map.metadata.mark(marks::KEEPS) == Some(source) && !map.metadata.going();
+        let is_intact = self.contents(namespace, &name)?.matches(digest);
+        let is_ours = |map: &&ConfigMap| {
+            map.metadata.mark(marks::KEEPS) == Some(source) && !map.metadata.is_terminating()
+        };
         self.config_map(namespace, &name).filter(|map| is_intact && is_ours(map))
     }
 
@@ -160,7 +161,7 @@ impl<'a> View<'a> {
     pub fn revision_for(&self, cluster: &'a Cluster, pod: &Pod) -> Option<&'a Revision> {
         let live = match &cluster.live {
             Ok(live) => Some(live).filter(|live| !live.is_empty()),
-            Err(Unknown::Founds(_)) => return None,
+            Err(UnknownRevision::Founds(_)) => return None,
             Err(_) => None,
         };
         let chosen = chosen_for(cluster, live, pod)?;
@@ -198,14 +199,14 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
     let Some(record) = &cluster.rollout else { return live };
     let (meta, workload) = (&pod.metadata, &cluster.workload);
     let current = &*workload.status.current_revision;
-    let template = meta.labels.get(TEMPLATE).map_or("", String::as_str);
+    let template = meta.labels.get(TEMPLATE_LABEL).map_or("", String::as_str);
     let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
     // In these cases the guard restarts no members, so a user who restarts one wants the current content.
     let restarted_by_user = workload.spec.update_strategy.on_delete() || workload.replicas() == 1;
     let requested = match RolloutRequest::of(&workload.metadata) {
         Some(RolloutRequest::Paused) => true,
         Some(RolloutRequest::Keep { instead_of, .. }) => live.is_some_and(|live| *live == instead_of),
-        Some(RolloutRequest::Odd | RolloutRequest::Retry(_)) | None => false,
+        Some(RolloutRequest::Invalid | RolloutRequest::Retry(_)) | None => false,
     };
     if (of_a_new_template || restarted_by_user) && !requested || !cluster.has_data() {
         let is_allowed = |live: &&Revision| !record.has_given_up(live, &workload.metadata);
@@ -216,7 +217,7 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
 }
 
 /// The StatefulSet controller's label for the template that a pod was created from.
-pub const TEMPLATE: &str = "controller-revision-hash";
+pub const TEMPLATE_LABEL: &str = "controller-revision-hash";
 
 #[cfg(test)]
 mod tests {
@@ -226,20 +227,23 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
         let next = Candidate { canary: Some(2), ..Candidate::of(&revision("b")) };
-        let stopped =
-            Stopped { revision: revision("c"), why: "galera-2 keeps failing".to_owned(), retried: None };
+        let stopped = GivenUpRevision {
+            revision: revision("c"),
+            why: "galera-2 keeps failing".to_owned(),
+            retried: None,
+        };
         let record = RolloutRecord { good: revision("a"), next: Some(next), stopped: Some(stopped) };
         assert_eq!(RolloutRecord::read(&record.text()), Some(record.clone()));
         assert_eq!(record.text().find("\"good\":\"conf=aaaaaaaaaaaaaaaa"), Some(1));
         assert_eq!((record.revision_of(1), record.revision_of(2)), (&revision("a"), &revision("b")));
-        for odd in [
+        for invalid in [
             "",
             "{}",
             "null",
             r#"{"good":"x"}"#,
             r#"{"good":"c=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","next":{}}"#,
         ] {
-            assert_eq!(RolloutRecord::read(odd), None, "{odd}");
+            assert_eq!(RolloutRecord::read(invalid), None, "{invalid}");
         }
     }
 }

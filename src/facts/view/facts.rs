@@ -11,11 +11,11 @@ use jiff::Timestamp;
 
 use super::id::Id;
 use super::index::{By, Index};
-use super::kept::{Keeps, Kept};
-use super::pod_fact::LONGEST_WORDS;
+use super::kept::{KeepsDeployment, Kept};
+use super::pod_fact::LONGEST_MESSAGE;
 use super::room::Room;
 use super::templates::Templates;
-use super::{PodFact, claim, what_runs};
+use super::{PodFact, claim, orphans};
 use crate::galera::adopt;
 use crate::galera::start_report::{JoinPhase, StartReport};
 use crate::marks;
@@ -35,7 +35,7 @@ pub struct Facts {
     pub stateful_sets: Map<Workload>,
     pub(super) templates: Templates,
     /// Deleted StatefulSets, as their pods show them.
-    pub left: Map<Workload>,
+    pub orphaned_sets: Map<Workload>,
     /// The uid of each StatefulSet that carries the guard's mark although no selector adopts it: it was guarded once.
     pub(super) no_longer_adopted: OrdMap<Id, String>,
     pub deployments: Map<Workload>,
@@ -79,9 +79,9 @@ impl Facts {
         Self { adoption: Arc::new(adoption.clone()), ..Self::default() }
     }
 
-    /// Returns these facts, with the Deployments that packs keep.
+    /// Returns these facts, which then also hold the Deployments that these functions accept.
     #[must_use]
-    pub fn keeping(mut self, keeps: Arc<[Keeps]>) -> Self {
+    pub fn with_kept_deployments(mut self, keeps: Arc<[KeepsDeployment]>) -> Self {
         self.kept.keeps = keeps;
         self
     }
@@ -98,13 +98,13 @@ impl Facts {
         match object {
             Object::Pod(pod)
                 if self.adoption.adopts(&pod.metadata.labels)
-                    || pod.metadata.labels.contains_key(adopt::READER) =>
+                    || pod.metadata.labels.contains_key(adopt::READER_LABEL) =>
             {
                 self.put_pod(&id, PodFact::of(&pod));
             }
             Object::Pod(_) => self.remove(kind, &id),
             object => {
-                let weight = self.will_weigh(&object);
+                let weight = self.weight_if_kept(&object);
                 if self.has_room(kind, &id, weight) {
                     return self.change(kind, &id, |facts| facts.insert(object));
                 }
@@ -116,7 +116,7 @@ impl Facts {
     /// Stores what is kept of a pod, beside its earlier reports.
     fn put_pod(&mut self, id: &Id, fact: PodFact) {
         let fact = match self.pods.get(id) {
-            Some(before) => fact.remembering(before),
+            Some(before) => fact.with_reports_of(before),
             None => fact,
         };
         if self.has_room(Kind::Pod, id, fact.weight()) {
@@ -129,18 +129,18 @@ impl Facts {
     fn update_orphaned(&mut self, pod: &Id) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
         let set = Id::new(&pod.namespace, name);
-        let left = what_runs::left_of(&set, self);
-        if left.as_ref() != self.left.get(&set).map(AsRef::as_ref) {
+        let left = orphans::orphaned_set(&set, self);
+        if left.as_ref() != self.orphaned_sets.get(&set).map(AsRef::as_ref) {
             self.change(Kind::StatefulSet, &set, |facts| match left {
-                Some(left) => facts.left.insert(set.clone(), Arc::new(left)),
-                None => facts.left.remove(&set),
+                Some(left) => facts.orphaned_sets.insert(set.clone(), Arc::new(left)),
+                None => facts.orphaned_sets.remove(&set),
             });
         }
     }
 
     /// Returns a StatefulSet; a deleted one is returned as its pods show it.
     pub(super) fn stateful_set(&self, id: &Id) -> Option<&Arc<Workload>> {
-        self.stateful_sets.get(id).or_else(|| self.left.get(id))
+        self.stateful_sets.get(id).or_else(|| self.orphaned_sets.get(id))
     }
 
     pub fn remove(&mut self, kind: Kind, id: &Id) {
@@ -148,7 +148,7 @@ impl Facts {
         self.change(kind, id, |facts| match kind {
             Kind::StatefulSet => {
                 facts.stateful_sets.remove(id);
-                facts.templates.forget(id);
+                facts.templates.remove(id);
                 facts.no_longer_adopted.remove(id);
                 facts.not_created.remove(id);
             }
@@ -182,14 +182,16 @@ impl Facts {
         match object {
             Object::StatefulSet(it) if adopted(&it) => {
                 self.no_longer_adopted.remove(&id);
-                self.templates.learn(&id, &it);
+                self.templates.record(&id, &it);
                 self.stateful_sets.insert(id, Arc::new(*it));
             }
             Object::StatefulSet(it) => {
                 self.stateful_sets.remove(&id);
-                self.templates.forget(&id);
+                self.templates.remove(&id);
                 match it.metadata.mark(marks::DATA) {
-                    Some(_) if !it.metadata.going() => self.no_longer_adopted.insert(id, it.metadata.uid),
+                    Some(_) if !it.metadata.is_terminating() => {
+                        self.no_longer_adopted.insert(id, it.metadata.uid)
+                    }
                     _ => self.no_longer_adopted.remove(&id),
                 };
             }
@@ -236,7 +238,7 @@ impl Facts {
         if kind.is_optional() {
             self.kept.remove(kind, &id);
         }
-        if kind == Kind::ConfigMap && matches!(problem, Unreadable::TooMuch(_)) {
+        if kind == Kind::ConfigMap && matches!(problem, Unreadable::NotExamined(_)) {
             self.remove(kind, &id);
         }
         self.unreadable.insert((kind, id), problem);
@@ -244,10 +246,10 @@ impl Facts {
 
     /// Changes one object, keeps the index correct, and records which clusters that touches.
     fn change<T>(&mut self, kind: Kind, id: &Id, apply: impl FnOnce(&mut Self) -> T) -> T {
-        let (before, weight) = (self.words(kind, id), self.weighs(kind, id));
+        let (before, weight) = (self.words(kind, id), self.weight_of(kind, id));
         self.touch(kind, id, &before);
         let result = apply(self);
-        self.room.change(&id.namespace, weight, self.weighs(kind, id));
+        self.room.change(&id.namespace, weight, self.weight_of(kind, id));
         let after = self.words(kind, id);
         if before != after {
             self.index.remove(id, &before);
@@ -295,7 +297,7 @@ impl Facts {
 
     /// Marks all clusters as changed.
     pub(super) fn touch_all(&mut self) {
-        self.touched = self.stateful_sets.keys().chain(self.left.keys()).cloned().collect();
+        self.touched = self.stateful_sets.keys().chain(self.orphaned_sets.keys()).cloned().collect();
     }
 
     /// Returns the StatefulSets whose clusters must be built again, each once.
@@ -339,15 +341,15 @@ impl Facts {
     }
 
     /// Stores the message of a failed probe of this pod's server. Returns false if it was known.
-    pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
+    pub fn add_report(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
         let Some(known) = self.pods.get(pod).filter(|pod| pod.uid == uid) else { return false };
         let mut fact = PodFact::clone(known);
         match StartReport::read(message) {
             Some(report) => fact.take_report(report),
-            None if message.starts_with("Readiness probe ") => fact.seen(JoinPhase::read(message), at),
+            None if message.starts_with("Readiness probe ") => fact.take_phase(JoinPhase::read(message), at),
             None => {}
         }
-        let is_new = fact.words() != known.words();
+        let is_new = fact.reports() != known.reports();
         if is_new {
             self.change(Kind::Pod, pod, |facts| facts.pods.insert(pod.clone(), Arc::new(fact)));
         }
@@ -360,7 +362,7 @@ impl Facts {
             return false;
         }
         let plain = message.chars().map(|c| if c.is_control() { ' ' } else { c });
-        let failure = NotCreated { at, why: plain.take(LONGEST_WORDS).collect() };
+        let failure = NotCreated { at, why: plain.take(LONGEST_MESSAGE).collect() };
         self.not_created.insert(set, failure.clone()).as_ref() != Some(&failure)
     }
 

@@ -160,7 +160,8 @@ impl Facts {
                     Some((kind, name)) => words.add(By::PodOfSet, (kind == "StatefulSet").then_some(name)),
                 }
                 words.add(By::PodThatReads, pod.revision.iter().flat_map(Revision::snapshots));
-                let template_maps = pod.left.iter().flat_map(|left| left.spec.template.spec.config_maps());
+                let template_maps =
+                    pod.orphan_of.iter().flat_map(|left| left.spec.template.spec.config_maps());
                 words.add(By::PodThatReads, template_maps);
             }
             Kind::Claim => {
@@ -260,7 +261,7 @@ mod tests {
                 let found = (view.services_for("db", labels).count(), view.clusters_for("db", &service.spec.selector).count());
                 prop_assert!(!service.selects(labels) || found == (1, 1), "{found:?}");
                 let budget = view.world.facts.budgets.values().next().unwrap();
-                let found = (view.budgets_for("db", labels).count(), view.protected("db", budget).count());
+                let found = (view.budgets_for("db", labels).count(), view.clusters_protected("db", budget).count());
                 prop_assert!(!budget.protects(labels) || found == (1, 1), "{found:?}");
             }
         }

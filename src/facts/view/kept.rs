@@ -17,12 +17,12 @@ use objects::{Kind, Meta, Object, Unreadable};
 
 /// The largest size of a custom resource, in bytes: a hundred users with their grants, or an operator with several
 /// hundred parameters.
-const LARGEST: usize = 128 << 10;
+const LARGEST_RESOURCE: usize = 128 << 10;
 /// The room for all custom resources, in bytes: some thousands of the usual size.
-const ROOM: usize = 16 << 20;
+const ROOM_FOR_ALL: usize = 16 << 20;
 
 /// A function that returns whether a Deployment is part of what a pack protects.
-pub type Keeps = fn(&Meta) -> bool;
+pub type KeepsDeployment = fn(&Meta) -> bool;
 
 /// All objects that are kept. A clone shares what is not changed.
 #[derive(Clone, Debug, Default)]
@@ -31,8 +31,8 @@ pub struct Kept {
     weight: usize,
     served: Arc<BTreeSet<Kind>>,
     unlisted: Arc<BTreeSet<Kind>>,
-    /// Deployments are kept for a pack if one of these functions says so.
-    pub(super) keeps: Arc<[Keeps]>,
+    /// A Deployment is kept for a pack if one of these functions returns true.
+    pub(super) keeps: Arc<[KeepsDeployment]>,
 }
 
 /// Returns the approximate size of an object in memory, in bytes; 0 for everything but custom resources.
@@ -43,7 +43,11 @@ fn weight(object: &Object) -> usize {
 /// Checks that an object is not too large to be kept.
 fn fits(object: &Object) -> Result<usize, Unreadable> {
     let weight = weight(object);
-    if weight <= LARGEST { Ok(weight) } else { Err(Unreadable::TooMuch("it is larger than 128 KiB")) }
+    if weight <= LARGEST_RESOURCE {
+        Ok(weight)
+    } else {
+        Err(Unreadable::NotExamined("it is larger than 128 KiB"))
+    }
 }
 
 /// Reads an object that is to be kept: one that is too large is dropped at once.
@@ -65,8 +69,8 @@ impl Kept {
     pub(super) fn put(&mut self, id: Id, object: Object) -> Result<(), Unreadable> {
         self.remove(object.kind(), &id);
         let weight = self.weight + fits(&object)?;
-        if weight > ROOM {
-            return Err(Unreadable::TooMuch("gatera's memory for custom resources (16 MiB) is full"));
+        if weight > ROOM_FOR_ALL {
+            return Err(Unreadable::NotExamined("gatera's memory for custom resources (16 MiB) is full"));
         }
         self.weight = weight;
         self.objects.entry(object.kind()).or_default().insert(id, Arc::new(object));
@@ -80,9 +84,9 @@ impl Kept {
     }
 
     /// Notes whether the API server offers this kind. Returns whether that is new.
-    pub fn serves(&mut self, kind: Kind, is_so: bool) -> bool {
+    pub fn set_served(&mut self, kind: Kind, is_served: bool) -> bool {
         let served = Arc::make_mut(&mut self.served);
-        if is_so { served.insert(kind) } else { served.remove(&kind) }
+        if is_served { served.insert(kind) } else { served.remove(&kind) }
     }
 
     /// Returns the kinds that the API server offers.
@@ -97,9 +101,9 @@ impl Kept {
 
     /// Notes whether the API server lists this kind. If it offers a kind and does not list it, the objects of that kind
     /// are unknown. Returns whether that is new.
-    pub fn set_listed(&mut self, kind: Kind, is_so: bool) -> bool {
+    pub fn set_listed(&mut self, kind: Kind, is_listed: bool) -> bool {
         let unlisted = Arc::make_mut(&mut self.unlisted);
-        if is_so { unlisted.remove(&kind) } else { unlisted.insert(kind) }
+        if is_listed { unlisted.remove(&kind) } else { unlisted.insert(kind) }
     }
 
     /// Returns the kinds that the API server offers and does not list.
@@ -131,22 +135,22 @@ mod tests {
 
     #[derive(Debug, Default, Hash, Deserialize)]
     #[serde(default)]
-    struct Users {
+    struct TestResource {
         metadata: Meta,
         spec: Vec<scalar::Scalar>,
     }
 
-    impl Custom for Users {
+    impl Custom for TestResource {
         fn meta(&self) -> &Meta {
             &self.metadata
         }
     }
 
     const USERS: Kind = Kind::Custom(&CustomKind {
-        row: KindNames { group: "example.com", version: "v1", name: "Users", plural: "users" },
+        names: KindNames { group: "example.com", version: "v1", name: "Users", plural: "users" },
         watched: true,
         cluster_wide: false,
-        read: CustomKind::read_into::<Users>,
+        read: CustomKind::read_into::<TestResource>,
     });
 
     fn users(name: &str, number: usize, users: usize, text: &str) -> Object {
@@ -170,7 +174,11 @@ mod tests {
                 facts.put(users(name, number, size, text));
             }
             let there = facts.kept.of(USERS).map_or(0, OrdMap::len);
-            assert!(kept.contains(&there) && facts.kept.weight <= ROOM, "{there}: {}", facts.kept.weight);
+            assert!(
+                kept.contains(&there) && facts.kept.weight <= ROOM_FOR_ALL,
+                "{there}: {}",
+                facts.kept.weight
+            );
             assert_eq!(facts.unreadable.len(), count - there, "the others are known to be there");
             for number in 0..count {
                 facts.remove(USERS, &Id::of(users(name, number, 0, "").meta()));

@@ -18,12 +18,13 @@ impl<'a> View<'a> {
     /// return.
     pub fn waiting_claims(&self, namespace: &'a str) -> impl Iterator<Item = &'a Claim> {
         let used = |claim: &Claim| self.clusters_of_claim(namespace, &claim.metadata.name).next().is_some();
-        let claims = self.claims_in(namespace).filter(|claim| claim.bound() && !claim.metadata.going());
+        let claims =
+            self.claims_in(namespace).filter(|claim| claim.bound() && !claim.metadata.is_terminating());
         claims.filter(|claim| claim.metadata.mark(marks::STOPPED).is_some()).filter(move |claim| !used(claim))
     }
 
     /// Returns all claims of the deleted StatefulSet that this claim belongs to.
-    pub fn left_behind_with(&self, namespace: &str, claim: &str) -> Option<Vec<&'a str>> {
+    pub fn left_over_claims_with(&self, namespace: &str, claim: &str) -> Option<Vec<&'a str>> {
         let instance = self.world.instance_of(&Id::new(namespace, claim))?;
         let claims = self.world.left_over(namespace, instance);
         claims.contains(&claim).then_some(claims)

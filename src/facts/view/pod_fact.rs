@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{TEMPLATE, room, what_runs};
-use crate::galera::adopt::READER;
+use super::{TEMPLATE_LABEL, orphans, room};
+use crate::galera::adopt::READER_LABEL;
 use crate::galera::runs::Runs;
 use crate::galera::start::EntryPoint;
 use crate::galera::start_report::{JoinPhase, REFUSED as START_REFUSED, StartReport};
@@ -26,7 +26,7 @@ pub struct PodFact {
     /// Kind and name of its controller; for a member of a deleted StatefulSet, that StatefulSet.
     pub owner: Option<(String, String)>,
     /// The StatefulSet that was deleted and left the pod running, as the pod shows it.
-    pub left: Option<Arc<Workload>>,
+    pub orphan_of: Option<Arc<Workload>>,
     /// The cluster that the pod's labels name.
     pub instance: Option<String>,
     /// Fingerprints of the pod's labels with their values, of which nothing else is needed.
@@ -39,7 +39,7 @@ pub struct PodFact {
     /// The image of its server, or of a container before it, cannot be pulled: the server's configuration is not the
     /// cause of the failure.
     pub lacks_an_image: bool,
-    pub going: bool,
+    pub terminating: bool,
     /// The pod carries a valid mark of injection: only then does Ready mean Synced.
     pub verified: bool,
     /// The pod carries a mark of injection, with any value.
@@ -64,20 +64,20 @@ pub struct PodFact {
     pub my_cnf: Option<String>,
     /// The identity of its cluster, as written on the pod.
     pub identity: Option<String>,
-    /// The pod's server starts by the step script, or has our probes, so it can report its cluster's identity.
+    /// The step script starts the pod's server, or the server has our probes, so it can report its cluster's identity.
     pub reports_identity: bool,
-    /// The pod's server starts by the step script.
+    /// The step script starts the pod's server.
     pub step: bool,
     /// The pod's server knows its position after a crash, because the step script or the image recovers it.
     pub recovers: bool,
     /// The number of restarts of the server's container.
     pub restarts: i64,
     /// The time since which the pod is not Ready, or no node takes it.
-    pub unready: Option<Timestamp>,
-    /// The reason that Kubernetes gives why nothing runs in it.
+    pub unready_since: Option<Timestamp>,
+    /// Kubernetes' reason why nothing runs in the pod.
     pub held_up_by: Option<Box<str>>,
     /// The time since which the server's container runs.
-    pub since: Option<Timestamp>,
+    pub running_since: Option<Timestamp>,
     /// The snapshots of ConfigMaps that its server read when it started, if it was given any.
     pub revision: Option<Revision>,
     /// The template that it was created from, by the StatefulSet controller's name for it.
@@ -89,7 +89,7 @@ pub struct PodFact {
     /// The phase that a probe last reported of a server that has joined and is not Ready.
     pub seen: Option<JoinPhase>,
     /// The time of the last start of the server's container, if it has not started well.
-    pub began: Option<Timestamp>,
+    pub starting_since: Option<Timestamp>,
 }
 
 /// The member whose data a pod reads. Its report is not a proof, but every user who may create a pod with a member's
@@ -107,7 +107,7 @@ impl Reads {
     /// Reads which member a reader pod reads. Such a pod has no controller that re-creates it, is owned by the member's
     /// pod, and has a server that starts by the step script.
     fn of(pod: &Pod, step_server: Option<&Container>) -> Option<Self> {
-        let member = pod.metadata.labels.get(READER).filter(|_| pod.metadata.controller().is_none())?;
+        let member = pod.metadata.labels.get(READER_LABEL).filter(|_| pod.metadata.controller().is_none())?;
         let owner =
             pod.metadata.owner_references.iter().find(|it| it.kind == "Pod" && *it.name == **member)?;
         let server = step_server?;
@@ -120,11 +120,11 @@ impl Reads {
 }
 
 /// The number of characters that are kept of a Kubernetes message.
-pub(super) const LONGEST_WORDS: usize = 300;
+pub(super) const LONGEST_MESSAGE: usize = 300;
 /// The largest number of seconds from the first failed probe until the pod is not Ready any more.
 const PROBES_FAIL_WITHIN: i64 = 30;
 /// The time after which a member that is not Ready, and shows no sign of progress, counts as hanging.
-pub const HANGS: SignedDuration = SignedDuration::from_mins(10);
+pub const HANGS_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 impl PodFact {
     /// Returns the Deployment that creates it: the name of its `ReplicaSet` is the Deployment's with a hash at the end.
@@ -140,8 +140,8 @@ impl PodFact {
     }
 
     /// Returns the phase of a server that has not joined: as a probe last reported, or as the server reported.
-    pub fn doing(&self) -> Option<JoinPhase> {
-        self.seen.or_else(|| self.start_report.as_deref()?.doing())
+    pub fn phase(&self) -> Option<JoinPhase> {
+        self.seen.or_else(|| self.start_report.as_deref()?.phase())
     }
 
     /// Returns why its server ended at its last start, if the cause is an option that it does not accept.
@@ -149,25 +149,27 @@ impl PodFact {
         self.start_report.as_deref()?.ended()
     }
 
-    /// Returns whether the pod has not been Ready for [`HANGS`], and does not report a state transfer.
+    /// Returns whether the pod has not been Ready for [`HANGS_AFTER`], and does not report a state transfer.
     pub fn is_late(&self, now: Timestamp) -> bool {
         // A container that was restarted counts from its restart.
-        let since = self.unready.map(|unready| self.since.map_or(unready, |since| unready.max(since)));
-        let is_long = since.is_some_and(|since| now.duration_since(since) >= HANGS);
-        !self.ready && !self.going && is_long && self.doing() != Some(JoinPhase::Receives)
+        let since =
+            self.unready_since.map(|unready| self.running_since.map_or(unready, |since| unready.max(since)));
+        let is_long = since.is_some_and(|since| now.duration_since(since) >= HANGS_AFTER);
+        !self.ready && !self.terminating && is_long && self.phase() != Some(JoinPhase::Receives)
     }
 
     /// Returns whether the pod is late, and waiting does not make it Ready: no node takes it, or its own probe reported
     /// what its server waits for. A server without a report may copy, or catch up, for hours.
     pub fn hangs(&self, now: Timestamp) -> bool {
-        self.is_late(now) && (self.node.is_empty() || self.doing().is_some())
+        self.is_late(now) && (self.node.is_empty() || self.phase().is_some())
     }
 
     /// Stores a report of its server that did not come with the pod. A report counts only in the run in which it was
     /// made: an older one is out of date. Once that run has ended, only the termination message counts, which is
     /// emptied when the server joins. Of several reports of one start the last counts: reports arrive in order.
     pub fn take_report(&mut self, report: StartReport) {
-        let (StartReport::Started(start), Some(began), true) = (&report, self.began, self.running) else {
+        let (StartReport::Started(start), Some(began), true) = (&report, self.starting_since, self.running)
+        else {
             return;
         };
         let supersedes = |known: &StartReport| match known {
@@ -184,13 +186,13 @@ impl PodFact {
 
     /// Stores the phase that a readiness probe observed at this time; `None`: a state without a name. Reports arrive in
     /// order, and one of an earlier run of the server, or of the time before it was last Ready, is out of date.
-    pub fn seen(&mut self, doing: Option<JoinPhase>, at: Timestamp) {
-        let of_this_run = self.since.is_some_and(|since| since.as_second() <= at.as_second());
+    pub fn take_phase(&mut self, phase: Option<JoinPhase>, at: Timestamp) {
+        let of_this_run = self.running_since.is_some_and(|since| since.as_second() <= at.as_second());
         // Kubernetes reports a pod as not Ready only after several failed probes.
         let of_this_outage =
-            self.unready.is_none_or(|since| since.as_second() <= at.as_second() + PROBES_FAIL_WITHIN);
-        if self.running && !self.ready && self.began.is_none() && of_this_run && of_this_outage {
-            self.seen = doing;
+            self.unready_since.is_none_or(|since| since.as_second() <= at.as_second() + PROBES_FAIL_WITHIN);
+        if self.running && !self.ready && self.starting_since.is_none() && of_this_run && of_this_outage {
+            self.seen = phase;
         }
     }
 
@@ -203,18 +205,20 @@ impl PodFact {
             self.revision.iter().flat_map(Revision::snapshots).map(|name| name.len()).sum::<usize>();
         let claims = self.reads.iter().flat_map(|it| &it.claims).map(String::len).sum::<usize>();
         let texts = [name, uid, node, image, template].map(String::len).into_iter().sum::<usize>();
-        let left = self.left.as_ref().map_or(0, room::weight);
+        let left = self.orphan_of.as_ref().map_or(0, room::weight);
         size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + snapshots + claims + left
     }
 
     /// Returns what the server reported: its phase, and its start.
-    pub fn words(&self) -> (Option<JoinPhase>, Option<&StartReport>) {
+    pub fn reports(&self) -> (Option<JoinPhase>, Option<&StartReport>) {
         (self.seen, self.start_report.as_deref())
     }
 
-    /// Keeps the reports of the pod's earlier version that are still true.
-    pub(super) fn remembering(self, before: &Self) -> Self {
-        let same_run = self.uid == before.uid && self.since == before.since && self.began == before.began;
+    /// Returns these facts with the reports of the pod's earlier version, as far as they are still true.
+    pub(super) fn with_reports_of(self, before: &Self) -> Self {
+        let same_run = self.uid == before.uid
+            && self.running_since == before.running_since
+            && self.starting_since == before.starting_since;
         if self.ready || !same_run {
             return self;
         }
@@ -233,29 +237,27 @@ impl PodFact {
         let entry_point = server.map(EntryPoint::of);
         let step = entry_point == Some(EntryPoint::Step);
         let reads = Reads::of(pod, server.filter(|_| step));
-        let left = what_runs::shown_by(pod).map(Arc::new);
+        let orphan_of = orphans::shown_by(pod).map(Arc::new);
         Self {
             name: meta.name.clone(),
             uid: meta.uid.clone(),
             owner: meta
                 .controller()
                 .map(|owner| (owner.kind.clone(), owner.name.clone()))
-                .or_else(|| Some(("StatefulSet".to_owned(), left.as_ref()?.metadata.name.clone()))),
-            left,
+                .or_else(|| Some(("StatefulSet".to_owned(), orphan_of.as_ref()?.metadata.name.clone()))),
+            orphan_of,
             instance: adopt::instance(&meta.labels).map(str::to_owned),
             labels: meta.labels.iter().map(|(key, value)| fingerprint(key, value)).collect(),
             node: pod.spec.node_name.clone(),
             ready: pod.ready(),
             stuck: pod.stuck(),
             lacks_an_image: server.is_some_and(|server| pod.lacks_an_image(&server.name)),
-            going: meta.going(),
+            terminating: meta.is_terminating(),
             verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
             injected: meta.mark(marks::INJECTED).is_some(),
             server: server.is_some(),
             image: server.map_or(String::new(), |server| server.image.clone()),
-            votes: pod.ready()
-                && !meta.going()
-                && pod.spec.containers.iter().any(|it| Runs::of(it) == Runs::Arbitrator),
+            votes: pod.ready() && pod.spec.containers.iter().any(|it| Runs::of(it) == Runs::Arbitrator),
             running: status.is_some_and(ContainerStatus::runs),
             has_run: server.is_some_and(|server| pod.has_run(&server.name)),
             grace: pod.spec.grace(),
@@ -266,18 +268,18 @@ impl PodFact {
             step,
             recovers: entry_point.is_some_and(EntryPoint::recovers),
             restarts: status.map_or(0, |status| status.restart_count),
-            unready: pod.unready_since().and_then(|since| since.parse().ok()),
+            unready_since: pod.unready_since().and_then(|since| since.parse().ok()),
             held_up_by: pod
                 .held_up_by()
-                .map(|says| says.chars().take(LONGEST_WORDS).collect::<String>().into()),
-            since: status.and_then(|status| status.since()?.parse().ok()),
+                .map(|cause| cause.chars().take(LONGEST_MESSAGE).collect::<String>().into()),
+            running_since: status.and_then(|status| status.running_since()?.parse().ok()),
             revision: meta.mark(marks::REVISION).and_then(Revision::read),
-            template: meta.labels.get(TEMPLATE).cloned().unwrap_or_default(),
+            template: meta.labels.get(TEMPLATE_LABEL).cloned().unwrap_or_default(),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_report: server.and_then(|server| start_report(pod, server, reads.is_some())).map(Box::new),
             reads,
             seen: None,
-            began: status.and_then(|status| status.began()?.parse().ok()),
+            starting_since: status.and_then(|status| status.starting_since()?.parse().ok()),
         }
     }
 }
@@ -299,7 +301,7 @@ fn start_report(pod: &Pod, server: &Container, reads: bool) -> Option<StartRepor
     let mut report = StartReport::read(words).filter(|_| is_ours && words.trim_end().lines().count() == 1)?;
     // What the server did in its last run is out of date when it runs again.
     if status.runs() {
-        report = report.without_doing();
+        report = report.without_phase();
     }
     Some(report).filter(|report| reads || has_our_probe(server) || matches!(report, StartReport::Refused(_)))
 }

@@ -44,14 +44,14 @@ impl<'a> View<'a> {
             // Several volumes may refer to one ConfigMap; its files count once.
             let keys = reaching.remove(map)?;
             let config_map = self.config_map(namespace, map)?;
-            let visible = config_map.data.iter().filter(|(key, _)| keys.hold(key));
+            let visible = config_map.data.iter().filter(|(key, _)| keys.contains(key));
             Some(visible.map(|(key, text)| ConfigMapFile { map, key, text: text.look() }).collect::<Vec<_>>())
         };
         spec.config_maps().filter_map(known).flatten().collect()
     }
 
     /// Returns where the server of this StatefulSet keeps its data, as far as that is known.
-    pub fn place_of_data(&self, namespace: &str, workload: &Workload) -> Option<DataFolder> {
+    pub fn data_folder(&self, namespace: &str, workload: &Workload) -> Option<DataFolder> {
         let template = &workload.spec.template;
         let server = server::of(template)?;
         let server = self.filled_in(namespace, server);

@@ -28,13 +28,13 @@ impl Reservations {
     }
 
     /// Returns another member of this cluster that leaves without the view showing it: its name, and the seconds since.
-    pub fn besides(&self, cluster: &Cluster, pod: &str) -> Option<(&str, u64)> {
+    pub fn other_leaving(&self, cluster: &Cluster, pod: &str) -> Option<(&str, u64)> {
         let unseen = |reservation: &&Reservation| {
             reservation.cluster == cluster.id
                 && reservation.pod != pod
                 && cluster
                     .pod(&reservation.pod)
-                    .is_some_and(|seen| seen.uid == reservation.uid && !seen.going)
+                    .is_some_and(|seen| seen.uid == reservation.uid && !seen.terminating)
         };
         self.0.iter().find(unseen).map(|reservation| (&*reservation.pod, reservation.age))
     }

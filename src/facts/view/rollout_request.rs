@@ -24,8 +24,8 @@ pub enum RolloutRequest {
         /// The revision that the ConfigMaps hold; the request ends when they change.
         instead_of: Revision,
     },
-    /// The value is not understood, so no member is restarted.
-    Odd,
+    /// The value is not valid, so no member is restarted.
+    Invalid,
 }
 
 impl RolloutRequest {
@@ -38,7 +38,7 @@ impl RolloutRequest {
     pub fn retry(self) -> Option<String> {
         match self {
             Self::Retry(once) => Some(once),
-            Self::Paused | Self::Keep { .. } | Self::Odd => None,
+            Self::Paused | Self::Keep { .. } | Self::Invalid => None,
         }
     }
 
@@ -54,7 +54,7 @@ impl RolloutRequest {
         };
         match text.trim() {
             PAUSED => Self::Paused,
-            other => retry(other).or_else(keep).unwrap_or(Self::Odd),
+            other => retry(other).or_else(keep).unwrap_or(Self::Invalid),
         }
     }
 }
@@ -72,7 +72,7 @@ impl fmt::Display for RolloutRequest {
             Self::Paused => f.write_str(PAUSED),
             Self::Keep { revision, instead_of } => write!(f, "{KEEP}{revision}{INSTEAD_OF}{instead_of}"),
             Self::Retry(once) => f.write_str(format!("{RETRY} {once}").trim_end()),
-            Self::Odd => f.write_str("odd"),
+            Self::Invalid => f.write_str("odd"),
         }
     }
 }
@@ -82,14 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_read_as_it_is_written() {
+    fn a_request_is_read_as_it_is_written() {
         let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
         let keep = RolloutRequest::Keep { revision: revision("a"), instead_of: revision("b") };
         let retry = |once: &str| RolloutRequest::Retry(once.to_owned());
-        for wish in [RolloutRequest::Paused, keep, retry(""), retry("2026-12-01T10:00:00Z")] {
-            assert_eq!(RolloutRequest::read(&wish.to_string()), wish);
+        for request in [RolloutRequest::Paused, keep, retry(""), retry("2026-12-01T10:00:00Z")] {
+            assert_eq!(RolloutRequest::read(&request.to_string()), request);
         }
-        for odd in [
+        for invalid in [
             &*format!("retry {}", "x".repeat(65)),
             "retrying",
             "",
@@ -98,7 +98,7 @@ mod tests {
             "keep conf=aaaaaaaaaaaaaaaa",
             "keep x instead of y",
         ] {
-            assert_eq!(RolloutRequest::read(odd), RolloutRequest::Odd, "{odd}");
+            assert_eq!(RolloutRequest::read(invalid), RolloutRequest::Invalid, "{invalid}");
         }
     }
 }

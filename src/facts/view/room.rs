@@ -14,14 +14,14 @@ use super::{Facts, Id};
 use objects::{Kind, Object, Unreadable, scalar};
 
 /// The largest size of one object, in bytes: some thousand environment variables.
-const OF_ONE: usize = 128 << 10;
+const LARGEST_OBJECT: usize = 128 << 10;
 const NEVER_FITS: &str = "it is larger than 128 KiB";
 /// The fraction of the memory that one namespace may use. Of 128 MiB that is enough for some hundred clusters with all
 /// their objects.
 const PART_OF_A_NAMESPACE: usize = 32;
 /// The size, in bytes, up to which objects are ordinary: a StatefulSet with its sidecars takes half of it. The number
 /// of ordinary objects is limited only by the room of their namespace.
-const ORDINARY: usize = 32 << 10;
+const LARGEST_ORDINARY: usize = 32 << 10;
 /// The fraction of the memory that all larger objects together may use.
 const PART_OF_LARGE_ONES: usize = 8;
 
@@ -32,17 +32,17 @@ pub(super) struct Room {
     memory: Option<usize>,
     namespaces: OrdMap<String, usize>,
     large: usize,
-    /// Room was freed since the last call of [`Facts::that_may_fit`].
+    /// Room was freed since the last call of [`Facts::kinds_that_may_fit`].
     is_freed: bool,
 }
 
 impl Room {
     /// Checks that there is room for this weight in place of the earlier one.
-    pub(super) fn takes(&self, namespace: &str, before: usize, weight: usize) -> Result<(), Unreadable> {
+    pub(super) fn check(&self, namespace: &str, before: usize, weight: usize) -> Result<(), Unreadable> {
         let Some(memory) = self.memory.filter(|_| !namespace.is_empty()) else { return Ok(()) };
         let here = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + weight;
         let why = match () {
-            () if weight > OF_ONE => NEVER_FITS,
+            () if weight > LARGEST_OBJECT => NEVER_FITS,
             () if here > memory / PART_OF_A_NAMESPACE => {
                 "gatera's memory for the objects of this namespace is full"
             }
@@ -51,7 +51,7 @@ impl Room {
             }
             () => return Ok(()),
         };
-        Err(Unreadable::TooMuch(why))
+        Err(Unreadable::NotExamined(why))
     }
 
     /// Replaces one weight by another.
@@ -71,7 +71,7 @@ impl Room {
 }
 
 fn large(weight: usize) -> usize {
-    if weight > ORDINARY { weight } else { 0 }
+    if weight > LARGEST_ORDINARY { weight } else { 0 }
 }
 
 /// Returns the approximate size of a value in memory, in bytes: the bytes of its hash input, and some for each part.
@@ -87,7 +87,7 @@ const NEEDED: [Kind; 6] =
 impl Facts {
     /// Sets the memory of the process, in bytes.
     #[must_use]
-    pub fn within(mut self, memory: usize) -> Self {
+    pub fn with_memory(mut self, memory: usize) -> Self {
         self.room.memory = Some(memory);
         self
     }
@@ -98,44 +98,42 @@ impl Facts {
     }
 
     /// Returns whether an object of this namespace that the rules of Galera need found no room.
-    pub(super) fn lacks(&self, namespace: &str) -> bool {
+    pub(super) fn lacks_objects_of(&self, namespace: &str) -> bool {
         let found_none = |kind: Kind| {
             let from = (kind, Id::new(namespace, ""));
-            let here = self
-                .unreadable
-                .range(from..)
-                .take_while(|((of, id), _)| *of == kind && id.namespace == namespace);
-            here.into_iter().any(|(_, problem)| matches!(problem, Unreadable::TooMuch(_)))
+            let from_here = self.unreadable.range(from..);
+            let mut here = from_here.take_while(|((of, id), _)| *of == kind && id.namespace == namespace);
+            here.any(|(_, problem)| matches!(problem, Unreadable::NotExamined(_)))
         };
         NEEDED.into_iter().any(found_none)
     }
 
     /// Returns the kinds with an object that found no room and may find it now, because room was freed since the last
     /// call.
-    pub fn that_may_fit(&mut self) -> Vec<Kind> {
+    pub fn kinds_that_may_fit(&mut self) -> Vec<Kind> {
         if !std::mem::take(&mut self.room.is_freed) {
             return Vec::new();
         }
         let waits = |kind: &Kind| {
             let all = self.unreadable.range((*kind, Id::new("", ""))..).take_while(|((of, _), _)| of == kind);
             let mut all = all.map(|(_, problem)| problem);
-            all.any(|it| matches!(it, Unreadable::TooMuch(why) if *why != NEVER_FITS))
+            all.any(|it| matches!(it, Unreadable::NotExamined(why) if *why != NEVER_FITS))
         };
         NEEDED.into_iter().filter(waits).collect()
     }
 
     /// Returns whether there is room for this object. If not, it is known by its name only.
     pub(super) fn has_room(&mut self, kind: Kind, id: &Id, weight: usize) -> bool {
-        let takes = self.room.takes(&id.namespace, self.weighs(kind, id), weight);
-        takes.map_err(|problem| self.cannot_read(kind, id.clone(), problem)).is_ok()
+        let checked = self.room.check(&id.namespace, self.weight_of(kind, id), weight);
+        checked.map_err(|problem| self.cannot_read(kind, id.clone(), problem)).is_ok()
     }
 
     /// Returns the room that this object takes.
-    pub(super) fn weighs(&self, kind: Kind, id: &Id) -> usize {
+    pub(super) fn weight_of(&self, kind: Kind, id: &Id) -> usize {
         match kind {
             Kind::StatefulSet => self.stateful_sets.get(id).map(weight),
             Kind::Deployment => {
-                let for_a_pack = || self.kept.of(kind)?.get(id).map(|it| self.will_weigh(it));
+                let for_a_pack = || self.kept.of(kind)?.get(id).map(|it| self.weight_if_kept(it));
                 self.deployments.get(id).map(weight).or_else(for_a_pack)
             }
             Kind::Pod => self.pods.get(id).map(|it| it.weight()),
@@ -151,7 +149,7 @@ impl Facts {
     }
 
     /// Returns the room that this object will take, if it is kept.
-    pub(super) fn will_weigh(&self, object: &Object) -> usize {
+    pub(super) fn weight_if_kept(&self, object: &Object) -> usize {
         match object {
             Object::StatefulSet(it) | Object::Deployment(it)
                 if self.adoption().adopts(it.spec.template.as_ref()) || self.kept.keeps(object) =>
@@ -181,7 +179,7 @@ mod tests {
 
     #[test]
     fn one_namespace_takes_no_room_of_another() {
-        let mut facts = Facts::default().within(128 << 20);
+        let mut facts = Facts::default().with_memory(128 << 20);
         for number in 0..1000 {
             facts.put(service("mine", &format!("s-{number}"), 100_000));
             facts.put(service("mine", &format!("t-{number}"), 200_000));
@@ -210,8 +208,8 @@ mod tests {
 
     #[test]
     fn deployments_of_packs_take_room_and_are_kept_once() {
-        let packed: super::super::kept::Keeps = |meta| meta.labels.contains_key("packed");
-        let mut facts = Facts::default().keeping([packed].into()).within(128 << 20);
+        let packed: super::super::kept::KeepsDeployment = |meta| meta.labels.contains_key("packed");
+        let mut facts = Facts::default().with_kept_deployments([packed].into()).with_memory(128 << 20);
         for number in 0..1000 {
             facts.put(deployment(&format!("d-{number}"), "{}"));
         }
@@ -231,7 +229,7 @@ mod tests {
 
     #[test]
     fn many_namespaces_of_large_objects_leave_room_for_ordinary_ones() {
-        let mut facts = Facts::default().within(128 << 20);
+        let mut facts = Facts::default().with_memory(128 << 20);
         for number in 0..1000 {
             facts.put(service(&format!("n-{number}"), "s", 100_000));
         }

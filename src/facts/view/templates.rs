@@ -15,7 +15,7 @@ pub(super) struct Templates(OrdMap<Id, Vec<(String, Fingerprint)>>);
 
 impl Templates {
     /// Records the revision and the template that a StatefulSet shows now.
-    pub(super) fn learn(&mut self, id: &Id, set: &Workload) {
+    pub(super) fn record(&mut self, id: &Id, set: &Workload) {
         let status = &set.status;
         if status.update_revision.is_empty() || !set.is_observed() {
             return;
@@ -29,7 +29,7 @@ impl Templates {
     }
 
     /// Drops the templates of a StatefulSet that is gone.
-    pub(super) fn forget(&mut self, id: &Id) {
+    pub(super) fn remove(&mut self, id: &Id) {
         self.0.remove(id);
     }
 }

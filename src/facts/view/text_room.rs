@@ -13,8 +13,9 @@ use objects::{ConfigMap, Fingerprint, Literal, Unreadable};
 /// The largest size of one ConfigMap, in bytes. Option files are a few kilobytes; scripts and dumps that a first start reads
 /// are a few hundred.
 const LARGEST_CONFIG_MAP: usize = 512 << 10;
-/// The divisor of the memory that gives the room of all ConfigMaps, and that of one namespace: 16 MiB and 2 MiB of 128.
+/// The part of the memory that the texts of all ConfigMaps may use: an eighth, which is 16 MiB of 128.
 const PART_OF_ALL: usize = 8;
+/// The part of the memory that the texts of one namespace may use: 2 MiB of 128.
 const PART_OF_A_NAMESPACE: usize = 64;
 /// The least size, in bytes, of a large text, which is kept once.
 const LARGE: usize = 1 << 10;
@@ -57,21 +58,22 @@ impl Size {
 
 impl TextRoom {
     /// Creates the room of a process with this memory, in bytes.
-    pub fn within(memory: usize) -> Self {
+    pub fn with_memory(memory: usize) -> Self {
         Self { memory, ..Self::default() }
     }
 
     /// Reserves room for this ConfigMap, in place of its earlier version. Its large texts become clones of the kept ones.
     pub fn take(&mut self, map: &mut ConfigMap) -> Result<(), Unreadable> {
         let id = Id::of(&map.metadata);
-        self.leave(&id);
+        self.remove(&id);
         let size = self.size(map);
-        if let Some(why) = self.lacks(&id.namespace, &size) {
+        if let Some(why) = self.refusal(&id.namespace, &size) {
             self.without_room.insert(id, size);
-            return Err(Unreadable::TooMuch(why));
+            return Err(Unreadable::NotExamined(why));
         }
-        *self.by_namespace.entry(id.namespace.clone()).or_default() += self.needs_of(&id.namespace, &size);
-        self.used += self.needs(&size);
+        *self.by_namespace.entry(id.namespace.clone()).or_default() +=
+            self.extra_in_namespace(&id.namespace, &size);
+        self.used += self.extra_in_all(&size);
         for text in map.data.values_mut().filter(|text| text.look().len() >= LARGE) {
             let fingerprint = Fingerprint::of(text.look());
             if size.large.contains_key(&fingerprint) {
@@ -92,7 +94,7 @@ impl TextRoom {
     }
 
     /// Drops this ConfigMap, which is not needed any more.
-    pub fn leave(&mut self, id: &Id) {
+    pub fn remove(&mut self, id: &Id) {
         self.without_room.remove(id);
         let Some(size) = self.kept.remove(id) else { return };
         for text in size.large.keys() {
@@ -103,8 +105,8 @@ impl TextRoom {
             }
         }
         self.is_freed = true;
-        self.used -= self.needs(&size);
-        let freed = self.needs_of(&id.namespace, &size);
+        self.used -= self.extra_in_all(&size);
+        let freed = self.extra_in_namespace(&id.namespace, &size);
         lower(&mut self.by_namespace, &id.namespace, freed);
     }
 
@@ -118,8 +120,8 @@ impl TextRoom {
     }
 
     /// Returns a ConfigMap that found no room before, and fits now.
-    pub fn that_fits(&mut self) -> Option<Id> {
-        let fits = |(id, size): &(&Id, &Size)| self.lacks(&id.namespace, size).is_none();
+    pub fn next_that_fits(&mut self) -> Option<Id> {
+        let fits = |(id, size): &(&Id, &Size)| self.refusal(&id.namespace, size).is_none();
         let next = self.without_room.iter().filter(|_| self.is_freed).find(fits).map(|(id, _)| id.clone());
         self.is_freed = next.is_some();
         next
@@ -141,24 +143,26 @@ impl TextRoom {
     }
 
     /// Returns how much more room of this namespace a ConfigMap of this size takes.
-    fn needs_of(&self, namespace: &str, size: &Size) -> usize {
+    fn extra_in_namespace(&self, namespace: &str, size: &Size) -> usize {
         size.of_new(|text| self.large.get(text).is_some_and(|kept| kept.holders.contains_key(namespace)))
     }
 
     /// Returns how much more of the room of all ConfigMaps one of this size takes.
-    fn needs(&self, size: &Size) -> usize {
+    fn extra_in_all(&self, size: &Size) -> usize {
         size.of_new(|text| self.large.contains_key(text))
     }
 
     /// Returns why a ConfigMap of this size has no room; `None`: it fits.
-    fn lacks(&self, namespace: &str, size: &Size) -> Option<&'static str> {
+    fn refusal(&self, namespace: &str, size: &Size) -> Option<&'static str> {
         let of_its_namespace = self.by_namespace.get(namespace).copied().unwrap_or_default();
         match () {
             () if size.of_new(|_| false) > LARGEST_CONFIG_MAP => Some("it is larger than 512 KiB"),
-            () if of_its_namespace + self.needs_of(namespace, size) > self.memory / PART_OF_A_NAMESPACE => {
+            () if of_its_namespace + self.extra_in_namespace(namespace, size)
+                > self.memory / PART_OF_A_NAMESPACE =>
+            {
                 Some("gatera's memory for the ConfigMaps of this namespace is full")
             }
-            () if self.used + self.needs(size) > self.memory / PART_OF_ALL => {
+            () if self.used + self.extra_in_all(size) > self.memory / PART_OF_ALL => {
                 Some("gatera's memory for ConfigMaps is full")
             }
             () => None,
@@ -206,7 +210,7 @@ mod tests {
 
     #[test]
     fn no_namespace_takes_the_room_of_the_others() {
-        let mut room = TextRoom::within(MEMORY);
+        let mut room = TextRoom::with_memory(MEMORY);
         let refused =
             |room: &mut TextRoom, mut map: ConfigMap| room.take(&mut map).err().map(|it| it.to_string());
         let namespace_full =
@@ -219,15 +223,15 @@ mod tests {
         assert_eq!(refused(&mut room, map("db", "conf", 4)), None);
         let large = refused(&mut room, map("db", "dump", 900));
         assert_eq!(large.as_deref(), Some("is not examined: it is larger than 512 KiB"));
-        assert_eq!(room.that_fits(), None, "no room was freed");
-        room.leave(&Id::new("hostile", "m-001"));
-        assert_eq!(room.that_fits(), Some(Id::new("hostile", "m-004")));
+        assert_eq!(room.next_that_fits(), None, "no room was freed");
+        room.remove(&Id::new("hostile", "m-001"));
+        assert_eq!(room.next_that_fits(), Some(Id::new("hostile", "m-004")));
         assert_eq!(
             refused(&mut room, map("hostile", "m-100", 500)),
             None,
             "it is written again, and fits now"
         );
-        assert_eq!(room.that_fits(), None);
+        assert_eq!(room.next_that_fits(), None);
         assert_eq!(refused(&mut room, map("db", "dump", 100)), None, "it is smaller now");
         for number in 0..10 {
             for name in ["a", "b", "c"] {
@@ -238,7 +242,7 @@ mod tests {
         let all = refused(&mut room, map("other", "conf", 500));
         assert_eq!(all.as_deref(), Some("is not examined: gatera's memory for ConfigMaps is full"));
         for id in room.kept.keys().chain(room.without_room.keys()).cloned().collect::<Vec<_>>() {
-            room.leave(&id);
+            room.remove(&id);
         }
         assert_eq!((room.used, room.by_namespace.len(), room.without_room.len()), (0, 0, 0));
     }
@@ -246,7 +250,7 @@ mod tests {
     #[test]
     fn with_more_memory_a_namespace_has_more_room() {
         for (memory, fit) in [(MEMORY / 2, 2), (MEMORY, 4), (2 * MEMORY, 8)] {
-            let mut room = TextRoom::within(memory);
+            let mut room = TextRoom::with_memory(memory);
             let taken = (0..20).filter(|number| room.take(&mut map("db", &number.to_string(), 500)).is_ok());
             assert_eq!(taken.count(), fit, "{memory}");
         }
@@ -255,7 +259,7 @@ mod tests {
     #[test]
     fn thousands_of_empty_keys_need_room() {
         let mut map = map_of("db", "a", &vec![String::new(); 50_000]);
-        assert!(TextRoom::within(MEMORY).take(&mut map).is_err());
+        assert!(TextRoom::with_memory(MEMORY).take(&mut map).is_err());
     }
 
     #[test]
@@ -264,7 +268,7 @@ mod tests {
             let texts = [format!("own options of {release}"), "s".repeat(44 << 10)];
             map_of("db", &format!("galera-{release}"), &texts)
         };
-        let mut room = TextRoom::within(MEMORY);
+        let mut room = TextRoom::with_memory(MEMORY);
         let mut first = scripts(0);
         room.take(&mut first).unwrap();
         for release in 1..256 {
@@ -305,7 +309,7 @@ mod tests {
             const LENGTH: usize = 4 << 10;
             let text = |number: usize| format!("{number}{}", "x".repeat(if number == 0 { 9 } else { LENGTH }));
             let id = |namespace: usize, name: usize| Id::new(&format!("n{namespace}"), &format!("m{name}"));
-            let mut room = TextRoom::within(PART_OF_A_NAMESPACE * (3 * LENGTH + 700));
+            let mut room = TextRoom::with_memory(PART_OF_A_NAMESPACE * (3 * LENGTH + 700));
             let mut kept: BTreeMap<Id, ConfigMap> = BTreeMap::new();
             let mut known: BTreeMap<Id, ConfigMap> = BTreeMap::new();
             let put = |room: &mut TextRoom, kept: &mut BTreeMap<Id, ConfigMap>, mut map: ConfigMap| {
@@ -325,7 +329,7 @@ mod tests {
                         put(&mut room, &mut kept, map);
                     }
                     Move::Leave(namespace, name) => {
-                        room.leave(&id(namespace, name));
+                        room.remove(&id(namespace, name));
                         kept.remove(&id(namespace, name));
                         known.remove(&id(namespace, name));
                     }
@@ -333,7 +337,7 @@ mod tests {
                         let id = id(namespace, name);
                         prop_assert_eq!(room.try_again(&id), known.contains_key(&id) && !kept.contains_key(&id));
                     }
-                    Move::Fits => while let Some(id) = room.that_fits() {
+                    Move::Fits => while let Some(id) = room.next_that_fits() {
                         put(&mut room, &mut kept, known[&id].clone());
                     },
                 }
@@ -352,7 +356,7 @@ mod tests {
                     prop_assert_eq!(count(&|id| id.namespace == namespace).0, counted);
                     prop_assert!(counted <= room.memory / PART_OF_A_NAMESPACE);
                 }
-                let would_fit = |(id, size): (&Id, &Size)| room.lacks(&id.namespace, size).is_none();
+                let would_fit = |(id, size): (&Id, &Size)| room.refusal(&id.namespace, size).is_none();
                 prop_assert!(room.is_freed || !room.without_room.iter().any(would_fit));
             }
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::index::By;
 use super::{Facts, Id};
-use crate::revision::Unknown;
+use crate::revision::UnknownRevision;
 use objects::{Kind, Unreadable};
 
 /// The index entries of readers of ConfigMaps.
@@ -37,8 +37,8 @@ impl Facts {
     }
 
     /// Notes whether the text of this ConfigMap was requested and has not arrived.
-    pub fn awaits(&mut self, config_map: &Id, is_so: bool) {
-        if is_so {
+    pub fn set_awaited(&mut self, config_map: &Id, is_awaited: bool) {
+        if is_awaited {
             self.awaited.insert(config_map.clone());
         } else {
             self.awaited.remove(config_map);
@@ -48,12 +48,12 @@ impl Facts {
     /// Returns why the text of this ConfigMap is unknown, although it exists.
     pub fn without_room(&self, config_map: &Id) -> Option<&Unreadable> {
         let problem = self.unreadable.get(&(Kind::ConfigMap, config_map.clone()))?;
-        matches!(problem, Unreadable::TooMuch(_)).then_some(problem)
+        matches!(problem, Unreadable::NotExamined(_)).then_some(problem)
     }
 
     /// Returns whether this ConfigMap need not be looked up: its text is known, there is no room for it, or, unless
     /// `may_be_new`, it did not exist when the watches last reported.
-    pub(super) fn answers_for(&self, config_map: &Id, may_be_new: bool) -> bool {
+    pub(super) fn needs_no_lookup(&self, config_map: &Id, may_be_new: bool) -> bool {
         let is_without_room = || self.without_room(config_map).is_some();
         self.config_maps.contains_key(config_map)
             || !self.awaited.contains(config_map)
@@ -62,11 +62,11 @@ impl Facts {
     }
 
     /// Returns the problem. If a ConfigMap only seems to be missing because there is no room for its text, returns that.
-    pub(super) fn named(&self, namespace: &str, problem: Unknown) -> Unknown {
+    pub(super) fn with_cause(&self, namespace: &str, problem: UnknownRevision) -> UnknownRevision {
         match problem {
-            Unknown::NotThere(name) => match self.without_room(&Id::new(namespace, &name)) {
-                Some(why) => Unknown::NoRoom(name, why.to_string()),
-                None => Unknown::NotThere(name),
+            UnknownRevision::NotThere(name) => match self.without_room(&Id::new(namespace, &name)) {
+                Some(why) => UnknownRevision::NoRoom(name, why.to_string()),
+                None => UnknownRevision::NotThere(name),
             },
             other => other,
         }

@@ -101,19 +101,19 @@ impl World {
 
     /// Returns how many nodes this pod could be placed on now; `None` if only the scheduler knows.
     pub fn nodes_for(&self, pod: &PodSpec) -> Option<usize> {
-        self.places(pod).map(Iterator::count)
+        self.suitable_nodes(pod).map(Iterator::count)
     }
 
     /// Returns how many values this label has on those nodes; `None` also if one of them lacks it.
     pub fn domains_for(&self, pod: &PodSpec, label: &str) -> Option<usize> {
         let values: Option<BTreeSet<_>> =
-            self.places(pod)?.map(|node| node.metadata.labels.get(label)).collect();
+            self.suitable_nodes(pod)?.map(|node| node.metadata.labels.get(label)).collect();
         values.map(|values| values.len())
     }
 
-    fn places<'a>(&'a self, pod: &'a PodSpec) -> Option<impl Iterator<Item = &'a Node>> {
+    fn suitable_nodes<'a>(&'a self, pod: &'a PodSpec) -> Option<impl Iterator<Item = &'a Node>> {
         let known = pod.affinity.node_affinity.required.is_none() && !self.facts.nodes.is_empty();
-        known.then(|| self.facts.nodes.values().map(Arc::as_ref).filter(|node| node.takes(pod)))
+        known.then(|| self.facts.nodes.values().map(Arc::as_ref).filter(|node| node.accepts(pod)))
     }
 }
 
@@ -141,9 +141,9 @@ mod tests {
     use objects::{Kind, Object};
 
     /// Kind, name, and an object; none: it is deleted.
-    type Change = (Kind, String, Option<String>);
+    type ObjectChange = (Kind, String, Option<String>);
 
-    fn change() -> impl Strategy<Value = Change> {
+    fn change() -> impl Strategy<Value = ObjectChange> {
         let one = |texts: &[&str]| select(texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
         let labels = one(&["", r#""app":"galera","instance":"x""#, r#""app":"galera","instance":"y""#]);
         let set = (one(&["a", "b-a"]), labels.clone(), one(&["one", "two"]), 0..3).prop_map(
@@ -220,8 +220,8 @@ mod tests {
                     }
                 };
                 there.insert((kind, name), text);
-                // That room was freed is asked for by the keeper.
-                let _ = facts.that_may_fit();
+                // Like the keeper after a change: it clears the note that room was freed, which a world that is built at once lacks.
+                let _ = facts.kinds_that_may_fit();
                 world = world.after(&mut facts);
                 let mut anew = Facts::of(&adoption);
                 for ((kind, _), text) in &there {

@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&["labelled"]));
         put(&mut facts, Kind::Node, "", "node", "");
         assert_eq!(look(&mut facts, &settings, &mut world, 1), None, "nodes concern all namespaces");
-        let warns = Settings::read("mode: warn", &crate::settings::Names::default()).unwrap();
+        let warns = Settings::read("mode: warn", &crate::settings::KnownNames::default()).unwrap();
         assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "other settings");
         assert_eq!(look(&mut facts, &warns, &mut world, 59), only(&[]));
         assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "the interval is over");

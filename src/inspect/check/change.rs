@@ -184,7 +184,7 @@ impl<'a> CheckWorld<'a> {
     ) {
         let view = View::new(&self.world, session.options.now, session.options.settings);
         let secrets = self.secrets.each_ref().map(Vec::as_slice);
-        let view = View { supposed: true, secrets, ..view };
+        let view = View { from_files: true, secrets, ..view };
         session.judge(item, was.map(|it| &it.document), review, &view, besides);
     }
 

@@ -11,7 +11,7 @@ use engine::webhooks::compare::{decoded, first_difference};
 use engine::webhooks::{Destination, Endpoint};
 use facts::mode::Mode;
 use facts::settings::Settings;
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{CommandLine, WayOut, run, say};
 use objects::Kind;
 
 /// A replica of the guard.
@@ -46,8 +46,8 @@ const LEASE_OVERDUE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// The oldest minor version of Kubernetes that the guard supports, from which on webhooks have match conditions.
 const OLDEST_MINOR: u32 = 30;
 
-fn again() -> Command {
-    Command::new("helm upgrade gatera charts/gatera -n gatera --reuse-values")
+fn again() -> CommandLine {
+    CommandLine::new("helm upgrade gatera charts/gatera -n gatera --reuse-values")
 }
 
 /// Returns a row about the version of the API server.
@@ -79,7 +79,7 @@ pub fn webhooks(
         let says =
             "neither of its webhook configurations exists (gatera): nothing in this cluster is guarded";
         let install = "helm upgrade --install gatera charts/gatera -n gatera --create-namespace";
-        return vec![Row::wrong(WEBHOOKS, says, Command::new(install))];
+        return vec![Row::wrong(WEBHOOKS, says, CommandLine::new(install))];
     }
     let row = |(found, (endpoint, kind)): (&Asked<Option<Vec<Value>>>, (Endpoint, &str))| {
         let found = match found {
@@ -141,7 +141,7 @@ pub fn authority(
     let days = left.as_hours() / 24;
     Some(if !left.is_positive() {
         let says = format!("the CA that API servers trust expired at {last}: they cannot reach the guard");
-        let delete = Command::new("kubectl -n gatera delete secret gatera-tls");
+        let delete = CommandLine::new("kubectl -n gatera delete secret gatera-tls");
         Row::wrong(AUTHORITY, says, run(delete).say(" (the guard creates a new one)"))
     } else if left < SOON {
         let says = format!("the CA that API servers trust expires at {last}, in {days} days");
@@ -164,7 +164,7 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
     let found = match found {
         Err(why) => return vec![Row::not_asked(REPLICAS, why)],
         Ok(found) if found.is_empty() => {
-            let describe = Command::new("kubectl -n gatera describe deployment gatera");
+            let describe = CommandLine::new("kubectl -n gatera describe deployment gatera");
             return vec![Row::wrong(REPLICAS, "no pod of the guard exists", describe)];
         }
         Ok(found) => found,
@@ -176,8 +176,8 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
             "none of {} is ready: requests that must be judged are refused, all others pass",
             count(found.len(), "replica", "replicas")
         );
-        let describe = run(Command::new("kubectl -n gatera describe pods"));
-        let instead = describe.then(Command::new("kubectl -n gatera logs deployment/gatera"));
+        let describe = run(CommandLine::new("kubectl -n gatera describe pods"));
+        let instead = describe.then(CommandLine::new("kubectl -n gatera logs deployment/gatera"));
         rows.push(Row::wrong(REPLICAS, says, instead));
     }
     for Replica { name, ready, version, says } in found {
@@ -206,7 +206,7 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
             rows.push(Row::remark(REPLICAS, says, "use the guard's version of gatera"));
         }
         if !ready && !rows.iter().any(|row| row.says.contains(&**name)) {
-            let describe = Command::new(format!("kubectl -n gatera describe pod {name}"));
+            let describe = CommandLine::new(format!("kubectl -n gatera describe pod {name}"));
             rows.push(Row::remark(REPLICAS, format!("pod {name} is not ready"), describe));
         }
     }
@@ -248,8 +248,8 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
     const LEADER: &str = "leader";
     let consequence =
         "so webhook entries are not renewed, bootstrap nodes not removed, and configurations not rolled out";
-    let instead =
-        run(Command::new("kubectl -n gatera get pods")).say("; a ready replica takes over within seconds");
+    let instead = run(CommandLine::new("kubectl -n gatera get pods"))
+        .say("; a ready replica takes over within seconds");
     match found {
         Err(why) => Row::not_asked(LEADER, why),
         Ok(None) => Row::wrong(LEADER, format!("no replica leads, {consequence}"), instead),
@@ -282,7 +282,7 @@ pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
             if milder.is_empty() {
                 return Row::well(SETTINGS, "ConfigMap gatera-settings can be read, and every rule refuses");
             }
-            let mode = settings.mode_of_others();
+            let mode = settings.default_mode();
             if mode < Mode::Enforce && milder.len() == rulebook.rules().len() {
                 let says = format!("mode is {}: nothing is refused in any namespace", mode.name());
                 let enforce = again().arg("--set").arg("mode=enforce");

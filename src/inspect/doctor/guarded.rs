@@ -10,7 +10,7 @@ use facts::galera::server;
 use facts::marks::{BREAK_GLASS, PREFIX};
 use facts::mode::Mode;
 use facts::view::{Cluster, Id, MODE_LABEL, State, View, is_cluster};
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{CommandLine, WayOut, run, say};
 use leader::once_guarded;
 use objects::{Meta, Workload};
 use serde_json::json;
@@ -25,9 +25,9 @@ pub const ADOPTION: &str = "adoption";
 pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
     let row = |ns: &str| {
-        let label = Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"));
+        let label = CommandLine::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"));
         let (says, instead): (_, WayOut) = if let Some(active) = view.active_break_glass(ns) {
-            let close = Command::new(format!("gatera break-glass {ns} --close"));
+            let close = CommandLine::new(format!("gatera break-glass {ns} --close"));
             let says = format!(
                 "namespace {ns}: refusals are suspended by break-glass until {}: {}",
                 active.until, active.reason
@@ -37,7 +37,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
             let says =
                 format!("namespace {ns} has {MODE_LABEL}: {mode}, which is not a mode and counts as enforce");
             (says, label.arg("--overwrite").into())
-        } else if let Some(problem) = view.useless_break_glass(ns) {
+        } else if let Some(problem) = view.invalid_break_glass(ns) {
             let says =
                 format!("namespace {ns} has {PREFIX}{BREAK_GLASS}, which suspends nothing now: {problem}");
             (says, exceptions::end_break_glass_command(ns).into())
@@ -79,12 +79,12 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
         let counts: Vec<_> = counts.map(|(number, name)| format!("{number} {name}")).collect();
         let says =
             format!("{} of {} clusters are not HEALTHY: {}", unwell.len(), clusters.len(), counts.join(", "));
-        vec![Row::remark(CLUSTERS, says, Command::new("gatera status --output wide"))]
+        vec![Row::remark(CLUSTERS, says, CommandLine::new("gatera status --output wide"))]
     } else {
         let of_one = |it: &&&Cluster| {
             let says = format!("{} is {}: {}", it.id, view.state(it).name(), view.describe(it));
             let Id { namespace, name } = &it.id;
-            Row::remark(CLUSTERS, says, Command::new(format!("gatera status {name} -n {namespace}")))
+            Row::remark(CLUSTERS, says, CommandLine::new(format!("gatera status {name} -n {namespace}")))
         };
         unwell.iter().map(of_one).collect()
     };
@@ -92,7 +92,7 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
     if refused > 0 {
         let says =
             format!("{} would be refused if applied today as they are", count(refused, "object", "objects"));
-        rows.push(Row::remark(CLUSTERS, says, Command::new("gatera audit")));
+        rows.push(Row::remark(CLUSTERS, says, CommandLine::new("gatera audit")));
     }
     if rows.is_empty() {
         rows.push(Row::well(
@@ -131,7 +131,8 @@ pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
     };
     let labels = json!({ format!("{PREFIX}cluster"): name });
     let patch = json!({ "spec": { "template": { "metadata": { "labels": labels } } } });
-    let label = Command::new(format!("kubectl -n {namespace} patch statefulset {name} --type=merge --patch"));
+    let label =
+        CommandLine::new(format!("kubectl -n {namespace} patch statefulset {name} --type=merge --patch"));
     let label = say(when).run(label.arg(patch.to_string())).say(", which restarts its members one at a time");
     let instead = label.or("add a selector to `adopt` in the settings, which restarts nothing");
     Some(Row::remark(ADOPTION, format!("{namespace}/{name} {says}"), instead))
@@ -141,11 +142,11 @@ pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
 pub fn lone_founders(view: &View<'_>) -> Vec<Row> {
     let row = |it: &Workload| {
         let Meta { namespace, name, .. } = &it.metadata;
-        let delete = Command::new(format!("kubectl -n {namespace} delete deployment {name}"));
+        let delete = CommandLine::new(format!("kubectl -n {namespace} delete deployment {name}"));
         let instead = run(delete).say(", then its Service and ConfigMap");
         let says =
             format!("Deployment {namespace}/{name} runs, but there is no StatefulSet whose members join it");
         Row::remark("bootstrap node", says, say("if its installation failed: ").and(instead))
     };
-    view.lone_founders().map(row).collect()
+    view.lone_bootstrap_deployments().map(row).collect()
 }

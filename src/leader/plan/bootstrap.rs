@@ -37,10 +37,10 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     }
     match removal {
         // A removal begins when all members are Ready, and its first mark also records that there is data.
-        Removal::Going(_) if !cluster.has_data() => without_record(cluster, "no member ever held data"),
-        Removal::Going(targets) => removing(cluster, view, &targets),
-        Removal::Odd => without_record(cluster, "its value is not one that gatera writes"),
-        Removal::Done => match view.founders(cluster).next() {
+        Removal::InProgress(_) if !cluster.has_data() => without_record(cluster, "no member ever held data"),
+        Removal::InProgress(targets) => removing(cluster, view, &targets),
+        Removal::Invalid => without_record(cluster, "its value is not one that gatera writes"),
+        Removal::Done => match view.bootstrap_deployments(cluster).next() {
             None => BootstrapStage::Removed,
             Some(reapplied) => BootstrapStage::LeftAlone(format!(
                 "Deployment {} was applied again after it was removed; remove it from what you apply",
@@ -63,7 +63,7 @@ fn without_record(cluster: &Cluster, why: &str) -> BootstrapStage {
 }
 
 fn before_removal<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
-    let founders: Vec<_> = view.founders(cluster).collect();
+    let founders: Vec<_> = view.bootstrap_deployments(cluster).collect();
     let running: Vec<_> = founders.iter().copied().filter(|it| runs(it, cluster)).collect();
     if let Some(why) = left_to_you(cluster) {
         return BootstrapStage::Kept(why);
@@ -76,7 +76,7 @@ fn before_removal<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
             ))
         });
     }
-    if let Some(going) = running.iter().find(|it| it.metadata.going()) {
+    if let Some(going) = running.iter().find(|it| it.metadata.is_terminating()) {
         return BootstrapStage::LeftAlone(format!(
             "Deployment {} is being deleted, but not by gatera",
             going.metadata.name
@@ -85,7 +85,7 @@ fn before_removal<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     if let Some(why) = holds_up(cluster, view) {
         return BootstrapStage::Kept(why);
     }
-    let removal = Removal::Going(view.goes_with(cluster, &running));
+    let removal = Removal::InProgress(view.removal_targets(cluster, &running));
     let mark = Mark::with(cluster, Some(&removal));
     BootstrapStage::Going("all members are Synced".to_owned(), Some(Box::new(LeaderStep::Mark(mark))))
 }
@@ -94,7 +94,7 @@ fn removing<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget
     if !inject::outdated_addresses(cluster, view).is_empty() {
         return wait("removing its name from the members' addresses".to_owned());
     }
-    let founders: Vec<_> = view.founders(cluster).collect();
+    let founders: Vec<_> = view.bootstrap_deployments(cluster).collect();
     let is_recorded = |it: &Workload| recorded.iter().any(|target| target.is(Kind::Deployment, &it.metadata));
     let deployments: Vec<_> =
         founders.iter().copied().filter(|it| is_recorded(it) || runs(it, cluster)).collect();
@@ -122,14 +122,14 @@ fn with_deployments<'a>(
     recorded: &[RemovalTarget],
     deployments: &[&'a Workload],
 ) -> BootstrapStage {
-    if let Some(going) = deployments.iter().find(|it| it.metadata.going()) {
+    if let Some(going) = deployments.iter().find(|it| it.metadata.is_terminating()) {
         return wait(format!("Deployment {} and its pods are being deleted", going.metadata.name));
     }
     // A missing member may still join through this node.
     if let Some(why) = holds_up(cluster, view) {
         return BootstrapStage::Kept(why);
     }
-    let due = view.goes_with(cluster, deployments);
+    let due = view.removal_targets(cluster, deployments);
     if due != recorded {
         return corrected(cluster, view, recorded, due, deployments);
     }
@@ -163,7 +163,7 @@ fn corrected<'a>(
         Some(Announcement::about(cluster, NOT_REMOVED, not_removed(&cluster.id, target, &why)))
     });
     let events = events.collect();
-    let mark = Mark::with(cluster, Some(&Removal::Going(due)));
+    let mark = Mark::with(cluster, Some(&Removal::InProgress(due)));
     let says = "correcting the record of what is removed with it".to_owned();
     BootstrapStage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
 }
@@ -178,7 +178,7 @@ fn stays<'a>(
     let ns = &*cluster.id.namespace;
     let meta = meta_in_view(cluster, view, target);
     // The view contains ConfigMaps only while a guarded workload reads them.
-    if meta.map_or(target.kind != Kind::ConfigMap, Meta::going) {
+    if meta.map_or(target.kind != Kind::ConfigMap, Meta::is_terminating) {
         return None;
     }
     let why = match target.kind {
@@ -200,7 +200,7 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget
         let service = view.service(ns, &target.name).filter(|it| target.is(Kind::Service, &it.metadata));
         match service {
             None => {}
-            Some(Service { metadata, .. }) if metadata.going() => {
+            Some(Service { metadata, .. }) if metadata.is_terminating() => {
                 return wait(format!("{target} is being deleted"));
             }
             Some(service) => match view.service_stays(cluster, service) {
@@ -322,7 +322,7 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if cluster.members.is_empty() {
         return Some("the StatefulSet has 0 replicas".to_owned());
     }
-    if let Some(founder) = transfer::stranded(cluster, view.now) {
+    if let Some(founder) = transfer::stranded_bootstrap_pod(cluster, view.now) {
         let way_out = transfer::way_out(cluster, founder);
         return Some(format!("{} has lost its majority: {way_out}", founder.name));
     }
@@ -332,7 +332,7 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
     let rolls = || cluster.rolls().then(|| "a rollout of the StatefulSet is under way".to_owned());
     let reserved = || {
-        let (pod, _) = view.reservations.besides(cluster, "")?;
+        let (pod, _) = view.reservations.other_leaving(cluster, "")?;
         Some(format!("{pod} was allowed to leave moments ago"))
     };
     unverified(cluster).or_else(rolls).or_else(reserved)

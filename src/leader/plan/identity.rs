@@ -40,8 +40,9 @@ pub struct Concluded {
 /// was never compared, or that it has none.
 pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
     let knows = |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
-    let recent =
-        |pod: &PodFact| pod.since.is_some_and(|since| view.now.duration_since(since) < LIFE_OF_AN_EVENT);
+    let recent = |pod: &PodFact| {
+        pod.running_since.is_some_and(|since| view.now.duration_since(since) < LIFE_OF_AN_EVENT)
+    };
     let may_tell =
         |pod: &PodFact| recent(pod) && (knows(pod) && !pod.recovers || pod.identity.as_deref() == Some(NONE));
     let waits =
@@ -52,7 +53,7 @@ pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
 
 /// Returns whether the pod still reports: it does so until it has an identity, or the mark that its cluster has none.
 fn still_reports(pod: &PodFact) -> bool {
-    let knows_none = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::is_right(text);
+    let knows_none = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::is_permission(text);
     pod.identity.as_deref().is_some_and(knows_none)
 }
 
@@ -72,7 +73,7 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, answers: &Answers) -> Optio
             id => Identity::read(id).map(Is),
         };
         // A report of an earlier run of the server may be outdated. Kubelets write whole seconds.
-        let now = |at: &Timestamp| pod.since.is_some_and(|since| since.as_second() <= at.as_second());
+        let now = |at: &Timestamp| pod.running_since.is_some_and(|since| since.as_second() <= at.as_second());
         answers.get(&pod.uid).filter(|(at, _)| now(at)).map(|(_, is)| is.clone()).or_else(known)
     };
     let pods: Vec<_> = proven(cluster, view).filter_map(|pod| Some((pod, of(pod)?))).collect();

@@ -96,7 +96,7 @@ pub struct Configure {
 
 /// Returns how far this cluster's rollout is.
 pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
-    if cluster.left {
+    if cluster.orphaned {
         return RolloutStage::Held("its StatefulSet is gone".to_owned());
     }
     if driver::of(&cluster.workload).is_some() {
@@ -183,7 +183,7 @@ impl Rollout<'_, '_> {
         match RolloutRequest::of(&self.cluster.workload.metadata) {
             None | Some(RolloutRequest::Retry(_)) => Ok(live.clone()),
             Some(RolloutRequest::Paused) => Err(PAUSED.to_owned()),
-            Some(RolloutRequest::Odd) => Err(ODD_REQUEST.to_owned()),
+            Some(RolloutRequest::Invalid) => Err(ODD_REQUEST.to_owned()),
             Some(RolloutRequest::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
             Some(RolloutRequest::Keep { revision, .. }) if !revision.is_about_the_same(live) => Err(format!(
                 "annotation gatera.dev/rollout asks for {revision}, but members do not read all of its ConfigMaps"
@@ -215,7 +215,7 @@ impl Rollout<'_, '_> {
     }
 
     fn evict(&self, member: &Member, patience: Duration) -> Option<Box<LeaderStep>> {
-        let pod = member.pod.as_ref().filter(|pod| !pod.going)?;
+        let pod = member.pod.as_ref().filter(|pod| !pod.terminating)?;
         let (id, pod, uid) = (self.cluster.id.clone(), pod.name.clone(), pod.uid.clone());
         Some(Box::new(LeaderStep::Evict { id, pod, uid, patience }))
     }

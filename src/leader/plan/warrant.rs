@@ -8,7 +8,7 @@ use super::Finish;
 use super::bootstrap::UNMARKED;
 use facts::marks;
 use facts::view::{Cluster, RemovalTarget, View};
-use objects::{ConfigMap, Kind, Meta, Reader};
+use objects::{ConfigMap, ConfigMapReader, Kind, Meta};
 
 /// The objects that the API server showed right before the decision.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct LookedUp {
     /// The ConfigMap with the target's name, if the target is a ConfigMap and exists.
     pub map: Option<ConfigMap>,
     /// Everything that may read it, or why that could not be looked up.
-    pub readers: Result<Vec<Reader>, String>,
+    pub readers: Result<Vec<ConfigMapReader>, String>,
 }
 
 impl LookedUp {
@@ -62,7 +62,7 @@ pub fn warrant(
 }
 
 /// Judges a Deployment: those of the bootstrap node are gone by now, so one that exists stays.
-fn deployment(cluster: &Cluster, target: &RemovalTarget, all: &[Reader]) -> Warrant {
+fn deployment(cluster: &Cluster, target: &RemovalTarget, all: &[ConfigMapReader]) -> Warrant {
     let exists = all.iter().any(|it| it.kind == "Deployment" && target.is(Kind::Deployment, &it.metadata));
     if exists {
         Warrant::Stays(format!("it is not the bootstrap node of {}", cluster.id.name))
@@ -77,10 +77,11 @@ fn config_map(
     finish: &Finish,
     target: &RemovalTarget,
     map: Option<&ConfigMap>,
-    readers: &[Reader],
+    readers: &[ConfigMapReader],
 ) -> Warrant {
     // If another object of the same name was applied since, it is not the one to delete.
-    let Some(map) = map.filter(|map| target.is(Kind::ConfigMap, &map.metadata) && !map.metadata.going())
+    let Some(map) =
+        map.filter(|map| target.is(Kind::ConfigMap, &map.metadata) && !map.metadata.is_terminating())
     else {
         return Warrant::Gone;
     };
@@ -88,12 +89,12 @@ fn config_map(
         return Warrant::Stays(why);
     }
     let reading = || readers.iter().filter(|it| it.reads(&target.name));
-    if let Some(Reader { kind, metadata, .. }) =
+    if let Some(ConfigMapReader { kind, metadata, .. }) =
         reading().find(|it| !will_be_deleted(&it.metadata, finish, readers))
     {
         return Warrant::Stays(format!("{kind} {} reads it", metadata.name));
     }
-    if let Some(Reader { kind, metadata, .. }) = reading().next() {
+    if let Some(ConfigMapReader { kind, metadata, .. }) = reading().next() {
         return Warrant::Waits(format!("{kind} {} must be deleted first", metadata.name));
     }
     // The mark is written while the Deployment exists and all objects are in the view.
@@ -104,7 +105,7 @@ fn config_map(
 }
 
 /// Returns whether the reader will be deleted by Kubernetes, because it belongs to a removed Deployment.
-fn will_be_deleted(reader: &Meta, finish: &Finish, all: &[Reader]) -> bool {
+fn will_be_deleted(reader: &Meta, finish: &Finish, all: &[ConfigMapReader]) -> bool {
     let of_deployment = |meta: &Meta| {
         meta.controller().is_some_and(|owner| {
             let exists = || all.iter().any(|it| it.metadata.uid == owner.uid);

@@ -45,7 +45,7 @@ pub(super) fn next(
     let with_a_right = cluster
         .members
         .iter()
-        .find(|it| it.pod.as_deref().is_some_and(|pod| has_right_to_start(pod) && !pod.going));
+        .find(|it| it.pod.as_deref().is_some_and(|pod| has_right_to_start(pod) && !pod.terminating));
     if let Some(member) = with_a_right {
         return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
     }
@@ -111,9 +111,12 @@ fn is_asked_again(
         return false;
     };
     let reachable = Condition::of(row.member, view) != Some(Condition::NodeAway);
-    let stays =
-        cluster.claims.iter().filter(|claim| claim.ordinal == row.member.ordinal).all(|claim| !claim.going);
-    if pod.going || !reachable || !stays {
+    let stays = cluster
+        .claims
+        .iter()
+        .filter(|claim| claim.ordinal == row.member.ordinal)
+        .all(|claim| !claim.terminating);
+    if pod.terminating || !reachable || !stays {
         return false;
     }
     let refused = !pod.running && matches!(pod.start_report.as_deref(), Some(StartReport::Refused(_)));
@@ -138,7 +141,7 @@ fn read_by_another_pod(
     let pod = member.pod.as_deref().filter(|pod| pod.step && !want.unreadable.contains(&pod.uid))?;
     let others = rows.iter().any(|row| row.member.pod.is_some() && !row.member.does_not_run());
     let mut claims = cluster.claims.iter().filter(|claim| claim.ordinal == member.ordinal).peekable();
-    let there = claims.peek().is_some() && claims.all(|claim| claim.bound && !claim.going);
+    let there = claims.peek().is_some() && claims.all(|claim| claim.bound && !claim.terminating);
     let read = cluster.readers.iter().any(|it| it.reads.as_ref().is_some_and(|it| it.member == member.name));
     let silent = !read && matches!(row.data_end, DataEnd::NotYetKnown(_));
     let reads = silent && others && there && member.does_not_run() && still >= SETTLED;
@@ -152,7 +155,8 @@ pub(super) fn no_longer_read(cluster: &Cluster, want: &Want) -> Option<RecoveryS
         let reads =
             cluster.members.iter().find(|it| it.reader.as_ref().is_some_and(|it| it.uid == reader.uid));
         let failed = reader.stuck || matches!(reader.start_report.as_deref(), Some(StartReport::Refused(_)));
-        !reader.going && (serves(cluster) || reads.is_none() || failed && want.before.contains(&reader.uid))
+        !reader.terminating
+            && (serves(cluster) || reads.is_none() || failed && want.before.contains(&reader.uid))
     };
     let reader = cluster.readers.iter().find(useless)?;
     let member = reader.reads.as_ref().map(|it| it.member.clone())?;

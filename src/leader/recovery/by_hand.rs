@@ -29,10 +29,10 @@ pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
 
 /// Returns why no pod is created beside those that exist.
 pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    let blind = |pod: &&PodFact| pod.server && !pod.step && !pod.going;
+    let blind = |pod: &&PodFact| pod.server && !pod.step && !pod.terminating;
     let pod = cluster.members.iter().filter_map(|member| member.pod.as_deref()).find(blind)?;
     let (ns, name) = (&cluster.id.namespace, &pod.name);
-    let until = view.half_an_hour_from_now();
+    let until = view.example_override_end();
     Some(format!(
         "the server of {name} does not start by gatera's step script; pods created beside it may join it without comparing data. Look at its \
          grastate.dat first: if its uuid is zeros, see gatera explain G04; otherwise: kubectl -n {ns} annotate pod {name} \

@@ -61,7 +61,7 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> R
 
 /// Returns the node that would be given to another member's pending pod as soon as this member's pod is deleted.
 fn place_to_keep(cluster: &Cluster, member: &Member) -> Option<String> {
-    let waits = |it: &Member| it.pod.as_deref().is_some_and(|pod| pod.node.is_empty() && !pod.going);
+    let waits = |it: &Member| it.pod.as_deref().is_some_and(|pod| pod.node.is_empty() && !pod.terminating);
     let node = &member.pod.as_deref()?.node;
     let contested = cluster.members.iter().any(|it| it.name != member.name && waits(it));
     (contested && !node.is_empty()).then(|| node.clone())

@@ -2,7 +2,7 @@
 //! those of lower ordinals are Ready, which they will not be; it accepts a pod that has the right name, labels and
 //! owner.
 
-use facts::view::{POD_NAME, TEMPLATE};
+use facts::view::{POD_NAME_LABEL, TEMPLATE_LABEL};
 use serde_json::{Value, json};
 
 /// Returns the member's pod for the StatefulSet as the API server holds it; `None`: it is not a StatefulSet.
@@ -12,10 +12,10 @@ pub fn member_pod(set: &Value, ordinal: i64) -> Option<Value> {
     let name = format!("{set_name}-{ordinal}");
     let template = &spec["template"];
     let mut labels = template["metadata"]["labels"].as_object().cloned().unwrap_or_default();
-    labels.insert(POD_NAME.to_owned(), json!(name));
+    labels.insert(POD_NAME_LABEL.to_owned(), json!(name));
     labels.insert("apps.kubernetes.io/pod-index".to_owned(), json!(ordinal.to_string()));
     if let Some(revision) = set["status"]["updateRevision"].as_str() {
-        labels.insert(TEMPLATE.to_owned(), json!(revision));
+        labels.insert(TEMPLATE_LABEL.to_owned(), json!(revision));
     }
     let mut pod = template["spec"].as_object()?.clone();
     pod.insert("hostname".to_owned(), json!(name));

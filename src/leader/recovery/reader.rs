@@ -7,9 +7,9 @@
 use serde_json::{Value, json};
 
 use engine::inject::START_SCRIPT_TEXT;
-use facts::galera::adopt::READER;
+use facts::galera::adopt::READER_LABEL;
 use facts::galera::bitnami;
-use facts::galera::start::{STEP, behind_the_step};
+use facts::galera::start::{STEP_SCRIPT, after_step};
 use facts::marks::{CONTAINER, PREFIX};
 
 /// The readiness gate of the pod, which is never Ready: nothing sets this condition.
@@ -105,7 +105,7 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
         "metadata": {
             "name": format!("{member}-reader"),
             "namespace": own["metadata"]["namespace"],
-            "labels": { READER: member },
+            "labels": { READER_LABEL: member },
             "annotations": { format!("{PREFIX}{CONTAINER}"): container },
             // The reader is deleted with the pod that it stands in for.
             "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": member, "uid": uid }],
@@ -123,10 +123,10 @@ fn command(server: &Value) -> Option<Value> {
     let further = further.and_then(|it| it["value"].as_str()).unwrap_or_default();
     let bitnamis = is_bitnamis(server).then(|| bitnami::server(&mounts.collect::<Vec<_>>(), further));
     let bitnamis = bitnamis.as_ref().map(|it| it.iter().map(String::as_str).collect());
-    let starts: Vec<_> = behind_the_step(&words).map(<[_]>::to_vec).or(bitnamis)?;
+    let starts: Vec<_> = after_step(&words).map(<[_]>::to_vec).or(bitnamis)?;
     // Kubernetes turns two dollars into one, and expands some variables.
     let step = START_SCRIPT_TEXT.replace('$', "$$");
-    Some(["sh", "-c", &step, STEP].into_iter().chain(starts).collect())
+    Some(["sh", "-c", &step, STEP_SCRIPT].into_iter().chain(starts).collect())
 }
 
 /// Returns whether the server starts by the step in Bitnami's way.

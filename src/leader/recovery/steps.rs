@@ -224,13 +224,13 @@ fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: Signe
             members_changed()
         };
     };
-    let has_mark = pod.identity.as_ref() == Some(&recovery.of_pod());
+    let has_mark = pod.identity.as_ref() == Some(&recovery.permission());
     let report = pod.start_report.as_deref();
     // The member started the cluster once and failed: its step script does not do so again, but a new pod may, if no other
     // member has continued since.
     let failed = pod.restarts > 0 && report.is_some_and(|report| report.position().is_some());
     match report {
-        _ if pod.going => RecoveryStep::Wait(format!("{} is being deleted", first.name)),
+        _ if pod.terminating => RecoveryStep::Wait(format!("{} is being deleted", first.name)),
         _ if first.does_not_run() && waited_enough(first, view, still) => RecoveryStep::TakeBack(format!(
             "{} was to start the cluster, but {}",
             first.name,
@@ -269,7 +269,7 @@ fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: Signe
 fn waited_enough(member: &Member, view: &View<'_>, still: SignedDuration) -> bool {
     match member.pod.as_deref() {
         Some(pod) if pod.node.is_empty() => {
-            let waits = pod.unready.map(|since| view.now.duration_since(since));
+            let waits = pod.unready_since.map(|since| view.now.duration_since(since));
             waits.unwrap_or_default().max(still) >= NODE_PATIENCE
         }
         _ => still >= PATIENCE,
@@ -350,7 +350,7 @@ fn left_behind(
     still: SignedDuration,
 ) -> Option<RecoveryStep> {
     let member = next_in_turn(cluster, view, still)?;
-    let pod = member.pod.as_deref().filter(|pod| !pod.going)?;
+    let pod = member.pod.as_deref().filter(|pod| !pod.terminating)?;
     let in_back_off = !pod.running && pod.restarts > 0;
     // Its donor may be busy with another joiner.
     let transfers = cluster.members.iter().any(|it| Condition::of(it, view) == Some(Condition::Transfer));
@@ -371,7 +371,7 @@ pub(super) fn restart(cluster: &Cluster, member: &Member, why: String) -> Recove
             "{name} has no claim of its own for its data, which would be lost with its pod"
         ));
     }
-    if let Some(claim) = claims.find(|claim| claim.going) {
+    if let Some(claim) = claims.find(|claim| claim.terminating) {
         let claim = &claim.name;
         return RecoveryStep::Cannot(format!(
             "claim {claim} is being deleted and is lost with its pod: copy its data first"

@@ -25,7 +25,7 @@
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 
-use super::{INSTANCE, rewritten};
+use super::{INSTANCE, changed_parameter};
 use engine::rule::{One, Rule, WRITTEN};
 use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
 const NAME: &str = "ANTI_AFFINITY";
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let (_, switch) = rewritten(review, view, NAME).filter(|(_, it)| it.given())?;
+    let (_, switch) = changed_parameter(review, view, NAME).filter(|(_, it)| it.is_present())?;
     let (verdict, says) = match switch.look() {
         "true" => return None,
         "false" => (

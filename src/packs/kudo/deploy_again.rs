@@ -28,12 +28,12 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K01 until=TIME reason=…"`. G04 still holds the
 //! bootstrap node at 0 replicas.
 
-use super::{INSTANCE, Instance, visible, written};
+use super::{INSTANCE, Instance, shown, written};
 use engine::rule::{All, Rule, UNTIL_SEEN, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::{Freshness, View};
-use facts::way_out::{Command, WayOut, say};
+use facts::way_out::{CommandLine, WayOut, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "K01",
@@ -74,11 +74,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let deploying: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();
     let deny = |field: String, says: String, instead: WayOut| vec![RULE.deny(field, says, WHY, instead)];
     if let Some(first) = deploying.first() {
-        let names = deploying.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ");
+        let names = deploying.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
         let runs = if deploying.len() == 1 { "runs" } else { "run" };
         let instead = say("give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), and the operator a plan update \
                            without them")
-        .then(say("then ").run(Command::new("kubectl kudo upgrade")));
+        .then(say("then ").run(CommandLine::new("kubectl kudo upgrade")));
         let says = format!("{names} {runs} plan {DEPLOY} again {over}");
         return deny(format!("spec.parameters[{first}]"), says, instead);
     }
@@ -100,10 +100,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn unknown_version(new: &Instance, over: &str) -> Findings {
-    let name = visible(new.spec.operator_version.name.look());
+    let name = shown(new.spec.operator_version.name.look());
     let says = format!("OperatorVersion {name} is not known, so gatera cannot tell which plan runs {over}");
     let instead = say("install that version of the operator first; ")
-        .run(Command::new(format!("kubectl -n {} get operatorversions", new.metadata.namespace)))
+        .run(CommandLine::new(format!("kubectl -n {} get operatorversions", new.metadata.namespace)))
         .say(" lists the installed ones");
     vec![RULE.finding(Verdict::Unknown, "spec.operatorVersion.name", says, WHY, instead)]
 }

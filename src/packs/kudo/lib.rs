@@ -30,8 +30,8 @@ pub const PACK: Pack = Pack {
 };
 
 const fn kind(name: &'static str, plural: &'static str, read: ReadCustom) -> CustomKind {
-    let row = KindNames { group: "kudo.dev", version: "v1beta1", name, plural };
-    CustomKind { row, watched: true, cluster_wide: false, read }
+    let names = KindNames { group: "kudo.dev", version: "v1beta1", name, plural };
+    CustomKind { names, watched: true, cluster_wide: false, read }
 }
 
 const INSTANCE_KIND: &CustomKind = &kind("Instance", "instances", CustomKind::read_into::<Instance>);
@@ -78,7 +78,7 @@ struct InstanceSpec {
     #[serde(deserialize_with = "scalar::map")]
     parameters: BTreeMap<String, Scalar>,
     #[serde(deserialize_with = "scalar::map")]
-    plan_execution: Execution,
+    plan_execution: PlanExecution,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -89,7 +89,7 @@ struct OperatorRef {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Execution {
+struct PlanExecution {
     plan_name: Scalar,
 }
 
@@ -123,7 +123,7 @@ impl InstanceSpec {
     /// Returns the version of its operator, if it is known.
     fn version<'a>(&self, namespace: &str, view: &View<'a>) -> Option<&'a VersionSpec> {
         let name = self.operator_version.name.look();
-        let mut all = view.kept(OPERATOR_VERSION, namespace).filter_map(Object::get::<OperatorVersion>);
+        let mut all = view.resources(OPERATOR_VERSION, namespace).filter_map(Object::get::<OperatorVersion>);
         all.find(|it| it.metadata.name == name).map(|it| &it.spec)
     }
 }
@@ -147,12 +147,17 @@ impl VersionSpec {
 }
 
 /// Returns the name of a parameter, shortened and without control characters.
-fn visible(name: &str) -> String {
+fn shown(name: &str) -> String {
     name.chars().filter(|it| !it.is_control()).take(60).collect()
 }
 
-/// Returns the Instance and a parameter that this write changes; a removed parameter has the default of the operator.
-fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r Instance, &'r Scalar)> {
+/// Returns the Instance, and the new value of this parameter if the write changes it. A removed parameter has the operator's
+/// default.
+fn changed_parameter<'r>(
+    review: &'r Review,
+    view: &View<'r>,
+    name: &str,
+) -> Option<(&'r Instance, &'r Scalar)> {
     let (old, new) = written(review, view)?;
     let Some(old) = old else { return Some((new, new.spec.parameters.get(name)?)) };
     let default =
@@ -162,8 +167,7 @@ fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r
     (value(old) != Some(now)).then_some((new, now))
 }
 
-/// Returns the written Instance of Galera, before and after: it is Galera's by its operator's name, or because a cluster has its
-/// name.
+/// Returns the Instance before and after a write, if it is Galera's: by its operator's name, or because a cluster has its name.
 fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
     let new: &Instance = review.new.as_ref()?.get()?;
     let old = review.old.as_ref().and_then(Object::get);
@@ -204,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_in_them_is_read(spec in any_json()) {
+        fn any_content_is_read(spec in any_json()) {
             let json = serde_json::json!({ "metadata": { "name": "a" }, "spec": spec }).to_string();
             prop_assert!(serde_json::from_str::<Instance>(&json).is_ok());
             prop_assert!(serde_json::from_str::<OperatorVersion>(&json).is_ok());

@@ -23,13 +23,13 @@
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 
-use super::{INSTANCE, rewritten};
+use super::{INSTANCE, changed_parameter};
 use engine::rule::{All, Rule, WRITTEN};
 use engine::rules::scale_order;
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use facts::way_out::{Command, say};
+use facts::way_out::{CommandLine, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "K02",
@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
 const NAME: &str = "NODE_COUNT";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((new, count)) = rewritten(review, view, NAME).filter(|(_, it)| it.given()) else {
+    let Some((new, count)) = changed_parameter(review, view, NAME).filter(|(_, it)| it.is_present()) else {
         return Findings::new();
     };
     let field = format!("spec.parameters[{NAME}]");
@@ -54,7 +54,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if to <= 0 {
         let says = format!("{NAME} {to} stops every member");
         let why = "after a full stop no member may start by itself, and KUDO starts none";
-        let stop = say("to stop the cluster in order: ").run(Command::new("gatera stop"));
+        let stop = say("to stop the cluster in order: ").run(CommandLine::new("gatera stop"));
         return vec![RULE.deny(field, says, why, say("keep at least 1").or(stop))];
     }
     let found = match view.cluster_called(&review.namespace, &new.metadata.name) {

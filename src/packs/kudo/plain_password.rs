@@ -24,7 +24,7 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K04 until=TIME reason=…"`. While you migrate:
 //! `modes: {K04: warn}`.
 
-use super::{INSTANCE, visible, written};
+use super::{INSTANCE, shown, written};
 use engine::rule::{All, Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -53,7 +53,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let mut found: Findings = given
         .filter(|(name, value)| is_new(name, value))
         .map(|(name, _)| {
-            finding(Verdict::Deny, name, format!("parameter {} is a password in plain text", visible(name)))
+            finding(Verdict::Deny, name, format!("parameter {} is a password in plain text", shown(name)))
         })
         .collect();
     let version = new.spec.version(&review.namespace, view).filter(|_| old.is_none());
@@ -68,7 +68,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             name,
             format!(
                 "parameter {} is not set, so the operator's default applies, which is public",
-                visible(name)
+                shown(name)
             ),
         )
     }));

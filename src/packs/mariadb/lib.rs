@@ -1,7 +1,8 @@
 //! The pack for mariadb-operator: its resource MariaDB, by which people change and delete a cluster that was adopted.
 //!
-//! Owns: `MariaDb`, and which cluster it drives. Galera's rules judge what people do to the objects that the operator makes; what it does
-//! itself follows from the resource, so a mistake is judged there. Must not know: what the operator does with the other fields.
+//! Owns: `MariaDb`, and which cluster it drives. Galera's rules judge what people do to the objects that the operator creates. What the
+//! operator does to them follows from the resource, so a mistake in the resource is judged here. Must not know: what the operator does
+//! with the other fields.
 
 mod end;
 mod image;
@@ -28,7 +29,7 @@ pub const PACK: Pack = Pack {
 };
 
 const MARIADB_KIND: &CustomKind = &CustomKind {
-    row: KindNames { group: driver::GROUP, version: "v1alpha1", name: "MariaDB", plural: "mariadbs" },
+    names: KindNames { group: driver::GROUP, version: "v1alpha1", name: "MariaDB", plural: "mariadbs" },
     watched: false,
     cluster_wide: false,
     read: CustomKind::read_into::<MariaDb>,

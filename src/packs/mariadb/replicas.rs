@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn written(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (old, new) = review.both::<MariaDb>()?;
-    // What is not a number, the definition's schema refuses.
+    // The definition's schema refuses a value that is not a number.
     let [from, to] = [old, new].map(|it| it.spec.replicas.look().parse().ok());
     changed(from?, to?, review, view)
 }
@@ -60,7 +60,7 @@ fn changed(from: i64, to: i64, review: &Review, view: &View<'_>) -> Option<Findi
         Some(RULE.finding(verdict, "spec.replicas", format!("{from} -> {to} replicas{says}"), why, instead))
     };
     let floor = floor_of_one_step(from);
-    // The operator takes odd numbers only, from three on.
+    // The operator accepts only odd numbers, from three on.
     let step = (floor..from).find(|it| it % 2 == 1 && *it >= 3);
     if to < floor {
         let (least, instead) = match step {
@@ -75,7 +75,7 @@ fn changed(from: i64, to: i64, review: &Review, view: &View<'_>) -> Option<Findi
                    queries";
         return finding(Verdict::Deny, says, why, instead);
     }
-    // Of a cluster that shrinks, those that stay count: removing one that is not Ready may be the way out.
+    // If the cluster shrinks, only the members that stay count: removing one that is not Ready may be the way out.
     let first = cluster.workload.ordinals().start;
     let remains = |member: &&Member| member.ordinal < first + to;
     let all = cluster.members.iter().filter(remains).all(Member::ready);

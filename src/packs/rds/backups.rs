@@ -52,7 +52,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         found.push(RULE.deny("spec.backupstarttime", says, WHY, "write a time in UTC such as 01:15-02:15"));
     }
     let least = i64::from(new.spec.engine() != "PostgreSQL");
-    if !new.spec.keeps().is_some_and(|days| (least..=732).contains(&days)) {
+    if !new.spec.backup_days().is_some_and(|days| (least..=732).contains(&days)) {
         let says =
             format!("spec.backupkeepdays {} is not {least} to 732", contents(&new.spec.backupkeepdays));
         found.push(RULE.deny("spec.backupkeepdays", says, WHY, "write backupkeepdays: 12"));

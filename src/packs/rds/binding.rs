@@ -36,7 +36,7 @@ use engine::rule::{One, Rule, WRITTEN};
 use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use facts::way_out::{Command, page, run};
+use facts::way_out::{CommandLine, page, run};
 use objects::scalar::{self, Listed, Scalar};
 use objects::{Custom, CustomKind, Kind, KindNames, Meta, or_default};
 
@@ -49,7 +49,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 pub(super) const KIND: &CustomKind = &CustomKind {
-    row: KindNames {
+    names: KindNames {
         group: "rbac.authorization.k8s.io",
         version: "v1",
         name: "ClusterRoleBinding",
@@ -101,7 +101,7 @@ fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
         // A refusal would leave the release half installed, and the chart has no value to leave this object out.
         (Verdict::Warn, page(RULE.id).say(" has the two commands that fix it after the installation"))
     } else {
-        let bind = Command::new("kubectl -n NAMESPACE create rolebinding").arg(role);
+        let bind = CommandLine::new("kubectl -n NAMESPACE create rolebinding").arg(role);
         let bind = bind.arg(format!("--clusterrole={role}")).arg("--serviceaccount=NAMESPACE:ACCOUNT");
         (Verdict::Deny, run(bind).say(", for each account that needs it"))
     };

@@ -59,7 +59,10 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     }
     let needs_list = match &review.old {
         Some(Object::Definition(it)) => it.metadata.name == DEFINITION,
-        old => matches!(old, Some(Object::Namespace(_))) && view.named(RDS, &review.name).next().is_none(),
+        old => {
+            matches!(old, Some(Object::Namespace(_)))
+                && view.resource_names(RDS, &review.name).next().is_none()
+        }
     };
     if needs_list && let Some(unknown) = unlisted(&RULE, RDS, review, view) {
         // Most namespaces have no Rds: a kind that cannot be listed must not prevent their deletion.
@@ -92,19 +95,19 @@ fn rds_deleted(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
         let instead = format!("look in the cloud for an instance called {namespace}_{name}");
         return RULE.warn("status.id", says, why, instead);
     }
-    if rds.status.active() {
+    if rds.status.is_active() {
         let says = "its instance in the cloud is deleted with it, after a last backup";
         let why = "the operator does not ask first; while it is down there is no last backup, and the instance stays and keeps costing money";
         return RULE.deny("status.id", says, why, instead(review, view));
     }
     let says = format!(
         "its instance would stay in the cloud without a backup, because the status is {}, not ACTIVE",
-        rds.status.words()
+        rds.status.description()
     );
     let why = "the operator deletes an instance only after a last backup, which fails while the instance is not ACTIVE; the \
                instance then keeps costing money";
     let active = until_active(rds, review);
-    let instead = if rds.status.stuck() {
+    let instead = if rds.status.is_stuck() {
         let confirmed = say("to delete it anyway: ").and(confirmation(review, RULE.id, view));
         active.or(confirmed.say(", repeat the command, then delete it in the cloud"))
     } else {
@@ -119,8 +122,8 @@ fn has_no_id(object: &Object) -> bool {
 }
 
 fn definition_deleted(review: &Review, view: &View<'_>) -> Finding {
-    let all = view.how_many(RDS);
-    let with_instance = all - view.kept_anywhere(RDS).filter(|it| has_no_id(it)).count();
+    let all = view.resource_count(RDS);
+    let with_instance = all - view.resources_anywhere(RDS).filter(|it| has_no_id(it)).count();
     if all == 0 {
         let says = format!("it is not known whether there is an Rds ({})", view.seen());
         let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes their instances";
@@ -149,8 +152,8 @@ fn without_instances(deleted: &str) -> Finding {
 
 fn namespace_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let without_id: BTreeSet<_> =
-        view.kept(RDS, &review.name).filter(|it| has_no_id(it)).map(|it| &*it.meta().name).collect();
-    let mut others = view.named(RDS, &review.name).filter(|it| !without_id.contains(it));
+        view.resources(RDS, &review.name).filter(|it| has_no_id(it)).map(|it| &*it.meta().name).collect();
+    let mut others = view.resource_names(RDS, &review.name).filter(|it| !without_id.contains(it));
     let Some(first) = others.next() else {
         let (one, count) = (without_id.first()?, without_id.len());
         return Some(without_instances(&format!("it holds {count} Rds ({one}, {})", view.seen())));

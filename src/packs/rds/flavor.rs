@@ -77,12 +77,12 @@ fn unfit(spec: &RdsSpec) -> Option<Finding> {
             format!("is not one of {}", bare(spec.engine())),
             format!("choose a flavor that begins with {prefix}"),
         )
-    } else if ha && !spec.highly_available() {
+    } else if ha && !spec.is_highly_available() {
         (
             "ends with .ha, but spec.hamode is not Ha".to_owned(),
             format!("write flavorref: {}", bare(flavor.trim_end_matches(".ha"))),
         )
-    } else if !ha && spec.highly_available() {
+    } else if !ha && spec.is_highly_available() {
         (
             "does not end with .ha, but spec.hamode is Ha".to_owned(),
             format!("write flavorref: {}.ha", bare(flavor)),
@@ -105,8 +105,9 @@ fn together(old: &Rds, new: &Rds) -> Option<Finding> {
 }
 
 fn too_early(new: &Rds, review: &Review) -> Option<Finding> {
-    let says = format!("the flavor cannot change now: the status is {}, not ACTIVE", new.status.words());
+    let says =
+        format!("the flavor cannot change now: the status is {}, not ACTIVE", new.status.description());
     let why = "the operator only works on instances that are ACTIVE";
     let instead = until_active(new, review).say(", then repeat the command");
-    (!new.status.active()).then(|| RULE.finding(Verdict::Wait, "status.status", says, why, instead))
+    (!new.status.is_active()).then(|| RULE.finding(Verdict::Wait, "status.status", says, why, instead))
 }

@@ -19,7 +19,7 @@ pub(super) struct Grant {
     /// The host; `None` means `%`.
     pub(super) host: Option<String>,
     /// Whether the grant has `WITH GRANT OPTION`.
-    pub(super) passed_on: bool,
+    pub(super) with_grant_option: bool,
 }
 
 enum Token {
@@ -82,7 +82,8 @@ impl GrantReader {
         if self.sign('*') { Some("*".to_owned()) } else { self.name() }
     }
 
-    /// Reads a privilege (`CREATE TEMPORARY TABLES`), without its columns, and the comma or `ON` after it; returns whether it was `ON`.
+    /// Reads a privilege (`CREATE TEMPORARY TABLES`) without its columns, and the comma or `ON` that follows. Returns the privilege,
+    /// and whether `ON` followed.
     fn privilege(&mut self) -> Option<(String, bool)> {
         let mut words = Vec::new();
         let is_last = loop {
@@ -137,24 +138,24 @@ impl Grant {
         }
         let user = reader.name()?;
         let host = if reader.sign('@') { Some(reader.name()?) } else { None };
-        let passed_on = reader.keyword("WITH");
-        if passed_on && !(reader.keyword("GRANT") && reader.keyword("OPTION")) {
+        let with_grant_option = reader.keyword("WITH");
+        if with_grant_option && !(reader.keyword("GRANT") && reader.keyword("OPTION")) {
             return None;
         }
         let is_whole = reader.0.next().is_none();
-        is_whole.then_some(Self { privileges, database, object, user, host, passed_on })
+        is_whole.then_some(Self { privileges, database, object, user, host, with_grant_option })
     }
 
     /// Returns whether the database, or its pattern (`%`, `_`), matches one of the server's own.
     pub(super) fn is_on_the_servers_own(&self) -> bool {
         let own = ["mysql", "sys", "performance_schema", "information_schema"];
         let pattern = self.database.to_ascii_lowercase();
-        own.iter().any(|name| fits(pattern.as_bytes(), name.as_bytes()))
+        own.iter().any(|name| matches_pattern(pattern.as_bytes(), name.as_bytes()))
     }
 }
 
 /// Returns whether the pattern matches as LIKE does. After a mismatch only the last `%` is extended, so long patterns are cheap.
-fn fits(pattern: &[u8], name: &[u8]) -> bool {
+fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut read, mut last) = (0, 0, None);
     while read < name.len() {
         match (pattern.get(at), last) {
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_is_read_whatever_its_spaces_quotes_and_letters() {
+    fn spaces_quotes_and_case_do_not_change_a_grant() {
         let plain = Grant::read("GRANT SELECT, INSERT ON shop.* TO 'app1'@'%'");
         assert!(plain.as_ref().is_some_and(|it| it.database == "shop" && it.user == "app1"));
         for same in [

@@ -124,7 +124,7 @@ fn fault(text: &str, user: &RdsUser) -> Option<(Verdict, &'static str, &'static 
     let is_of_host = grant.host.as_deref().is_none_or(|it| it.eq_ignore_ascii_case(host));
     let is_ignored = |c: char| !c.is_ascii_alphanumeric() && !" '*._%".contains(c);
     match () {
-        () if grant.passed_on || grant.privileges.contains("GRANT OPTION") => {
+        () if grant.with_grant_option || grant.privileges.contains("GRANT OPTION") => {
             Some((Verdict::Deny, "lets the user pass it on (GRANT OPTION)", "leave GRANT OPTION out"))
         }
         () if grant.user != user.name.look() || !is_of_host => deny("is for another account"),

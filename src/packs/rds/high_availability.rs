@@ -43,7 +43,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = RdsWrite::creation(review, view) else { return Findings::new() };
     let spec = &new.spec;
-    if !spec.hamode.is_empty() && !spec.highly_available() {
+    if !spec.hamode.is_empty() && !spec.is_highly_available() {
         let says = format!("spec.hamode {} is not Ha", contents(&spec.hamode));
         return vec![finding("spec.hamode", says, "write hamode: Ha, or leave it out")];
     }
@@ -59,7 +59,7 @@ fn finding(field: &str, says: String, instead: &str) -> Finding {
 fn zones(spec: &RdsSpec) -> Option<Finding> {
     let zones = spec.zones();
     let whole = zones.iter().all(|it| !it.is_empty());
-    let (wanted, mode, instead) = if spec.highly_available() {
+    let (wanted, mode, instead) = if spec.is_highly_available() {
         (
             2,
             "a highly available instance has two zones",
@@ -75,7 +75,7 @@ fn zones(spec: &RdsSpec) -> Option<Finding> {
 fn replication(spec: &RdsSpec) -> Option<Finding> {
     let mode = &spec.hareplicationmode;
     let field = "spec.hareplicationmode";
-    if !spec.highly_available() {
+    if !spec.is_highly_available() {
         let says = || format!("a single instance has no replication, but {field} is {}", contents(mode));
         return (!mode.is_empty())
             .then(|| finding(field, says(), "leave hareplicationmode out, or write hamode: Ha"));

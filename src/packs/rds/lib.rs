@@ -28,7 +28,7 @@ use engine::rulebook::Pack;
 use engine::webhooks::{Entry, Only};
 use facts::review::{Change, Operation, Review};
 use facts::view::View;
-use facts::way_out::{Command, WayOut, edit, run, say};
+use facts::way_out::{CommandLine, WayOut, edit, run, say};
 use objects::scalar::Scalar;
 use objects::{Custom, CustomKind, Kind, KindNames, Meta};
 
@@ -64,7 +64,7 @@ pub const PACK: Pack = Pack {
 };
 
 const RDS_KIND: &CustomKind = &CustomKind {
-    row: KindNames { group: "otc.mcsps.de", version: "v1alpha1", name: "Rds", plural: "rdss" },
+    names: KindNames { group: "otc.mcsps.de", version: "v1alpha1", name: "Rds", plural: "rdss" },
     watched: true,
     cluster_wide: false,
     read: CustomKind::read_into::<Rds>,
@@ -141,16 +141,16 @@ impl<'r> RdsWrite<'r> {
 /// Returns the advice to wait for status ACTIVE: a command that ends then, if the status becomes ACTIVE by itself.
 fn until_active(rds: &Rds, review: &Review) -> WayOut {
     let Review { namespace, name, .. } = review;
-    if rds.status.stuck() {
+    if rds.status.is_stuck() {
         return say(format!("check in the cloud what instance {namespace}_{name} needs to become ACTIVE"));
     }
-    let wait = Command::new(format!("kubectl -n {namespace} wait rds/{name}"));
+    let wait = CommandLine::new(format!("kubectl -n {namespace} wait rds/{name}"));
     run(wait.arg("--for=jsonpath={.status.status}=ACTIVE").arg("--timeout=10m"))
 }
 
 /// Returns the command that changes the Rds of the request.
 fn patch(Review { namespace, name, .. }: &Review, to: &str) -> WayOut {
-    let live = Command::new(format!("kubectl -n {namespace} patch rds {name} --type=merge -p")).arg(to);
+    let live = CommandLine::new(format!("kubectl -n {namespace} patch rds {name} --type=merge -p")).arg(to);
     edit(live, format!("write {to} into its manifest"))
 }
 
@@ -161,16 +161,16 @@ fn shown(text: &str) -> String {
 
 /// Returns a value for messages, shortened and without quotes.
 fn bare(text: &str) -> String {
-    const LONGEST: usize = 60;
-    let cut: String = text.chars().take(LONGEST).collect();
+    const LONGEST_VALUE: usize = 60;
+    let cut: String = text.chars().take(LONGEST_VALUE).collect();
     let more = if cut.len() < text.len() { "…" } else { "" };
     format!("{}{more}", cut.escape_debug())
 }
 
 /// Returns the content of a field for messages.
 fn contents(value: &Scalar) -> String {
-    if value.given() {
-        value.odd().map_or_else(|| shown(value.look()), str::to_owned)
+    if value.is_present() {
+        value.composite().map_or_else(|| shown(value.look()), str::to_owned)
     } else {
         "nothing".to_owned()
     }

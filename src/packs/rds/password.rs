@@ -101,7 +101,7 @@ fn count_classes(text: &str) -> usize {
 fn readable_user_passwords(write: &RdsWrite<'_>) -> Option<Finding> {
     let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
     let all = write.new.spec.users.all().iter();
-    let new = all.filter(|user| user.password.given() && !before.contains_key(&user.account()));
+    let new = all.filter(|user| user.password.is_present() && !before.contains_key(&user.account()));
     let names: Vec<_> = new.map(|user| shown(user.name.look())).collect();
     let first = names.first()?;
     let others = if names.len() > 1 { format!(" and of {} more", names.len() - 1) } else { String::new() };

@@ -48,13 +48,13 @@ const TIME: &str = "spec.backuprestoretime";
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     let write = RdsWrite::of(review, view)?;
-    let asked = &write.new.spec.backuprestoretime;
+    let requested = &write.new.spec.backuprestoretime;
     match write.old {
-        _ if asked.is_empty() => None,
+        _ if requested.is_empty() => None,
         None if review.origin == Origin::Audit => None,
         None => Some(wrong("a new Rds has nothing to restore", "leave backuprestoretime out")),
         Some(old) if !old.spec.backuprestoretime.is_empty() => Some(pending()),
-        Some(old) => Some(asked_for(old, write.new, review, view)),
+        Some(old) => Some(requested_restore(old, write.new, review, view)),
     }
 }
 
@@ -77,7 +77,7 @@ fn pending() -> Finding {
     )
 }
 
-fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding {
+fn requested_restore(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding {
     let now = view.now;
     let text = new.spec.backuprestoretime.look();
     let time = match time(text) {
@@ -88,7 +88,7 @@ fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding 
     };
     let alone = RdsSpec { backuprestoretime: Scalar::Absent, ..old.spec.clone() }
         == RdsSpec { backuprestoretime: Scalar::Absent, ..new.spec.clone() };
-    let days = old.spec.keeps().unwrap_or(12).clamp(0, 732);
+    let days = old.spec.backup_days().unwrap_or(12).clamp(0, 732);
     if time > now {
         return wrong(format!("{time} is in the future"), "write a time in the past");
     }
@@ -101,9 +101,11 @@ fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding 
     if !alone || old.status != new.status {
         return wrong("the restore is combined with other changes", "write backuprestoretime alone");
     }
-    if !old.status.active() {
-        let says =
-            format!("the instance cannot be restored now: the status is {}, not ACTIVE", old.status.words());
+    if !old.status.is_active() {
+        let says = format!(
+            "the instance cannot be restored now: the status is {}, not ACTIVE",
+            old.status.description()
+        );
         let why = "the operator only works on instances that are ACTIVE";
         return RULE.finding(Verdict::Wait, "status.status", says, why, until_active(old, review));
     }

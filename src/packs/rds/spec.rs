@@ -18,7 +18,7 @@ pub struct Rds {
     #[serde(deserialize_with = "scalar::map")]
     pub(super) spec: RdsSpec,
     #[serde(deserialize_with = "scalar::map")]
-    pub(super) status: Status,
+    pub(super) status: RdsStatus,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -64,7 +64,7 @@ impl RdsUser {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub(super) struct Status {
+pub(super) struct RdsStatus {
     pub(super) autopilot: Scalar,
     pub(super) id: Scalar,
     pub(super) ip: Scalar,
@@ -75,46 +75,46 @@ pub(super) struct Status {
 }
 
 /// Returns the value, or the schema's default.
-fn or<'v>(value: &'v Scalar, default: &'static str) -> &'v str {
-    if value.given() { value.look() } else { default }
+fn value_or<'v>(value: &'v Scalar, default: &'static str) -> &'v str {
+    if value.is_present() { value.look() } else { default }
 }
 
 impl RdsSpec {
     pub(super) fn engine(&self) -> &str {
-        or(&self.datastoretype, "MySQL")
+        value_or(&self.datastoretype, "MySQL")
     }
 
     pub(super) fn version(&self) -> &str {
-        or(&self.datastoreversion, "8.0")
+        value_or(&self.datastoreversion, "8.0")
     }
 
     pub(super) fn port(&self) -> &str {
-        or(&self.port, "3306")
+        value_or(&self.port, "3306")
     }
 
     pub(super) fn flavor(&self) -> &str {
-        or(&self.flavorref, "rds.mysql.c2.medium")
+        value_or(&self.flavorref, "rds.mysql.c2.medium")
     }
 
     pub(super) fn zones(&self) -> Vec<&str> {
-        or(&self.availabilityzone, "eu-de-01").split(',').map(str::trim).collect()
+        value_or(&self.availabilityzone, "eu-de-01").split(',').map(str::trim).collect()
     }
 
     pub(super) fn window(&self) -> &str {
-        or(&self.backupstarttime, "01:00-02:00")
+        value_or(&self.backupstarttime, "01:00-02:00")
     }
 
     /// Returns the days for which backups are kept; `None`: the value is not a number.
-    pub(super) fn keeps(&self) -> Option<i64> {
-        if self.backupkeepdays.given() { self.backupkeepdays.number() } else { Some(12) }
+    pub(super) fn backup_days(&self) -> Option<i64> {
+        if self.backupkeepdays.is_present() { self.backupkeepdays.number() } else { Some(12) }
     }
 
     /// Returns the size in GB; `None`: the value is not a number.
     pub(super) fn size(&self) -> Option<i64> {
-        if self.volumesize.given() { self.volumesize.number() } else { Some(40) }
+        if self.volumesize.is_present() { self.volumesize.number() } else { Some(40) }
     }
 
-    pub(super) fn highly_available(&self) -> bool {
+    pub(super) fn is_highly_available(&self) -> bool {
         self.hamode.look() == "Ha"
     }
 
@@ -130,19 +130,19 @@ impl RdsSpec {
     }
 }
 
-impl Status {
-    pub(super) fn active(&self) -> bool {
+impl RdsStatus {
+    pub(super) fn is_active(&self) -> bool {
         self.phase.look() == "ACTIVE"
     }
 
     /// Returns whether the status does not become ACTIVE by itself.
-    pub(super) fn stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         let status = self.phase.look();
         ["FAILED", "FROZEN", "STORAGE"].iter().any(|it| status.starts_with(it))
     }
 
     /// Returns the status for messages: "BUILD", or not set.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn description(&self) -> String {
         if self.phase.is_empty() { "not set".to_owned() } else { super::shown(self.phase.look()) }
     }
 }

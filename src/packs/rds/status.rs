@@ -26,7 +26,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. Use it to empty `status.id`, which keeps
 //! the instance when you delete the Rds, and to take over an instance.
 
-use super::spec::{Rds, Status};
+use super::spec::{Rds, RdsStatus};
 use super::{RDS, RdsWrite, patch};
 use engine::exceptions::confirmation;
 use engine::rule::{All, Rule, WRITTEN};
@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
     source: include_str!("status.rs"),
 };
 
-type OperatorField = (&'static str, fn(&Status) -> &Scalar);
+type OperatorField = (&'static str, fn(&RdsStatus) -> &Scalar);
 
 const OPERATOR_FIELDS: &[OperatorField] =
     &[("id", |status| &status.id), ("ip", |status| &status.ip), ("status", |status| &status.phase)];

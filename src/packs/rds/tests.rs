@@ -53,10 +53,10 @@ fn found(object: &Value) -> String {
     let settings = Settings::default();
     let world = World::build(Facts::of(&settings.adoption), Freshness::Current);
     let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
-    let mut said = format!("{read:?}");
+    let mut shown = format!("{read:?}");
     let review = Review::as_created(Origin::Validating, RDS, "db", "orders", read);
-    said.push_str(&format!("{:?}", Rulebook::new(&[crate::PACK]).evaluate(&review, &view)));
-    said
+    shown.push_str(&format!("{:?}", Rulebook::new(&[crate::PACK]).evaluate(&review, &view)));
+    shown
 }
 
 proptest! {
@@ -70,10 +70,10 @@ proptest! {
     #[test]
     fn no_password_is_shown(name in ".{0,9}", host in ".{0,9}", short in 0..18_usize) {
         let user = json!({ "name": name, "host": host, "password": SECRET, "privileges": [format!("GRANT ALL ON a.* TO b IDENTIFIED BY '{SECRET}'")] });
-        let said = found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": SECRET, "users": [user] } }));
-        prop_assert!(!said.contains(SECRET), "{}", said);
-        let said = found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": &SECRET[..short] } }));
-        prop_assert!(short < 4 || !said.contains(&SECRET[..short]), "{}", said);
+        let shown = found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": SECRET, "users": [user] } }));
+        prop_assert!(!shown.contains(SECRET), "{}", shown);
+        let shown = found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": &SECRET[..short] } }));
+        prop_assert!(short < 4 || !shown.contains(&SECRET[..short]), "{}", shown);
     }
 }
 

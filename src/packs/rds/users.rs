@@ -76,18 +76,20 @@ fn without_users(write: &RdsWrite<'_>) -> Option<Finding> {
 
 fn databases(write: &RdsWrite<'_>) -> Option<Finding> {
     let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric());
-    let odd = write.new.spec.databases.all().iter().find(|it| !plain(it.look()))?;
-    let says =
-        format!("the name of database {} has characters other than letters and digits", shown(odd.look()));
+    let invalid = write.new.spec.databases.all().iter().find(|it| !plain(it.look()))?;
+    let says = format!(
+        "the name of database {} has characters other than letters and digits",
+        shown(invalid.look())
+    );
     let why = "the operator does not create such a database, and only its log says so";
     Some(RULE.deny("spec.databases", says, why, "choose another name, or create it in SQL"))
 }
 
 fn users(write: &RdsWrite<'_>) -> Option<Finding> {
-    let odd = |text: &str| text.chars().any(|c| matches!(c, '\'' | '"' | '`' | '\\') || c.is_control());
+    let is_unsafe = |text: &str| text.chars().any(|c| matches!(c, '\'' | '"' | '`' | '\\') || c.is_control());
     let first = write.new.spec.users.all().iter().find_map(|it| {
         let all = [("name", &it.name), ("host", &it.host), ("password", &it.password)];
-        all.into_iter().find(|(_, value)| odd(value.look())).map(|(what, _)| (what, it.name.look()))
+        all.into_iter().find(|(_, value)| is_unsafe(value.look())).map(|(what, _)| (what, it.name.look()))
     });
     let (what, name) = first?;
     let says = format!("the {what} of user {} has a quote, a backslash or a control character", shown(name));

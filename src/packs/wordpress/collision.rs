@@ -49,5 +49,5 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let instead = "use another name, or put it into another namespace";
         RULE.warn("metadata.name", says, why, instead)
     };
-    view.named(WORDPRESS, &review.namespace).take(1).map(finding).collect()
+    view.resource_names(WORDPRESS, &review.namespace).take(1).map(finding).collect()
 }

@@ -34,7 +34,7 @@ use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::{Freshness, View};
-use facts::way_out::{Command, WayOut, say};
+use facts::way_out::{CommandLine, WayOut, say};
 use objects::{Kind, Meta, Object, Owner};
 
 pub(super) const RULE: Rule = Rule {
@@ -68,7 +68,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
         Some(Object::Namespace(_)) => namespace_headline(review, view),
         Some(_) if is_definition && !view.has_none(WORDPRESS) => Some(format!(
             "deleting it deletes every Wordpress in every namespace ({}, {}), and the volumes that they own",
-            view.how_many(WORDPRESS),
+            view.resource_count(WORDPRESS),
             view.seen()
         )),
         _ => None,
@@ -109,14 +109,15 @@ fn deletion_with_claims(review: &Review, view: &View<'_>) -> Option<Finding> {
             .then(|| Finding { verdict: Verdict::Unknown, ..refused(says, backup_first(review, view)) });
     }
     let names: Vec<_> = owned.iter().map(|claim| &*claim.name).collect();
-    let label = Command::new(format!("kubectl -n {namespace} label pvc {} {LABEL}={name}", names.join(" ")));
+    let label =
+        CommandLine::new(format!("kubectl -n {namespace} label pvc {} {LABEL}={name}", names.join(" ")));
     if review.options.orphans() {
         let lacks_label = owned.iter().any(|claim| !claim.labels.contains_key(LABEL));
         let says = format!("its claims stay, but are no longer guarded: {}", names.join(", "));
         let why = "without their owner only this label shows that they belong to a WordPress";
         return lacks_label.then(|| RULE.warn("metadata.labels", says, why, label));
     }
-    let orphan = Command::new(format!("kubectl -n {namespace} delete wordpress {name} --cascade=orphan"));
+    let orphan = CommandLine::new(format!("kubectl -n {namespace} delete wordpress {name} --cascade=orphan"));
     let keep = say("to keep them: ").run(label).say(", then ").run(orphan);
     let instead = keep.or(say("to delete them: ").and(backup_first(review, view)));
     let says = format!("deleting it deletes its volumes: {} ({})", in_words(&owned), view.seen());

@@ -53,7 +53,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = new.filter(|it| part(&it.metadata) == Some(Tier::Database)) else {
         return Findings::new();
     };
-    let mut findings: Findings = several_servers(new.replicas()).into_iter().collect();
+    let mut findings: Findings = too_many_replicas(new.replicas()).into_iter().collect();
     findings.extend(strategy(review, new));
     findings.extend(changing_image(new));
     match old {
@@ -69,10 +69,10 @@ fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
     let claims = view.claims_in(&review.namespace);
     let mut database_claims = claims.filter(|it| part(&it.metadata) == Some(Tier::Database));
     let has_usual_name = review.name.ends_with("wordpress-mysql");
-    several_servers(to).filter(|_| has_usual_name && database_claims.next().is_some())
+    too_many_replicas(to).filter(|_| has_usual_name && database_claims.next().is_some())
 }
 
-fn several_servers(replicas: i64) -> Option<Finding> {
+fn too_many_replicas(replicas: i64) -> Option<Finding> {
     let says = format!("{replicas} servers would write to one volume");
     let why = "two servers that write to one folder destroy the database";
     let instead =

@@ -28,7 +28,7 @@ use engine::rule::{All, Rule, WRITTEN};
 use engine::verdict::Findings;
 use facts::review::Review;
 use facts::view::View;
-use facts::way_out::{Command, run, say};
+use facts::way_out::{CommandLine, run, say};
 use objects::{Kind, Service};
 
 pub(super) const RULE: Rule = Rule {
@@ -52,7 +52,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     }
     let mut findings = Findings::new();
     let mut add = |field: &str, says: String, why: &str| {
-        let forward = run(Command::new(format!(
+        let forward = run(CommandLine::new(format!(
             "kubectl -n {} port-forward deployment/wordpress-mysql 3306",
             review.namespace
         )));

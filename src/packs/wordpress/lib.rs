@@ -51,7 +51,7 @@ const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || 
 const PART: &str = "[object, oldObject].exists(it, it != null && has(it.metadata) && (\
 has(it.metadata.labels) && 'gatera.dev/wordpress' in it.metadata.labels || \
 has(it.metadata.ownerReferences) && it.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/'))))";
-/// The CEL condition that the object has the name of a part, but is not one.
+/// The CEL condition that a Deployment has the name of the site, but is not a part of a WordPress.
 const NAMESAKE: &str = "has(object.metadata.name) && object.metadata.name == 'wordpress' && \
 !(has(object.metadata.labels) && 'gatera.dev/wordpress' in object.metadata.labels) && \
 !(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/')))";
@@ -108,7 +108,7 @@ const ENTRIES: &[Entry] = &[
 ];
 
 const WORDPRESS_KIND: &CustomKind = &CustomKind {
-    row: KindNames { group: GROUP, version: "v1", name: "Wordpress", plural: "wordpresses" },
+    names: KindNames { group: GROUP, version: "v1", name: "Wordpress", plural: "wordpresses" },
     watched: true,
     cluster_wide: false,
     read: CustomKind::read_into::<Wordpress>,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_in_it_is_read() {
+    fn any_content_is_read() {
         for spec in ["null", "[]", "7", r#"{"sqlrootpassword":7}"#, r#"{"sqlrootpassword":{"a":1}}"#, "{}"] {
             let json = format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec}}}"#);
             assert!(serde_json::from_str::<Wordpress>(&json).is_ok(), "{spec}");

@@ -38,16 +38,16 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// The longest name of a port and of a label.
-const LONGEST: usize = 63;
+const LONGEST_PORT_NAME: usize = 63;
 
 fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
     let it = review.change::<Wordpress>().new?;
     let name = &it.metadata.name;
     let wrong = if name.is_empty() {
         return None;
-    } else if name.len() > LONGEST {
+    } else if name.len() > LONGEST_PORT_NAME {
         format!(
-            "the name has {} characters, but it becomes the name of a port, which may have at most {LONGEST}",
+            "the name has {} characters, but it becomes the name of a port, which may have at most {LONGEST_PORT_NAME}",
             name.len()
         )
     } else if name.contains('.') {

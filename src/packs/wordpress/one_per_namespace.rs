@@ -42,7 +42,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     }
     let ns = &*review.namespace;
-    let others = view.named(WORDPRESS, ns).filter(|name| *name != review.name);
+    let others = view.resource_names(WORDPRESS, ns).filter(|name| *name != review.name);
     let finding = |other: &str| {
         let says = format!("namespace {ns} already has Wordpress {other}");
         let why = "their parts have the same names: both would share one site and one database, and deleting one deletes both";

@@ -51,7 +51,7 @@ pub(super) const RULE: Rule = Rule {
 fn in_resource(review: &Review, _: &View<'_>) -> Option<Finding> {
     let it = review.change::<Wordpress>().new?;
     let password = &it.spec.sqlrootpassword;
-    if !password.given() || secret_ref(password.look()).is_some() {
+    if !password.is_present() || secret_ref(password.look()).is_some() {
         return None;
     }
     let says = if password.look().starts_with("secretRef:") {

@@ -111,14 +111,21 @@ impl<'a> Document<'a> {
 
 impl<'a> ClusterItem<'a> {
     fn of(it: &'a ClusterStatus<'a>) -> Self {
-        let ClusterStatus { cluster, members, waived, break_glass, .. } = it;
+        let ClusterStatus { cluster, members, active_override, break_glass, .. } = it;
         let steps = steps(it);
         Self {
             head: ClusterHead::of(it),
             members: members.iter().map(|(member, condition)| MemberItem::of(member, *condition)).collect(),
-            waived: waived.as_ref().map(|it| Exception { rules: Some(&it.rules), ..Exception::of(it) }),
+            waived: active_override
+                .as_ref()
+                .map(|it| Exception { rules: Some(&it.rules), ..Exception::of(it) }),
             break_glass: break_glass.as_ref().map(Exception::of),
-            claims_being_deleted: cluster.claims.iter().filter(|it| it.going).map(|it| &*it.name).collect(),
+            claims_being_deleted: cluster
+                .claims
+                .iter()
+                .filter(|it| it.terminating)
+                .map(|it| &*it.name)
+                .collect(),
             left_claims: cluster.left_claims().map(|it| &*it.name).collect(),
             findings: &it.findings,
             plan: Plan { status: plan(&steps), steps },
@@ -159,7 +166,7 @@ impl StartItem {
             id: position.map(|it| it.id.clone()),
             seqno: position.map(|it| it.seqno),
             safe_to_bootstrap: started.and_then(|(_, safe)| *safe),
-            doing: report.doing().map(JoinPhase::name),
+            doing: report.phase().map(JoinPhase::name),
         }
     }
 }

@@ -57,20 +57,22 @@ fn age(since: SignedDuration) -> String {
 
 /// Returns the problems of a cluster in a few words; empty: all is well.
 fn what(it: &ClusterStatus<'_>) -> String {
-    if it.matters.is_empty() && it.state != State::Healthy {
+    if it.diagnoses.is_empty() && it.state != State::Healthy {
         return it.cluster.describe();
     }
-    if !it.matters.is_empty() {
-        let one = |matter: &Diagnosis| {
-            format!("{} {}", matter.condition.name(), matter.members.join(", ")).trim_end().to_owned()
+    if !it.diagnoses.is_empty() {
+        let one = |diagnosis: &Diagnosis| {
+            format!("{} {}", diagnosis.condition.name(), diagnosis.members.join(", ")).trim_end().to_owned()
         };
-        return it.matters.iter().map(one).collect::<Vec<_>>().join("; ");
+        return it.diagnoses.iter().map(one).collect::<Vec<_>>().join("; ");
     }
     let steps = steps(it);
     let step = steps.iter().find(|step| !matches!(step.status, COMPLETE | SKIPPED));
     let exception = || {
         let until = it.break_glass.as_ref().map(|open| format!("break-glass until {}", open.until));
-        until.or_else(|| it.waived.as_ref().map(|release| format!("override until {}", release.until)))
+        until.or_else(|| {
+            it.active_override.as_ref().map(|release| format!("override until {}", release.until))
+        })
     };
     let findings = || match it.findings.len() {
         0 => String::new(),

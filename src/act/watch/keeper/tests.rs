@@ -268,7 +268,7 @@ async fn a_kind_without_room_is_listed_again_when_room_was_freed() {
     let sources: Vec<_> = [Kind::Service, Kind::Pod].map(WatchSource::new).into();
     let again: Vec<_> = sources.iter().map(|it| Arc::clone(&it.again)).collect();
     let (want, _wanted) = mpsc::unbounded_channel();
-    let mut keeper = Keeper::new(sources, want, Facts::default().within(128 << 20));
+    let mut keeper = Keeper::new(sources, want, Facts::default().with_memory(128 << 20));
     let service = |name: &str| {
         let label = "x".repeat(100_000);
         let meta = format!(r#"{{"name":"{name}","namespace":"db","labels":{{"a":"{label}"}}}}"#);

@@ -6,7 +6,7 @@ use super::RULE;
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::address::{self, Address, Host};
 use facts::galera::adopt;
-use facts::view::{POD_NAME, View};
+use facts::view::{POD_NAME_LABEL, View};
 use facts::way_out::{WayOut, say};
 use objects::{Labels, Service, Workload, ordinal};
 
@@ -52,7 +52,7 @@ impl<'a> ExpectedMembers<'a> {
 
     /// Returns the correct list.
     fn list(&self) -> String {
-        address::listing(self.name, self.service, self.ordinals.clone())
+        address::of_members(self.name, self.service, self.ordinals.clone())
     }
 
     /// Returns the Service in this host name, if the host names a member under a Service that is not the governing one, but may
@@ -60,7 +60,7 @@ impl<'a> ExpectedMembers<'a> {
     fn under_another_service<'h>(&self, host: &'h str, view: &View<'_>) -> Option<&'h str> {
         // The names of members that run are known.
         let seen = view.cluster(self.namespace, self.name).is_some_and(|it| it.pods().next().is_some());
-        if seen && !view.supposed {
+        if seen && !view.from_files {
             return None;
         }
         let Host::Name(pod, rest) = Host::read(host) else { return None };
@@ -157,7 +157,7 @@ fn service(name: &str, rest: &str, members: &ExpectedMembers<'_>, view: &View<'_
         !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
     };
     // A Service of one pod is as valid a name as one under the governing Service.
-    if let Some(pod) = selector.get(POD_NAME).filter(|_| namespace == members.namespace) {
+    if let Some(pod) = selector.get(POD_NAME_LABEL).filter(|_| namespace == members.namespace) {
         return pod_of(pod, members);
     }
     if namespace == members.namespace && leads_to(members.labels) {

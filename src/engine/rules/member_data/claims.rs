@@ -8,10 +8,10 @@ use crate::exemptions::users;
 use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
-use facts::marks::stopped::Record;
+use facts::marks::stopped::StopRecord;
 use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View};
-use facts::way_out::{Command, say};
+use facts::way_out::{CommandLine, say};
 use objects::{Claim, PROTECTION, ordinal};
 
 pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
@@ -29,21 +29,21 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let seen = view.count(cluster);
     if let Some(member) = cluster.members.iter().find(|member| member.ordinal == ordinal) {
         let says = format!("it holds the data of member {} ({seen})", member.name);
-        let until = view.half_an_hour_from_now();
+        let until = view.example_override_end();
         let instead = match view.state(cluster) {
-            _ if cluster.left => APPLY_AGAIN.into(),
+            _ if cluster.orphaned => APPLY_AGAIN.into(),
             State::Down => say("keep it: no member is Ready, so it may hold the newest data")
                 .then("start the cluster with ")
                 .run(cluster.recover_command()),
             _ => {
-                let annotate = Command::new(format!("kubectl -n {ns} annotate pvc {name}"));
+                let annotate = CommandLine::new(format!("kubectl -n {ns} annotate pvc {name}"));
                 let pod = &member.name;
                 say(format!("to let {pod} copy everything again while all others are Ready: "))
                     .run(annotate.arg(format!("gatera.dev/override=G07 until={until} reason=…")))
                     .say(", then ")
-                    .run(Command::new(format!("kubectl -n {ns} delete pvc {name} --wait=false")))
+                    .run(CommandLine::new(format!("kubectl -n {ns} delete pvc {name} --wait=false")))
                     .say(" (it is deleted with its pod), then ")
-                    .run(Command::new(format!("kubectl -n {ns} delete pod {pod}")))
+                    .run(CommandLine::new(format!("kubectl -n {ns} delete pod {pod}")))
             }
         };
         return Some(finding(Verdict::Deny, String::new(), says, instead));
@@ -67,7 +67,7 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
 /// Returns a finding if `gatera stop` stopped the member and the StatefulSet was deleted: the data is kept for a restart.
 fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let claim = view.waiting_claims(&review.namespace).find(|claim| claim.metadata.name == review.name)?;
-    let stopped = claim.metadata.mark(marks::STOPPED).and_then(Record::read);
+    let stopped = claim.metadata.mark(marks::STOPPED).and_then(StopRecord::read);
     let of = stopped.map_or_else(String::new, |record| format!(" (1 of {}, on {})", record.of, record.since));
     let says = format!(
         "it holds the data of a member that was stopped{of}; the cluster needs it to start again ({})",
@@ -87,7 +87,7 @@ fn unseen(view: &View<'_>) -> Option<Finding> {
 
 /// Returns a warning if the StatefulSet is deleted and only its claims are left of the database.
 fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let left = view.left_behind_with(&review.namespace, &review.name)?;
+    let left = view.left_over_claims_with(&review.namespace, &review.name)?;
     let says = format!(
         "no StatefulSet uses it any more; it is one of {} claims that hold this database",
         left.len()
@@ -126,7 +126,7 @@ fn new_member_claim(review: &Review, new: &Claim, view: &View<'_>) -> Option<Fin
 /// Returns a finding if the claim is being deleted, and the finalizer that keeps it while a pod uses it is removed.
 fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Claim>().old?;
-    let removed = old.metadata.going() && old.metadata.protected && !new.metadata.protected;
+    let removed = old.metadata.is_terminating() && old.metadata.protected && !new.metadata.protected;
     if !removed || users::may_remove_finalizer(&review.user) {
         return None;
     }
@@ -142,7 +142,7 @@ fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding>
             ),
             say("keep the finalizer: Kubernetes removes it when the pod is gone")
                 .or(format!("to let {pod} copy everything again while all others are Ready: "))
-                .run(Command::new(format!("kubectl -n {ns} delete pod {pod}"))),
+                .run(CommandLine::new(format!("kubectl -n {ns} delete pod {pod}"))),
         ),
         None if view.freshness == Freshness::Current => return None,
         None => (

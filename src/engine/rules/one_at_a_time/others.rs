@@ -9,7 +9,7 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::Operation;
 use facts::view::condition::{self, Condition};
 use facts::view::{Id, Member, PodFact, State, transfer};
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{CommandLine, WayOut, run, say};
 
 impl LeavingMember<'_> {
     /// Returns findings if another member is missing, so that this one is needed.
@@ -31,7 +31,8 @@ impl LeavingMember<'_> {
             State::Down | State::Stopped => return Some(vec![self.none_is_ready()]),
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
         }
-        if let Some((other, seconds)) = self.view.reservations.besides(self.cluster, &self.member.name) {
+        if let Some((other, seconds)) = self.view.reservations.other_leaving(self.cluster, &self.member.name)
+        {
             let says = format!("{other} was allowed to leave {seconds}s ago ({})", self.seen());
             return wait(says, ready().or(self.restart_of_all()));
         }
@@ -47,8 +48,8 @@ impl LeavingMember<'_> {
         }
         let (other, trouble) = self.those_that_stay().find_map(|other| Some((other, other.trouble()?)))?;
         if let (Some(own), Some(its)) = (lasting(self.member), lasting(other)) {
-            let says = format!("{} {} ({})", other.name, its.says(), self.seen());
-            let vain = say(format!("neither becomes Ready by waiting: this one {}", own.says()));
+            let says = format!("{} {} ({})", other.name, its.description(), self.seen());
+            let vain = say(format!("neither becomes Ready by waiting: this one {}", own.description()));
             let this = say("with the override of G02 on this pod: ").and(self.again());
             let other = format!("wait until it is Ready, then {}", other.name);
             return wait(says, vain.then(this).then(other));
@@ -56,9 +57,10 @@ impl LeavingMember<'_> {
         if let Some(found) = self.is_switched_off(other) {
             return Some(vec![found]);
         }
-        let is_going = other.pod.as_ref().is_some_and(|pod| pod.going);
+        let is_going = other.pod.as_ref().is_some_and(|pod| pod.terminating);
         if other.starting() || is_going {
-            let instead = transfer::hangs(self.cluster, other, self.view.now).unwrap_or_else(ready);
+            let instead =
+                transfer::way_out_if_hanging(self.cluster, other, self.view.now).unwrap_or_else(ready);
             let instead = if is_going { instead.or(self.restart_of_all()) } else { instead };
             return wait(format!("{} {trouble} ({})", other.name, self.seen()), instead);
         }
@@ -77,7 +79,7 @@ impl LeavingMember<'_> {
         }
         let Id { namespace, name } = &self.cluster.id;
         let restart = format!("kubectl -n {namespace} rollout restart statefulset {name}");
-        say("to restart every member in turn, with all members Ready: ").run(Command::new(restart))
+        say("to restart every member in turn, with all members Ready: ").run(CommandLine::new(restart))
     }
 
     /// Returns the other members, except those whose pods are not created before this one is Ready.
@@ -120,7 +122,7 @@ impl LeavingMember<'_> {
                 format!(
                     "a rollout of StatefulSet {name} is under way and restarts the next member by itself ({seen})"
                 ),
-                run(Command::new(format!("kubectl -n {ns} rollout status statefulset {name}")))
+                run(CommandLine::new(format!("kubectl -n {ns} rollout status statefulset {name}")))
                     .say(", and repeat the command when it is done"),
             ));
         }

@@ -20,12 +20,12 @@ pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -
 fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
     let cluster = cluster_of(review, shown, view)?;
     let listed = cluster.leaving.iter().find(|pod| pod.name == review.name);
-    let pod = shown.or(listed.map(AsRef::as_ref)).filter(|pod| !pod.going)?;
+    let pod = shown.or(listed.map(AsRef::as_ref)).filter(|pod| !pod.terminating)?;
     if listed.is_none() || is_unknown(cluster, view) {
         return not_seen_yet(pod, cluster, view);
     }
     let serves = pod.ready && cluster.has_data();
-    let reserved = view.reservations.besides(cluster, &pod.name).map(|(other, _)| other.to_owned());
+    let reserved = view.reservations.other_leaving(cluster, &pod.name).map(|(other, _)| other.to_owned());
     let absent = || cluster.members.iter().find(|it| !it.ready()).map(|it| it.name.clone());
     let other = reserved.or_else(absent).filter(|_| serves)?;
     Some(finding(
@@ -65,7 +65,7 @@ fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Fin
 fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (kind, owner) = pod.owner.as_ref()?;
     let seen = view.world.facts().stateful_sets.contains_key(&Id::new(&review.namespace, owner));
-    let may_be = kind == "StatefulSet" && !seen && pod.server && pod.running && !pod.going;
+    let may_be = kind == "StatefulSet" && !seen && pod.server && pod.running && !pod.terminating;
     // A pod in the view is adopted.
     let held = view.world.facts().pod(&Id::new(&review.namespace, &pod.name)).is_some();
     (may_be && (held || view.freshness != Freshness::Current)).then(|| {
@@ -85,13 +85,14 @@ fn is_unknown(cluster: &Cluster, view: &View<'_>) -> bool {
 /// Returns a finding about a member whose StatefulSet is gone: nothing starts it again.
 pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
     // The StatefulSet orphans its pods before it is deleted itself.
-    let left =
-        |it: &&Cluster| it.left || it.workload.metadata.going() && it.pods().any(|pod| pod.left.is_some());
+    let left = |it: &&Cluster| {
+        it.orphaned || it.workload.metadata.is_terminating() && it.pods().any(|pod| pod.orphan_of.is_some())
+    };
     let cluster = cluster_of(review, shown, view).filter(left)?;
-    let stays = |pod: &&PodFact| pod.running && !pod.going;
+    let stays = |pod: &&PodFact| pod.running && !pod.terminating;
     shown.or(cluster.pod(&review.name)).filter(|pod| stays(pod) || is_late(shown, view))?;
     let others =
-        cluster.pods().filter(|pod| pod.left.is_some() && pod.name != review.name).filter(stays).count();
+        cluster.pods().filter(|pod| pod.orphan_of.is_some() && pod.name != review.name).filter(stays).count();
     Some(finding(
         Verdict::Deny,
         format!(

@@ -30,7 +30,7 @@ pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     // The marks of an object are not protected before it is adopted, so the guard does not trust them afterwards.
     let is_adopted = |it: &&Workload| view.adoption().adopts(it.spec.template.as_ref());
     // If the request takes over running members, their StatefulSet was deleted, and its marks with it.
-    let old = old.filter(is_adopted).filter(|_| review.is_there());
+    let old = old.filter(is_adopted).filter(|_| review.exists());
     if old.is_none() && !is_adopted(&new) {
         return Vec::new();
     }
@@ -76,7 +76,7 @@ pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
 fn first_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<String> {
     let created = review.operation == Operation::Create || review.takes_over;
     let begins = created && review.kind == Kind::StatefulSet;
-    if !begins || view.left_alone(&review.namespace) || !is_cluster(new, view.adoption()) {
+    if !begins || view.is_mode_off(&review.namespace) || !is_cluster(new, view.adoption()) {
         return None;
     }
     let claims = view.claims_of(&review.namespace, new);

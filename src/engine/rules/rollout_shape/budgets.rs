@@ -12,7 +12,7 @@ pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
     let Change { old, new } = review.change::<Budget>();
     let added = owners::added(review, view);
     let no_longer_protected = |was: Option<&Budget>, is: Option<&Budget>| {
-        let before = was.into_iter().flat_map(|was| view.protected(&review.namespace, was));
+        let before = was.into_iter().flat_map(|was| view.clusters_protected(&review.namespace, was));
         let lost = before.filter(|cluster| !is.is_some_and(|is| is.protects(cluster.member_labels())));
         lost.filter_map(|cluster| unprotected(review, cluster, is.is_none(), view)).collect::<Findings>()
     };
@@ -35,7 +35,7 @@ struct ProtectedClusters {
 impl ProtectedClusters {
     /// Returns the clusters that this budget selects, including the one that the request creates.
     fn by(ns: &str, budget: &Budget, created: Option<&Workload>, view: &View<'_>) -> Self {
-        let known = view.protected(ns, budget).map(|it| &*it.workload);
+        let known = view.clusters_protected(ns, budget).map(|it| &*it.workload);
         let known = known.filter(|it| created.is_none_or(|new| new.metadata.name != it.metadata.name));
         let created = created.filter(|it| budget.protects(&it.spec.template.metadata.labels));
         let all = known.chain(created);
@@ -156,7 +156,7 @@ fn unprotected(review: &Review, cluster: &Cluster, deleted: bool, view: &View<'_
         .budgets_for(&review.namespace, labels)
         .any(|it| it.metadata.name != review.name && it.protects(labels));
     let runs = cluster.members.iter().any(|member| member.pod.is_some());
-    if another || !runs || cluster.workload.metadata.going() {
+    if another || !runs || cluster.workload.metadata.is_terminating() {
         return None;
     }
     let name = &cluster.id.name;

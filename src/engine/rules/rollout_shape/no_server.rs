@@ -5,7 +5,7 @@ use crate::verdict::Finding;
 use facts::galera::runs;
 use facts::galera::server;
 use facts::view::{Cluster, View};
-use facts::way_out::{Command, say};
+use facts::way_out::{CommandLine, say};
 use objects::Workload;
 
 /// Returns a finding if serving members would restart without a database server.
@@ -31,7 +31,7 @@ pub(super) fn judge(
         "a member that restarts no longer serves, but its pod may be Ready: the rollout continues until the last server has stopped",
         say("keep its command")
             .or("to open a shell in a member: ")
-            .run(Command::new(shell))
+            .run(CommandLine::new(shell))
             .or("to stop the database in order: ")
             .run(cluster.stop_command()),
     ))

@@ -3,8 +3,8 @@
 use super::{RULE, TEMPLATE};
 use crate::verdict::Finding;
 use facts::galera::start_report::JoinPhase;
-use facts::view::{Cluster, HANGS, PodFact, State, View};
-use facts::way_out::{Command, WayOut, run, say};
+use facts::view::{Cluster, HANGS_AFTER, PodFact, State, View};
+use facts::way_out::{CommandLine, WayOut, run, say};
 use objects::Workload;
 
 /// Returns whether there is a template that [`judge`] allows.
@@ -31,7 +31,7 @@ fn hanging<'c>(
     let runs_it = |pod: &PodFact| pod.ready && pod.template == known;
     let all_others_run_it = pods().all(|pod| runs_it(pod) || pod.name == hangs.name);
     // With podManagementPolicy Parallel the controller does not wait, so there must be no other member to restart.
-    let is_safe = !parallel || all_others_run_it && hangs.doing() != Some(JoinPhase::Receives);
+    let is_safe = !parallel || all_others_run_it && hangs.phase() != Some(JoinPhase::Receives);
     let counts = is_safe && pods().any(runs_it) && cluster.leaving.is_empty() && !cluster.has_no_identity();
     (counts && view.state(cluster) != State::Unknown).then_some((hangs, all_others_run_it))
 }
@@ -54,11 +54,11 @@ pub(super) fn judge(cluster: &Cluster, new: &Workload, view: &View<'_>) -> Optio
 
 /// Returns how the pod that hangs is replaced. While others are to be replaced as well, G02 refuses to delete it by hand.
 fn replaced(cluster: &Cluster, hangs: &PodFact, may_be_deleted: bool) -> WayOut {
-    let (ns, name, minutes) = (&cluster.id.namespace, &hangs.name, HANGS.as_mins());
-    if hangs.doing() == Some(JoinPhase::Receives) {
+    let (ns, name, minutes) = (&cluster.id.namespace, &hangs.name, HANGS_AFTER.as_mins());
+    if hangs.phase() == Some(JoinPhase::Receives) {
         say(format!("wait until {name} is Ready: it receives a copy"))
     } else if may_be_deleted {
-        run(Command::new(format!("kubectl -n {ns} delete pod {name}")))
+        run(CommandLine::new(format!("kubectl -n {ns} delete pod {name}")))
             .or(format!("wait: gatera replaces it when it has made no progress for {minutes} minutes"))
     } else {
         say(format!(

@@ -8,7 +8,7 @@ use objects::Workload;
 
 /// Returns a finding if a StatefulSet takes over running members and would stop too many of them.
 pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
-    let stays = |member: &&Member| member.pod.as_ref().is_some_and(|pod| !pod.going);
+    let stays = |member: &&Member| member.pod.as_ref().is_some_and(|pod| !pod.terminating);
     let there: Vec<_> = cluster.members.iter().filter(stays).map(|it| it.ordinal).collect();
     let (lowest, highest) = (there.iter().min()?, there.iter().max()?);
     let (from, requested) = (there.len(), new.ordinals());

@@ -23,11 +23,11 @@ type FoundingSwitch = (String, String);
 fn by_file(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Option<FoundingSwitch> {
     let found = |key: &str, what: &str| Some((format!("data[{key}]"), format!("{what} in key {key}")));
     let read = revision::reaching(&cluster.workload.spec.template.spec).remove(&new.metadata.name)?;
-    let mut files = new.data.iter().filter(|(key, _)| read.hold(key));
+    let mut files = new.data.iter().filter(|(key, _)| read.contains(key));
     if let Some((key, _)) = files.find(|(_, text)| server::founds_by_file(text.look())) {
         return found(key, "wsrep_new_cluster");
     }
-    let with = view.with(new);
+    let with = view.with_config_map(new);
     let PlacedAddress { source, text } = with.cluster_address(ns, &cluster.workload)?;
     let AddressSource::File { map, key } = source else { return None };
     let founds = map == new.metadata.name && Address::read(&text) == Some(Address::NewCluster);
@@ -37,6 +37,6 @@ fn by_file(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Opt
 fn by_variables(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Option<FoundingSwitch> {
     let template = &cluster.workload.spec.template;
     let founds = |view: &View<'_>| view.founds_new_cluster(ns, &template.metadata, &template.spec);
-    let by = founds(&view.with(new)).filter(|_| founds(view).is_none())?;
+    let by = founds(&view.with_config_map(new)).filter(|_| founds(view).is_none())?;
     Some(("data".to_owned(), by))
 }

@@ -57,7 +57,7 @@ pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Fin
 /// Returns the severity; `None`: the Service does not lead to the database port.
 fn verdict(ns: &str, service: &Service, cluster: &Cluster, view: &View<'_>) -> Option<Verdict> {
     let (spec, server) = cluster.server()?;
-    let clients = view.ports(ns, spec, server).clients.unwrap_or(super::USUAL_PORT);
+    let clients = view.ports(ns, spec, server).clients.unwrap_or(super::DEFAULT_PORT);
     service.spec.ports.iter().find(|it| leads_to(it, server) == Some(clients))?;
     // A headless Service gives each member its own name.
     Some(if service.headless() { Verdict::Warn } else { Verdict::Deny })

@@ -47,7 +47,7 @@ impl<'a> ChangingCluster<'a> {
             stopped: view.state(cluster) == State::Stopped,
             cluster,
             view: *view,
-            assumed: view.supposed.then(|| tls_mode(&before())),
+            assumed: view.from_files.then(|| tls_mode(&before())),
         }
     }
 
@@ -108,7 +108,7 @@ fn tls_mode_of(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<TlsM
                 let keys = sources.get(source).unwrap_or(&Keys::ALL);
                 let map = view.text_of(cluster, read, source)?;
                 let all = map.data.iter().map(|(key, text)| (&**key, text.look()));
-                files.extend(all.filter(|(key, text)| keys.hold(key) && is_file(key, text)));
+                files.extend(all.filter(|(key, text)| keys.contains(key) && is_file(key, text)));
             }
         }
         None if cluster.live.as_ref().is_ok_and(Revision::is_empty) => {}

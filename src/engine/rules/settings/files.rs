@@ -5,25 +5,25 @@ use std::collections::BTreeMap;
 use super::together::FileSets;
 use super::{MOST_FINDINGS, RULE};
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::galera::options::{self, Effective, Line, Readers, keys};
+use facts::galera::options::{self, Effective, OptionLine, Readers, keys};
 
 /// Returns findings about everything except values.
 pub(super) fn judge(file: &str, text: &str, sets: &FileSets<'_>) -> Findings {
     let (mut found, mut unread) = (Findings::new(), BTreeMap::<&str, (usize, String, usize)>::new());
     for line in options::lines(text) {
         match line {
-            Line::Broken { line, what } if found.iter().all(|it| it.verdict == Verdict::Warn) => {
+            OptionLine::Broken { line, what } if found.iter().all(|it| it.verdict == Verdict::Warn) => {
                 found.push(broken(file, line, what));
             }
-            Line::Include { line, what }
+            OptionLine::Include { line, what }
                 if !found.iter().any(|it| it.verdict == Verdict::Warn) && !sets.hold(what) =>
             {
                 found.push(include(file, line));
             }
-            Line::Setting(it) if it.readers == Readers::NoProgram => {
+            OptionLine::Setting(it) if it.readers == Readers::NoProgram => {
                 let it = it.read();
                 let full = unread.len() == MOST_FINDINGS && !unread.contains_key(it.group);
-                if full || !keys::is_the_servers(&it.key) {
+                if full || !keys::is_server_option(&it.key) {
                     continue;
                 }
                 unread.entry(it.group).or_insert_with(|| (it.line, it.key.into_owned(), 0)).2 += 1;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::RULE;
 use crate::verdict::Finding;
 use facts::galera::options::{Include, includes};
-use facts::galera::reading::{Reading, places, reading};
+use facts::galera::reading::{Reading, paths, reading};
 use facts::galera::server;
 use facts::view::View;
 use facts::way_out::say;
@@ -24,7 +24,7 @@ pub(super) struct FileSets<'a> {
     /// The mount path of those keys.
     chosen_from: Option<String>,
     /// The paths of files that servers read, and their folders.
-    places: BTreeSet<String>,
+    paths: BTreeSet<String>,
 }
 
 impl<'a> FileSets<'a> {
@@ -48,13 +48,13 @@ impl<'a> FileSets<'a> {
                 continue;
             }
             let Some(server) = server::of(template) else { continue };
-            let all = view.with(map).files(ns, &template.spec);
+            let all = view.with_config_map(map).files(ns, &template.spec);
             let included: BTreeSet<_> = all.iter().flat_map(|file| includes(file.text)).collect();
             readings.extend(reading(&template.spec, server, name, files, &included));
             if !included.is_empty() {
-                for place in places(&template.spec, server, &all) {
-                    sets.places.extend(place.rsplit_once('/').map(|(folder, _)| folder.to_owned()));
-                    sets.places.insert(place);
+                for place in paths(&template.spec, server, &all) {
+                    sets.paths.extend(place.rsplit_once('/').map(|(folder, _)| folder.to_owned()));
+                    sets.paths.insert(place);
                 }
             }
         }
@@ -82,7 +82,7 @@ impl<'a> FileSets<'a> {
     /// Returns whether the included file or folder is known; then its files are judged themselves.
     pub(super) fn hold(&self, include: Include<'_>) -> bool {
         let (Include::File(path) | Include::Folder(path)) = include;
-        self.places.contains(path)
+        self.paths.contains(path)
     }
 
     /// Returns a warning if it is unknown which files a server reads.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::values::OptionPlace;
 use crate::verdict::Finding;
 use facts::galera::image::{Image, Series, Vendor};
-use facts::galera::options::{self, Readers, UnknownOption, Value};
+use facts::galera::options::{self, OptionValue, Readers, UnknownOption};
 use facts::galera::runs::Runs;
 use facts::galera::server;
 use facts::view::View;
@@ -77,7 +77,7 @@ pub(super) fn on_command_line(place: &OptionPlace<'_>, server: &Container) -> Ve
     }
     let (series, flags) = (SeriesOfReaders::from([series_of(server)]), options::flags(server));
     let values = flags.iter().filter(|it| it.key.starts_with("plugin"));
-    let plugins = plugins(values.map(|it| it.value.as_ref().map_or("", Value::look).to_owned()));
+    let plugins = plugins(values.map(|it| it.value.as_ref().map_or("", OptionValue::look).to_owned()));
     let unknown = flags.iter().filter(|it| !it.loose).filter_map(|it| {
         let (series, why) = unknown(&it.key, &series, &plugins)?;
         Some(place.unknown(&it.key, (it.field, it.index), why, series))

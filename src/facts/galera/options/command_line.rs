@@ -1,6 +1,6 @@
 //! Options on a server's command line.
 
-use super::{Value, one_spelling_and_switch};
+use super::{OptionValue, one_spelling_and_switch};
 use crate::galera::bitnami::EXTRA_FLAGS;
 use crate::galera::programs;
 use crate::galera::runs::SERVERS;
@@ -19,7 +19,7 @@ pub struct Flag<'a> {
     /// A server that does not know the option only warns.
     pub loose: bool,
     /// The value; `None` for a bare option.
-    pub value: Option<Value<'a>>,
+    pub value: Option<OptionValue<'a>>,
 }
 
 /// The variable from which Bitnami's images take `wsrep_cluster_name`.
@@ -44,7 +44,13 @@ pub fn flags<'c>(container: &'c Container) -> Vec<Flag<'c>> {
     for (field, words) in [("command", &command), ("args", &args), ("env[MARIADB_EXTRA_FLAGS]", &extra)] {
         for (index, word) in words.iter().enumerate() {
             if let Some((key, value)) = read(word, words.get(index + 1).copied()) {
-                found.push(Flag { field, index, key, loose: is_loose(word), value: value.map(Value::from) });
+                found.push(Flag {
+                    field,
+                    index,
+                    key,
+                    loose: is_loose(word),
+                    value: value.map(OptionValue::from),
+                });
             }
         }
     }
@@ -76,7 +82,7 @@ fn of_script(container: &Container) -> Vec<Flag<'_>> {
     let index = container.command.iter().chain(&container.args).position(|it| it.look().contains("--"));
     let read = arguments.iter().enumerate().filter_map(|(at, word)| {
         let (key, value) = read(word, arguments.get(at + 1).map(|next| &**next))?;
-        let (key, value) = (Cow::Owned(key.into_owned()), value.map(|it| Value::from(it.to_owned())));
+        let (key, value) = (Cow::Owned(key.into_owned()), value.map(|it| OptionValue::from(it.to_owned())));
         Some(Flag { field: "command", index: index.unwrap_or_default(), key, loose: is_loose(word), value })
     });
     read.collect()
@@ -121,8 +127,10 @@ mod tests {
             ..Container::default()
         };
         let found = flags(&container);
-        let read: Vec<_> =
-            found.iter().map(|flag| (flag.index, &*flag.key, flag.value.as_ref().map(Value::look))).collect();
+        let read: Vec<_> = found
+            .iter()
+            .map(|flag| (flag.index, &*flag.key, flag.value.as_ref().map(OptionValue::look)))
+            .collect();
         assert_eq!(
             read,
             [
@@ -151,7 +159,7 @@ mod tests {
             let container = Container { command, ..Container::default() };
             let found: Vec<_> = flags(&container)
                 .iter()
-                .map(|flag| format!("{}={}", flag.key, flag.value.as_ref().map_or("", Value::look)))
+                .map(|flag| format!("{}={}", flag.key, flag.value.as_ref().map_or("", OptionValue::look)))
                 .collect();
             assert_eq!(found.join(" "), read, "{script}");
         }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Flag, Unread, Value, keys, of_server, provider_options};
+use super::{Flag, OptionValue, UnparsedSetting, keys, of_server, provider_options};
 
 /// A value and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,18 +14,18 @@ pub struct PlacedValue<'a> {
     /// The line in the file, counted from 1; in a field the word, counted from 0.
     pub line: usize,
     /// The value; `None` for a bare key.
-    pub value: Option<Value<'a>>,
+    pub value: Option<OptionValue<'a>>,
     /// Earlier places with the same key: file and line.
     pub also: Vec<(&'a str, usize)>,
     of_provider: bool,
 }
 
 /// The largest number of places that a message lists.
-const MOST: usize = 8;
+const MOST_PLACES: usize = 8;
 
 impl PlacedValue<'_> {
     pub fn look(&self) -> &str {
-        self.value.as_ref().map_or("", Value::look)
+        self.value.as_ref().map_or("", OptionValue::look)
     }
 
     /// Returns this value, which replaces the earlier one. If both are equal, it also keeps the earlier places.
@@ -33,15 +33,15 @@ impl PlacedValue<'_> {
         if let Some(earlier) = earlier.filter(|it| it.value == self.value) {
             self.also = earlier.also;
             self.also.push((earlier.file, earlier.line));
-            self.also.truncate(MOST);
+            self.also.truncate(MOST_PLACES);
         }
         self
     }
 }
 
-/// A line of `wsrep_provider_options` that a later line replaces, with options that the later one does not repeat.
+/// A line of `wsrep_provider_options` that a later line replaces, and its options that the later one does not repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost<'a> {
+pub struct LostOptions<'a> {
     /// Its file, or the field of a container.
     pub file: &'a str,
     pub line: usize,
@@ -62,7 +62,8 @@ impl<'a> Effective<'a> {
     pub fn of_files(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = Self::default();
         for (file, text) in files {
-            for setting in of_server(text).filter(|it| it.may_be(keys::is_judged)).map(Unread::read) {
+            for setting in of_server(text).filter(|it| it.may_be(keys::is_judged)).map(UnparsedSetting::read)
+            {
                 all.put(setting.key, file, setting.line, setting.value);
             }
         }
@@ -85,14 +86,14 @@ impl<'a> Effective<'a> {
     }
 
     /// Stores a value; a later one wins. Keys that no rule judges are not kept.
-    fn put(&mut self, key: Cow<'a, str>, file: &'a str, line: usize, value: Option<Value<'a>>) {
+    fn put(&mut self, key: Cow<'a, str>, file: &'a str, line: usize, value: Option<OptionValue<'a>>) {
         let placed = PlacedValue { file, line, value, also: Vec::new(), of_provider: false };
         // Options of the provider may follow the address, too.
         if key == "wsrep_cluster_address" {
             let (_, options) = placed.look().split_once('?').unwrap_or_default();
             for (name, value) in options.split('&').filter_map(|it| it.split_once('=')) {
                 if name.contains('.') && keys::is_judged(name) {
-                    let value = Some(Value::from(value.to_owned()));
+                    let value = Some(OptionValue::from(value.to_owned()));
                     self.settings
                         .insert(Cow::Owned(name.to_owned()), PlacedValue { value, ..placed.clone() });
                 }
@@ -121,7 +122,7 @@ impl<'a> Effective<'a> {
             !it.of_provider
         });
         for (name, value) in provider_options(placed.look()).filter(|(name, _)| keys::is_judged(name)) {
-            let value = Some(Value::from(value.to_owned()));
+            let value = Some(OptionValue::from(value.to_owned()));
             let placed = PlacedValue { value, of_provider: true, ..placed.clone() };
             let placed = placed.after(earlier.remove(name));
             self.settings.insert(Cow::Owned(name.to_owned()), placed);
@@ -139,13 +140,13 @@ impl<'a> Effective<'a> {
     }
 
     /// Returns lines of `wsrep_provider_options` whose options are lost, because the server uses only the last line.
-    pub fn lost(&self) -> Vec<Lost<'a>> {
+    pub fn lost(&self) -> Vec<LostOptions<'a>> {
         let Some((last_line, earlier)) = self.provider.split_last() else { return Vec::new() };
         let kept: BTreeSet<_> = provider_options(last_line.look()).map(|(name, _)| name).collect();
         let lost = |placed: &PlacedValue<'a>| {
             let options = provider_options(placed.look()).map(|(name, _)| name);
             let options = options.filter(|name| !kept.contains(name)).map(str::to_owned).collect();
-            Lost { file: placed.file, line: placed.line, options }
+            LostOptions { file: placed.file, line: placed.line, options }
         };
         earlier.iter().map(lost).filter(|lost| !lost.options.is_empty()).collect()
     }
@@ -190,7 +191,10 @@ mod tests {
             "[galera]\nwsrep_provider_options = 'gcache.size=1G; pc.ignore_sb=true'\nwsrep_provider_options = 'pc.weight=0; gcache.size=2G'\n",
         )]);
         assert_eq!(shown(&all), [("pc.weight", "a.cnf", 3, "0")]);
-        assert_eq!(all.lost(), [Lost { file: "a.cnf", line: 2, options: vec!["pc.ignore_sb".into()] }]);
+        assert_eq!(
+            all.lost(),
+            [LostOptions { file: "a.cnf", line: 2, options: vec!["pc.ignore_sb".into()] }]
+        );
         let twice = "[galera]\nwsrep_provider_options=a.b=1\nwsrep_provider_options=a.b=1\n";
         assert!(Effective::of_files([("a", twice)]).lost().is_empty(), "nothing is lost");
     }

@@ -24,9 +24,9 @@ type Rest = fn(WayOut, &str) -> WayOut;
 pub enum Class {
     /// The value must not be one of these, with which the member does not start, does not replicate, or splits the
     /// cluster.
-    Deny(Bad),
+    Deny(BadValue),
     /// The value should not be one of these, which have a cost that users should know.
-    Warn(Bad),
+    Warn(BadValue),
     /// The option belongs to one member, so it must not be where all members read it.
     Node,
     /// The value is fixed for the life of the data. Lists the server's default values, if they are known.
@@ -44,7 +44,7 @@ pub enum Class {
 
 /// A description of bad values.
 #[derive(Debug)]
-pub enum Bad {
+pub enum BadValue {
     Any,
     /// One of these, in any spelling.
     Is(&'static [&'static str]),
@@ -63,11 +63,11 @@ pub enum Bad {
 }
 
 use super::value::{same, switch};
-use crate::way_out::{Command, WayOut, say};
-use Bad::{Among, Any, Closed, Is, Local, NoPort, Not, Off, On};
+use crate::way_out::{CommandLine, WayOut, say};
+use BadValue::{Among, Any, Closed, Is, Local, NoPort, Not, Off, On};
 use Class::{Cluster, Deny, Format, Kept, Node, Warn};
 
-impl Bad {
+impl BadValue {
     /// Returns whether this value is bad.
     pub fn is(&self, value: Option<&str>) -> bool {
         let text = value.unwrap_or_default().trim();
@@ -100,12 +100,12 @@ pub fn rows(key: &str) -> &'static [Key] {
 
 /// Returns whether a rule judges this key.
 pub fn is_judged(key: &str) -> bool {
-    // No key is this short, but a hostile text may consist of such lines, so that reading it takes long.
+    // No key is this short. A hostile text may consist of such lines, and this check skips the search for each of them.
     key.len() > 2 && KEYS.binary_search_by(|row| row.name.cmp(key)).is_ok()
 }
 
 /// Returns whether a server would know this key, as far as that is possible without a list of all options.
-pub fn is_the_servers(key: &str) -> bool {
+pub fn is_server_option(key: &str) -> bool {
     const PREFIXES: [&str; 12] = [
         "aria_",
         "binlog_",
@@ -161,13 +161,14 @@ impl Key {
     }
 }
 
-fn status(cluster: &str) -> Command {
-    Command::new(format!("gatera status {cluster}"))
+fn status(cluster: &str) -> CommandLine {
+    CommandLine::new(format!("gatera status {cluster}"))
 }
 
 fn full_stop(so_far: WayOut, cluster: &str) -> WayOut {
-    let so_far = so_far.run(Command::new(format!("gatera stop {cluster}"))).say(", then the change, then ");
-    so_far.run(Command::new(format!("gatera start {cluster}")))
+    let so_far =
+        so_far.run(CommandLine::new(format!("gatera stop {cluster}"))).say(", then the change, then ");
+    so_far.run(CommandLine::new(format!("gatera start {cluster}")))
 }
 
 const REMOVE_IT: &str = "remove it";

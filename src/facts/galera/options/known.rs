@@ -82,9 +82,9 @@ impl KnownOption {
 
     /// Returns why a server of this series does not know the option. A server of a series between two of the table is assumed to
     /// know what a server of either does.
-    fn unknown_to(&self, wanted: Series) -> Option<UnknownOption> {
-        let above = TABLED.into_iter().find(|it| *it >= wanted).unwrap_or(wanted);
-        let below = TABLED.into_iter().rfind(|it| *it <= wanted).unwrap_or(wanted);
+    fn unknown_to(&self, series: Series) -> Option<UnknownOption> {
+        let above = TABLED.into_iter().find(|it| *it >= series).unwrap_or(series);
+        let below = TABLED.into_iter().rfind(|it| *it <= series).unwrap_or(series);
         let early = self.since.filter(|since| *since > above).map(UnknownOption::Since);
         early.or_else(|| self.until.filter(|until| *until < below).map(UnknownOption::Until))
     }
@@ -108,7 +108,7 @@ pub fn unknown(key: &str, image: Option<Series>) -> Option<UnknownOption> {
         Some(row) if row.name.starts_with(key) => None,
         _ if !is_name(key) || OF_PLUGINS.iter().any(|prefix| key.starts_with(prefix)) => None,
         _ => {
-            let meant = alike::meant(key, TABLE.iter().map(|row| row.name));
+            let meant = alike::closest(key, TABLE.iter().map(|row| row.name));
             (known.is_some() || meant.is_some()).then_some(UnknownOption::Nowhere(meant))
         }
     }

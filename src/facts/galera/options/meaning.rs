@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::value::number;
-use super::{Line, Readers, Setting, Unread, lines};
+use super::{OptionLine, Readers, Setting, UnparsedSetting, lines};
 
 /// Options by their group and name, each with all its values: some options add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,10 +26,10 @@ impl Meaning {
         let is_short = text.len() <= LONGEST_TEXT;
         for line in lines(text) {
             match line {
-                Line::Broken { line, .. } => return Err(Unclear(line)),
-                Line::Include { .. } => includes = true,
-                Line::Setting(it) if is_short && it.readers != Readers::NoProgram => all.add(it),
-                Line::Setting(_) => {}
+                OptionLine::Broken { line, .. } => return Err(Unclear(line)),
+                OptionLine::Include { .. } => includes = true,
+                OptionLine::Setting(it) if is_short && it.readers != Readers::NoProgram => all.add(it),
+                OptionLine::Setting(_) => {}
             }
         }
         // The options of another file may come before or after those of this one.
@@ -46,7 +46,7 @@ impl Meaning {
         self.0.insert((SERVER.to_owned(), what.to_owned()), vec![text.to_owned()]);
     }
 
-    fn add(&mut self, setting: Unread<'_>) {
+    fn add(&mut self, setting: UnparsedSetting<'_>) {
         // A server that does not know such an option continues without it.
         let loose = if setting.is_loose() { "loose " } else { "" };
         let it = setting.read();
@@ -139,7 +139,7 @@ mod tests {
         for same in [
             "# new\n[server]\ninnodb_buffer_pool_size=1073741824\nMAX-CONNECTIONS='100'\n\n[mariadb]\nskip_name_resolve\n[client]\nport = 1\n",
             &format!("{text}[galera]\nwsrep_cluster_address=gcomm://a,b\n"),
-            &format!("{text}[innodb]\nnobody_reads=this\n"),
+            &format!("{text}[innodb]\nunread=1\n"),
         ] {
             assert_eq!(differ(text, same), Vec::<String>::new(), "{same}");
         }

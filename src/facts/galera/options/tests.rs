@@ -60,8 +60,9 @@ fn the_place_of_a_value_is_exact() {
 #[test]
 fn where_the_server_gives_up() {
     let broken = |text: &str| {
-        lines(text)
-            .find_map(|line| if let Line::Broken { line, what } = line { Some((line, what)) } else { None })
+        lines(text).find_map(|line| {
+            if let OptionLine::Broken { line, what } = line { Some((line, what)) } else { None }
+        })
     };
     assert_eq!(broken("# x\na = 1\n[mysqld]\n"), Some((2, "an option before any [group]")));
     assert_eq!(broken("[mysqld\na=1\n"), Some((1, "a group without its ]")));

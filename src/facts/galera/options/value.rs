@@ -6,9 +6,9 @@ use std::fmt;
 /// The value of an option, borrowed unless it had to be unescaped. It is hidden from `Debug`, like every text that may
 /// hold a password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Value<'a>(Cow<'a, str>);
+pub struct OptionValue<'a>(Cow<'a, str>);
 
-impl<'a> Value<'a> {
+impl<'a> OptionValue<'a> {
     /// Reads a value as it is written in a file: one pair of quotes around it is not part of it, and `\n` is a line
     /// break.
     pub(super) fn read(raw: &'a str) -> Self {
@@ -25,19 +25,19 @@ impl<'a> Value<'a> {
     }
 }
 
-impl<'a> From<&'a str> for Value<'a> {
+impl<'a> From<&'a str> for OptionValue<'a> {
     fn from(text: &'a str) -> Self {
         Self(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Value<'_> {
+impl From<String> for OptionValue<'_> {
     fn from(text: String) -> Self {
         Self(Cow::Owned(text))
     }
 }
 
-impl fmt::Debug for Value<'_> {
+impl fmt::Debug for OptionValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({} hidden bytes)", self.0.len())
     }
@@ -110,7 +110,7 @@ mod tests {
             (r#""a\"b\'c""#, "a\"b'c"),
             (r"\é", r"\é"),
         ] {
-            assert_eq!(Value::read(raw).look(), value, "{raw}");
+            assert_eq!(OptionValue::read(raw).look(), value, "{raw}");
         }
     }
 
@@ -136,6 +136,6 @@ mod tests {
 
     #[test]
     fn a_value_is_never_printed_by_accident() {
-        assert_eq!(format!("{:?}", Value::from("root:hunter2")), "(12 hidden bytes)");
+        assert_eq!(format!("{:?}", OptionValue::from("root:hunter2")), "(12 hidden bytes)");
     }
 }

@@ -1,8 +1,9 @@
 //! The body of a request, taken apart in one pass: the envelope, and the objects without what no rule reads.
 //!
 //! More than half of an object is the list of who wrote which field, and the manifest as it was applied; an update carries both
-//! twice, and often the same template. A parser that checks all of that needs several times as long as for the rest. So it is left
-//! out here, unread: the API server wrote it. Owns: where a value begins and ends. Must not know: kinds.
+//! twice, and often the same template. A parser that checks all of that needs several times as long as for the rest. So these
+//! values are cut out here without being parsed, which is safe because the API server wrote them. Owns: where a value begins and ends.
+//! Must not know: kinds.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,7 +38,7 @@ impl<'a> Body<'a> {
     /// Takes a body apart; `None`: it is not a review.
     pub(super) fn read(body: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(body).ok()?;
-        let mut json = Walk { json: body, at: 0 };
+        let mut json = JsonCursor { json: body, at: 0 };
         let (mut object, mut old): (Option<ObjectText<'_>>, Option<ObjectText<'_>>) = (None, None);
         let mut objects = Vec::new();
         json.fields(|json, key| match key {
@@ -125,12 +126,12 @@ fn without<'a>(body: &'a str, part: Range<usize>, values: &[Range<usize>]) -> Co
 }
 
 /// A place in a JSON text. Every method that returns `None` has found something else than it was called for.
-struct Walk<'a> {
+struct JsonCursor<'a> {
     json: &'a [u8],
     at: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> JsonCursor<'a> {
     fn byte(&self) -> Option<u8> {
         self.json.get(self.at).copied()
     }
@@ -167,8 +168,8 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// Goes past an object with the same text as this one, if it is here: it ends with its brace, so it is the whole value.
-    fn same(&mut self, other: Option<&str>) -> Option<()> {
+    /// Goes past the next value if it begins with the text of this object: that text ends with its brace, so it is the whole value.
+    fn skip_same(&mut self, other: Option<&str>) -> Option<()> {
         let other = other.filter(|it| it.starts_with('{'))?;
         self.json.get(self.at..)?.starts_with(other.as_bytes()).then(|| self.at += other.len())
     }
@@ -197,14 +198,14 @@ impl<'a> Walk<'a> {
                 })?,
                 (b"spec", b'{') => {
                     *template = None;
-                    match json.same(other.and_then(ObjectText::spec)) {
+                    match json.skip_same(other.and_then(ObjectText::spec)) {
                         Some(()) => *template = other.and_then(|it| it.template_from(start)),
                         None => json.fields(|json, key| {
                             let start = json.next()?;
                             if key != b"template" {
                                 return json.skip();
                             }
-                            json.same(other.and_then(ObjectText::template)).or_else(|| json.skip())?;
+                            json.skip_same(other.and_then(ObjectText::template)).or_else(|| json.skip())?;
                             *template = Some(start..json.at);
                             Some(())
                         })?,

@@ -2,32 +2,32 @@
 //!
 //! Must not know: which members have it (`condition.rs`).
 
-use super::{Condition, Scene};
+use super::{ClusterConditions, Condition};
 use crate::galera::start_report::StartReport;
-use crate::view::{Member, back_or_out_of_service, transfer};
-use crate::way_out::{Command, WayOut, page, run, say};
+use crate::view::{Member, transfer, way_out_of_silent_node};
+use crate::way_out::{CommandLine, WayOut, page, run, say};
 
-impl Scene<'_> {
+impl ClusterConditions<'_> {
     pub(super) fn way_out(&self, condition: Condition, first: &Member) -> Option<WayOut> {
         let (ns, name) = (&self.cluster.id.namespace, &first.name);
         let pod = first.pod.as_deref();
-        let delete = Command::new(format!("kubectl -n {ns} delete pod {name}"));
-        let logs = Command::new(format!("kubectl -n {ns} logs {name}"));
+        let delete = CommandLine::new(format!("kubectl -n {ns} delete pod {name}"));
+        let logs = CommandLine::new(format!("kubectl -n {ns} logs {name}"));
         Some(match condition {
-            Condition::NodeAway => back_or_out_of_service(pod.map(|pod| &*pod.node).unwrap_or_default()),
+            Condition::NodeAway => way_out_of_silent_node(pod.map(|pod| &*pod.node).unwrap_or_default()),
             Condition::Missing => match self.not_created.filter(|why| why.contains(&**name)) {
                 Some(why) => say(format!("it cannot be created: {why}")).then(self.brought_back(why)),
-                None if self.cluster.left => say("its StatefulSet is gone, so nothing creates it"),
+                None if self.cluster.orphaned => say("its StatefulSet is gone, so nothing creates it"),
                 None => {
                     let set = &self.cluster.id.name;
-                    let describe = Command::new(format!("kubectl -n {ns} describe statefulset {set}"));
+                    let describe = CommandLine::new(format!("kubectl -n {ns} describe statefulset {set}"));
                     run(describe).say(" shows why it is not created")
                 }
             },
             Condition::Unscheduled | Condition::HeldUp => {
-                let says = pod.and_then(|pod| pod.held_up_by.as_deref()).unwrap_or_default().trim_end_matches('.');
-                let describe = Command::new(format!("kubectl -n {ns} describe pod {name}"));
-                say(format!("Kubernetes says: {says}"))
+                let cause = pod.and_then(|pod| pod.held_up_by.as_deref()).unwrap_or_default().trim_end_matches('.');
+                let describe = CommandLine::new(format!("kubectl -n {ns} describe pod {name}"));
+                say(format!("Kubernetes says: {cause}"))
                     .then(run(describe).say(" shows its requests and Events"))
             }
             Condition::Leaving => {
@@ -85,7 +85,7 @@ impl Scene<'_> {
             Condition::Looks => say("no member starts the cluster by itself: ")
                 .run(self.cluster.recover_command())
                 .say(" does, after you confirm"),
-            Condition::Transfer => transfer::copies(self.cluster, first, self.now),
+            Condition::Transfer => transfer::way_out_while_copying(self.cluster, first, self.now),
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
                 run(logs).say(" shows what it does")
             }
@@ -106,9 +106,9 @@ impl Scene<'_> {
         let release = self.cluster.workload.metadata.helm_release().filter(|_| why.contains("not found"));
         let ns = &self.cluster.id.namespace;
         let back = |it| {
-            run(Command::new(format!("helm -n {ns} rollback {it} REVISION")))
+            run(CommandLine::new(format!("helm -n {ns} rollback {it} REVISION")))
                 .say(" restores the deleted objects of its release (")
-                .run(Command::new(format!("helm -n {ns} history {it}")))
+                .run(CommandLine::new(format!("helm -n {ns} history {it}")))
                 .say(" lists the revisions)")
         };
         release.map(back).unwrap_or_default()
@@ -118,18 +118,19 @@ impl Scene<'_> {
     fn awaited(&self) -> WayOut {
         let names = |wanted: &dyn Fn(&Member, Condition) -> bool| {
             let others =
-                self.each.iter().filter(|(member, it)| *it != Condition::Waits && wanted(member, *it));
+                self.of_members.iter().filter(|(member, it)| *it != Condition::Waits && wanted(member, *it));
             others.map(|(member, _)| &*member.name).collect::<Vec<_>>().join(", ")
         };
         // A member that has run for a while and does not wait has no last view, or another one.
-        let stranger = |member: &Member, it: Condition| it == Condition::Looks && self.has_looked(member);
-        let strangers = names(&stranger);
-        let absent = names(&|member, it| !stranger(member, it));
+        let has_no_view = |member: &Member, it: Condition| it == Condition::Looks && self.has_looked(member);
+        let without_view = names(&has_no_view);
+        let absent = names(&|member, it| !has_no_view(member, it));
         // With OrderedReady a pod is created when the one before it is Ready, which it will not be.
-        let in_turn = self.each.iter().any(|(it, _)| it.pod.is_none() && self.cluster.comes_in_turn(it));
+        let in_turn =
+            self.of_members.iter().any(|(it, _)| it.pod.is_none() && self.cluster.is_created_in_turn(it));
         let form = "they form the cluster again by themselves once every member of their last view is back";
         let recover = self.cluster.recover_command();
-        let found = match (&*strangers, &*absent) {
+        let found = match (&*without_view, &*absent) {
             _ if in_turn => {
                 say("Kubernetes creates the members that they wait for only after they are Ready: ")
             }
@@ -141,15 +142,15 @@ impl Scene<'_> {
                 let left = left.say(" starts from the newest data that is left");
                 return say(format!("{form}: bring back {absent}")).or(left);
             }
-            (strangers, _) => say(format!(
-                "{strangers} runs, but does not know that view, so they do not form the cluster by themselves: "
+            (without_view, _) => say(format!(
+                "{without_view} runs, but does not know that view, so they do not form the cluster by themselves: "
             )),
         };
         found.run(recover).say(" starts from the newest data")
     }
 }
 
-/// Returns what to do about members whose servers do not start by the step script.
+/// Returns what to do about members whose servers the step script does not start.
 fn blind(serves: bool) -> WayOut {
     if serves {
         say("after a crash the server would start without its position: ")

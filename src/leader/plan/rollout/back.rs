@@ -12,7 +12,7 @@ use super::{Rollout, RolloutStage, STOPPED, WAITS};
 use facts::galera::start_report::JoinPhase;
 use facts::marks::RECOVER;
 use facts::revision::Revision;
-use facts::view::{Cluster, Member, PodFact, RolloutRecord, RolloutRequest, Stopped, View};
+use facts::view::{Cluster, GivenUpRevision, Member, PodFact, RolloutRecord, RolloutRequest, View};
 
 /// The time for which a member must keep failing before its revision is given up: longer than one failed start, which
 /// happens to a joiner. It is the second back-off of a container that fails.
@@ -20,7 +20,7 @@ const FAILS: Duration = Duration::from_secs(20);
 /// The number of restarts after which a member counts as failing: a joiner may restart a few times on a busy node.
 const MANY: i64 = 5;
 /// The time without progress after which a pod hangs.
-const HANGS: Duration = facts::view::HANGS.unsigned_abs();
+const HANGS: Duration = facts::view::HANGS_AFTER.unsigned_abs();
 /// The time for which the replacement of a pod with an earlier template must be due. With `Parallel` the StatefulSet
 /// controller itself replaces a broken pod of a template that is no longer wanted, and also one whose phase is Failed.
 /// With `OrderedReady` it waits until that pod is Ready, without a limit (1.36, too).
@@ -77,7 +77,7 @@ impl Rollout<'_, '_> {
             revision.config_maps()
         );
         let retried = RolloutRequest::of(&self.cluster.workload.metadata).and_then(RolloutRequest::retry);
-        let stopped = Stopped { revision: revision.clone(), why, retried };
+        let stopped = GivenUpRevision { revision: revision.clone(), why, retried };
         let record = RolloutRecord { good: self.record.good.clone(), next: None, stopped: Some(stopped) };
         self.write(says, record, Some((STOPPED, event)), patience)
     }
@@ -137,8 +137,8 @@ pub(super) fn of_an_earlier_template(
     let workload = &cluster.workload;
     // Replacing a pod does not help if it would be created from the same template again.
     let gets_another =
-        |it: &Member| it.ordinal >= workload.reaches_from() && workload.makes_newest(it.ordinal);
-    let ill = |pod: &PodFact| !pod.ready && !pod.going && cluster.is_earlier(pod);
+        |it: &Member| it.ordinal >= workload.first_updated_ordinal() && workload.creates_newest(it.ordinal);
+    let ill = |pod: &PodFact| !pod.ready && !pod.terminating && cluster.is_earlier(pod);
     let member = cluster.members.iter().find(|it| gets_another(it) && it.pod.as_deref().is_some_and(ill))?;
     let pod = member.pod.as_ref().filter(|_| workload.is_observed() && cluster.leaving.is_empty())?;
     // The other members must be Ready; those behind it may be missing, because they are created only when it is Ready.
@@ -150,7 +150,7 @@ pub(super) fn of_an_earlier_template(
     let says = match (pod.stuck && !pod.running, pod.hangs(view.now) && nothing_else_goes_on(cluster, view)) {
         (true, _) => format!("{name} keeps failing with an earlier template and is replaced"),
         (false, true) => format!("{name} does not become Ready with an earlier template and is replaced"),
-        (false, false) if pod.doing() == Some(JoinPhase::Receives) => {
+        (false, false) if pod.phase() == Some(JoinPhase::Receives) => {
             let says = format!(
                 "{name} was created from an earlier template and receives a state transfer: the guard waits for it"
             );
@@ -179,15 +179,15 @@ fn nothing_else_goes_on(cluster: &Cluster, view: &View<'_>) -> bool {
     !bootstrap
         && !cluster.has_no_identity()
         && cluster.workload.metadata.mark(RECOVER).is_none()
-        && view.reservations.besides(cluster, "").is_none()
+        && view.reservations.other_leaving(cluster, "").is_none()
         && !cluster.members.iter().any(unproven)
 }
 
 /// Returns what a pod that is not Ready does, and how long it may do so; `None`: it makes progress, or something else
 /// is wrong.
 fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
-    match pod.doing() {
-        _ if pod.going => None,
+    match pod.phase() {
+        _ if pod.terminating => None,
         _ if pod.restarts >= MANY => Some(("keeps failing", Duration::ZERO)),
         _ if pod.stuck && !pod.running => Some(("keeps failing", FAILS)),
         Some(JoinPhase::Receives) => None,

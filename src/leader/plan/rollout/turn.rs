@@ -11,7 +11,7 @@ impl<'a> Rollout<'a, '_> {
     /// Returns the next member to start with this revision: one that fails anyway, one that was created without the
     /// guard, or the highest.
     pub(super) fn next_for(&self, revision: &Revision) -> Option<&'a Member> {
-        let held_back = self.cluster.workload.reaches_from();
+        let held_back = self.cluster.workload.first_updated_ordinal();
         let other = |it: &&Member| Self::runs(it) != Some(revision) && it.ordinal >= held_back;
         let members = || self.cluster.members.iter().rev().filter(other);
         let with =
@@ -56,7 +56,7 @@ impl<'a> Rollout<'a, '_> {
         if let BootstrapStage::Kept(_) | BootstrapStage::Going(..) = bootstrap::stage(cluster, view) {
             return Some("the bootstrap node still exists".to_owned());
         }
-        if let Some((pod, _)) = view.reservations.besides(cluster, "") {
+        if let Some((pod, _)) = view.reservations.other_leaving(cluster, "") {
             return Some(format!("{pod} was allowed to leave moments ago"));
         }
         if cluster.members.len() == 1 {
@@ -76,7 +76,7 @@ impl<'a> Rollout<'a, '_> {
         } else {
             format!(
                 "members below {} are held back by the partition of its updateStrategy",
-                self.cluster.workload.reaches_from()
+                self.cluster.workload.first_updated_ordinal()
             )
         }
     }
@@ -84,5 +84,5 @@ impl<'a> Rollout<'a, '_> {
 
 /// Returns whether the server keeps failing, or does not even start. Other containers of its pod do not count.
 pub(super) fn fails(member: &Member) -> bool {
-    member.pod.as_ref().is_some_and(|pod| pod.stuck && !pod.running && !pod.going)
+    member.pod.as_ref().is_some_and(|pod| pod.stuck && !pod.running && !pod.terminating)
 }

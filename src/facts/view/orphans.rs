@@ -1,32 +1,32 @@
 //! The StatefulSet as its pods show it, if it is gone: `kubectl delete --cascade=orphan` leaves the members running.
 //!
-//! The members without a StatefulSet still form the cluster. Owns: which pods are such members ([`left_by`]), the
+//! The members without a StatefulSet still form the cluster. Owns: which pods are such members ([`former_set_of`]), the
 //! StatefulSet that one of them shows ([`shown_by`]), and what a StatefulSet that adopts them, or a ConfigMap that is
 //! created after its template, is compared with. Must not know: rules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Facts, Id, TEMPLATE, View, is_cluster};
+use super::{Facts, Id, TEMPLATE_LABEL, View, is_cluster};
 use crate::galera::{added, adopt, server, start};
 use crate::marks;
 use crate::review::{Operation, Review};
 use crate::revision::{self, Digest, Revision};
 use objects::{
-    AntiAffinity, ClaimTemplate, ConfigMap, Container, Fingerprint, Labels, Meta, Object, Pod, PodSpec,
-    Retention, Template, Term, Volume, Workload, WorkloadSpec, ordinal,
+    AffinityTerm, AntiAffinity, ClaimTemplate, ConfigMap, Container, Fingerprint, Labels, Meta, Object, Pod,
+    PodSpec, Retention, Template, Volume, Workload, WorkloadSpec, ordinal,
 };
 
 /// Returns the StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a
 /// claim named after it or the label in which the StatefulSet controller repeats a pod's name. A pod created by hand
 /// that only has a member's name has neither.
-fn left_by(pod: &Pod) -> Option<&str> {
+fn former_set_of(pod: &Pod) -> Option<&str> {
     let meta = &pod.metadata;
     let is_member_of =
         |set: &str| ordinal(&meta.name, set).is_some_and(|number| (0..ORDINAL_LIMIT).contains(&number));
     let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| is_member_of(set))?;
     let has_own_claim = || pod.spec.volumes.iter().any(|volume| is_from_a_template(volume, &meta.name));
-    let is_labelled = meta.labels.get(POD_NAME) == Some(&meta.name);
+    let is_labelled = meta.labels.get(POD_NAME_LABEL) == Some(&meta.name);
     let is_member =
         meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels) && (is_labelled || has_own_claim());
     (is_member && server::in_pod(meta, &pod.spec).is_some()).then_some(set)
@@ -37,7 +37,7 @@ fn left_by(pod: &Pod) -> Option<&str> {
 const ORDINAL_LIMIT: i64 = 10_000;
 
 /// The label in which the StatefulSet controller repeats a pod's name. It stays when the StatefulSet is deleted without its pods.
-pub const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 
 /// Returns whether the volume comes from a claim template: it has the template's name, and its claim is called
 /// TEMPLATE-POD.
@@ -49,7 +49,7 @@ fn is_from_a_template(volume: &Volume, pod: &str) -> bool {
 /// Returns the StatefulSet that left this pod behind, with the template that the pod shows, without the additions of
 /// the StatefulSet controller, the API server and injection.
 pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
-    let (set, meta) = (left_by(pod)?, &pod.metadata);
+    let (set, meta) = (former_set_of(pod)?, &pod.metadata);
     let mut shown = Workload::default();
     (shown.metadata.name, shown.metadata.namespace) = (set.to_owned(), meta.namespace.clone());
     shown.spec.service_name.clone_from(&pod.spec.subdomain);
@@ -80,13 +80,13 @@ pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
 
 /// Returns the StatefulSet as its lowest Ready pod shows it, or its lowest pod if none is Ready; `None` if every pod is
 /// being deleted.
-pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
+pub(super) fn orphaned_set(set: &Id, facts: &Facts) -> Option<Workload> {
     let all: Vec<_> = shown_of(set, facts).collect();
     let ordinals = all.iter().map(|(_, ordinal, _)| *ordinal);
     let (first, last) = (ordinals.clone().min()?, ordinals.max()?);
     let (_, _, shown) = all.into_iter().min_by_key(|(is_unready, ordinal, _)| (*is_unready, *ordinal))?;
     let mut left = Workload::clone(shown);
-    left.spec.ask_for(first..last + 1);
+    left.spec.set_members(first..last + 1);
     Some(left)
 }
 
@@ -97,14 +97,14 @@ fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, 
     let following = facts.pods.range(Id::new(&set.namespace, &prefix)..);
     let (namespace, name) = (set.namespace, set.name);
     let pods = following.take_while(move |(id, _)| id.namespace == namespace && id.name.starts_with(&prefix));
-    pods.filter(|(_, pod)| !pod.going)
-        .filter_map(move |(id, pod)| Some((!pod.ready, ordinal(&id.name, &name)?, pod.left.as_ref()?)))
+    pods.filter(|(_, pod)| !pod.terminating)
+        .filter_map(move |(id, pod)| Some((!pod.ready, ordinal(&id.name, &name)?, pod.orphan_of.as_ref()?)))
 }
 
 /// The labels that the StatefulSet controller adds, and those that the API server adds to pods with a node.
 const ADDED_LABELS: [&str; 5] = [
-    TEMPLATE,
-    POD_NAME,
+    TEMPLATE_LABEL,
+    POD_NAME_LABEL,
     "apps.kubernetes.io/pod-index",
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -134,7 +134,7 @@ fn remove_injection(spec: &mut PodSpec, server: &str) {
     spec.termination_grace_period_seconds = None;
     for container in spec.containers.iter_mut().filter(|container| container.name == server) {
         container.volume_mounts.retain(|mount| !added::VOLUMES.contains(&&*mount.name));
-        added::take_off(container);
+        added::remove_from(container);
         (container.liveness_probe, container.readiness_probe, container.startup_probe) = (None, None, None);
         container.lifecycle.pre_stop = None;
     }
@@ -161,7 +161,7 @@ impl View<'_> {
     /// Returns whether members of a StatefulSet of this name run, whether or not it exists and was seen.
     pub fn members_run(&self, namespace: &str, stateful_set: &str) -> bool {
         let set = Id::new(namespace, stateful_set);
-        self.world.facts.pods_of(&set).any(|pod| pod.server && pod.running && !pod.going)
+        self.world.facts.pods_of(&set).any(|pod| pod.server && pod.running && !pod.terminating)
     }
 
     /// Returns a request that creates a StatefulSet whose members already run, or a ConfigMap in place of one that they
@@ -179,7 +179,8 @@ impl View<'_> {
     fn template_before(&self, review: &Review, new: &Workload) -> Option<Workload> {
         // An operator that re-creates its own StatefulSet is not delayed.
         let is_operators = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
-        let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left && !is_operators)?;
+        let cluster =
+            self.cluster(&review.namespace, &review.name).filter(|it| it.orphaned && !is_operators)?;
         // If members differ, compare with the one that already runs the new template.
         let shown = shown_of(&cluster.id, &self.world.facts).map(|(.., shown)| &**shown);
         let runs_new_template =
@@ -230,7 +231,7 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     if let Some(details) = &mut was.spec.update_strategy.rolling_update {
         details.max_unavailable = None;
     }
-    was.spec.ask_for(left.ordinals());
+    was.spec.set_members(left.ordinals());
     was.spec.service_name.clone_from(&shown.service_name);
     if !new_spec.selector.selects(&shown.template.metadata.labels) {
         was.spec.selector = shown.selector.clone();
@@ -244,7 +245,7 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     (template.metadata.labels, template.metadata.marks) =
         (shown.template.metadata.labels.clone(), shown.template.metadata.marks.clone());
     template.spec = completed(&shown.template, &new_spec.template);
-    take_off_added_terms(&mut template.spec.affinity.pod_anti_affinity, new_spec);
+    remove_added_terms(&mut template.spec.affinity.pod_anti_affinity, new_spec);
     if !is_equal_but_for_additions(template, &new_spec.template) {
         template.fingerprint = Fingerprint::default();
     }
@@ -272,9 +273,9 @@ fn is_equal_but_for_additions(was: &Template, new: &Template) -> bool {
 }
 
 /// Removes the terms by which injection keeps members apart: they use the selector of their StatefulSet.
-fn take_off_added_terms(shown: &mut AntiAffinity, new: &WorkloadSpec) {
+fn remove_added_terms(shown: &mut AntiAffinity, new: &WorkloadSpec) {
     let expressions = new.selector.as_expressions();
-    let is_added = |term: &Term| {
+    let is_added = |term: &AffinityTerm| {
         let selector = term.label_selector.as_ref();
         selector.is_some_and(|it| it.match_labels.is_empty() && it.match_expressions == expressions)
     };
