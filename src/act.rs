@@ -1,11 +1,13 @@
-//! What reaches the world: clients, sockets, files, the clock. Each room does one thing; what is right is decided in the crates beside it.
+//! What reaches the outside world: clients, sockets, files, the clock. Each module does one thing; the crates beside this one
+//! decide what is right.
 //!
-//! * A request: [`answer`] takes it from a socket to an answer; [`guard`] is what all of them share; [`reserve`] and
-//!   [`config_maps`] are asked for what it cannot be answered without.
-//! * What is known: [`watch`] fills the World, [`reload`] follows the settings.
-//! * The leader: [`lease`] says who it is, [`reconcile`] does its steps. Replicas agree through a [`lease_store`].
-//! * The guard itself: [`certs`] and [`register`] show API servers the way here, [`ownership`] says whose its objects are.
-//! * All of them: [`connect`], [`api`], [`events`], [`exec`], [`telemetry`].
+//! * Requests: [`answer`] takes a request from its socket to its answer; [`guard`] is the state that all requests share;
+//!   [`reserve`] and [`config_maps`] ask the API server for what some answers depend on.
+//! * The view: [`watch`] fills the World, [`reload`] follows the settings.
+//! * The leader: [`lease`] elects it, [`reconcile`] carries out its steps. Replicas agree through a [`lease_store`].
+//! * The guard's own objects: [`certs`] and [`register`] direct API servers to the guard, [`ownership`] keeps the objects in the
+//!   Helm release.
+//! * Used by all of them: [`connect`], [`api`], [`events`], [`exec`], [`telemetry`].
 //!
 //! Must not know: the command line.
 

@@ -1,14 +1,14 @@
-//! Gatera, a gate in front of MariaDB Galera on Kubernetes. This page is the map of the house.
+//! Gatera, a gate in front of MariaDB Galera on Kubernetes. This page is the map of the source code.
 //!
 //! ```text
 //!   command ─── what people type
 //!      │
 //!      v
-//!   act ─────── what reaches the world: clients, sockets, files, the clock
+//!   act ─────── what reaches the outside: clients, sockets, files, the clock
 //!      │           request ──> answer ──┐
 //!      │           watch ──> facts ─────┤            ┌──> reconcile, lease (the leader)
 //!      v                                v            │
-//!   what decides: crates without a client, a runtime or a clock, each on top of the next
+//!   crates that decide, without a client, a runtime or a clock, each on top of the next
 //!
 //!   report ──── words for people and programs
 //!   inspect ─── check of files, audit, doctor, status
@@ -19,9 +19,9 @@
 //!   objects ─── Kubernetes objects, as far as they are read
 //! ```
 //!
-//! Three laws. *One engine*: webhook, `gatera check` and the audit call the same `Rulebook::evaluate`. *Deciding is pure, doing is
-//! thin*: no crate that decides depends on a client, a runtime or a clock. *Parse once*: JSON stops at `objects`. Arrows go down
-//! only: between crates cargo refuses others, and inside a crate a test does (`tests/house.rs`).
+//! Three laws. *One engine*: the webhook, `gatera check` and the audit call the same `Rulebook::evaluate`. *Deciding is pure,
+//! doing is thin*: no crate that decides depends on a client, a runtime or a clock. *Parse once*: `objects` turns JSON into
+//! types. Arrows only point down: between crates cargo refuses others, and inside a crate a test does (`tests/house.rs`).
 #![forbid(unsafe_code)]
 
 pub mod act;
@@ -31,10 +31,10 @@ use std::sync::LazyLock;
 
 use engine::rulebook::{Pack, Rulebook};
 
-/// Every pack, in the order of their rules' ids. One that is taken out here is gone.
+/// Every pack, in the order of their rules' ids. A pack that is removed here is not part of the program.
 const PACKS: &[Pack] = &[gatera_kudo::PACK, gatera_mariadb::PACK, gatera_rds::PACK, gatera_wordpress::PACK];
 
-/// Galera's rules and those of the packs.
+/// Returns the rulebook with Galera's rules and those of the packs.
 pub fn rulebook() -> &'static Rulebook {
     static RULEBOOK: LazyLock<Rulebook> = LazyLock::new(|| Rulebook::new(PACKS));
     &RULEBOOK
@@ -50,15 +50,15 @@ mod tests {
     }
 
     #[test]
-    fn words_of_every_rule_are_known_by_their_beginning() {
+    fn the_rule_of_a_message_is_known_by_its_beginning() {
         for page in rulebook().pages() {
             assert_eq!(
                 rulebook().page_of_message(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id),
                 Some(page.id)
             );
         }
-        for words in ["[G99] x", "G07 x", "[G07", "[g07] x", "[G07]x", ""] {
-            assert!(rulebook().page_of_message(words).is_none(), "{words}");
+        for text in ["[G99] x", "G07 x", "[G07", "[g07] x", "[G07]x", ""] {
+            assert!(rulebook().page_of_message(text).is_none(), "{text}");
         }
     }
 

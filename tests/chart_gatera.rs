@@ -281,7 +281,7 @@ fn its_arguments_are_options_of_the_program() {
 #[test]
 fn its_leases_are_those_of_the_program() {
     let objects = objects(&rendered(&[]).succeeded());
-    let wanted: BTreeSet<_> = gatera::act::reserve::leases().chain(["gatera".to_owned()]).collect();
+    let wanted: BTreeSet<_> = gatera::act::reserve::lease_names().chain(["gatera".to_owned()]).collect();
     let name = |value: &Value| value.as_str().unwrap().to_owned();
     let made = objects.iter().filter(|it| it["kind"] == "Lease").map(|it| name(&it["metadata"]["name"]));
     assert_eq!(made.collect::<BTreeSet<_>>(), wanted);

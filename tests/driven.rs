@@ -5,7 +5,7 @@ use facts::view::View;
 use jiff::SignedDuration;
 use leader::password;
 use leader::plan::rollout::{self, RolloutStage};
-use leader::recovery::{self, Want};
+use leader::recovery::{self, RecoveryOptions};
 use leader::stop;
 use serde_json::{Value, json};
 
@@ -196,13 +196,13 @@ fn the_leader_leaves_rollouts_and_recovery_to_the_operator() {
             !format!("{step:?}").contains("MariaDB ours drives it, and its operator would start it again"),
             is_ours
         );
-        let password = password::not_in_this_state(cluster, &view).unwrap_or_default();
+        let password = password::state_obstacle(cluster, &view).unwrap_or_default();
         assert_eq!(
             !password.contains("MariaDB ours drives it, and its operator applies what a Secret holds"),
             is_ours
         );
         for all in [false, true] {
-            let want = Want { from: None, loss: None, all, before: vec![], unreadable: vec![] };
+            let want = RecoveryOptions { from: None, loss: None, all, before: vec![], unreadable: vec![] };
             let step = recovery::next(cluster, &view, &want, SignedDuration::ZERO);
             assert_eq!(
                 !format!("{step:?}").contains("MariaDB ours drives it, and its operator recovers it"),

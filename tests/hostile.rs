@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use gatera::act::certs::{Lives, Material};
+use gatera::act::certs::{Lifetimes, Material};
 use rustls::ClientConfig;
 use tokio::time::timeout;
 
@@ -49,7 +49,7 @@ fn guard(folder: &std::path::Path, identity: &str) -> (Guard, String) {
 fn certificates(folder: &std::path::Path) -> String {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let material =
-        Material::new(&["127.0.0.1".to_owned()], Lives::default(), jiff::Timestamp::now()).unwrap();
+        Material::new(&["127.0.0.1".to_owned()], Lifetimes::default(), jiff::Timestamp::now()).unwrap();
     for (name, bytes) in material.data() {
         std::fs::write(folder.join(name), bytes.0).unwrap();
     }

@@ -6,7 +6,7 @@ use facts::galera::identity::{Identity, IdentityReport};
 use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use gatera::rulebook;
-use leader::plan::identity::{Answers, Concluded, concluded};
+use leader::plan::identity::{Conclusion, PodReports, conclusion};
 use leader::plan::{self, LeaderStep};
 use objects::{Kind, Object};
 use serde_json::{Value, json};
@@ -40,11 +40,11 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
     World::build(facts, Freshness::Current)
 }
 
-fn reported(ids: &[(&str, &str)]) -> Answers {
+fn reported(ids: &[(&str, &str)]) -> PodReports {
     reported_at("2026-12-01T09:00:00Z", ids)
 }
 
-fn reported_at(at: &str, ids: &[(&str, &str)]) -> Answers {
+fn reported_at(at: &str, ids: &[(&str, &str)]) -> PodReports {
     let is = |id: &str| Identity::read(id).map_or(IdentityReport::HasNone, IdentityReport::Is);
     let reported = |(uid, id): &(&str, &str)| ((*uid).to_owned(), (at.parse().unwrap(), is(id)));
     ids.iter().map(reported).collect()
@@ -69,12 +69,12 @@ fn the_identity_is_concluded_from_reports() {
     let check = |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<(&str, bool, &[u8])>| {
         let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let settings = Settings::default();
-        let found = concluded(cluster, &View::new(world, scene::now(), &settings), &reported(ids));
-        let beside = found.as_ref().map(|it| it.beside.clone()).unwrap_or_default();
-        let expected = expected.map(|(id, new, pods)| Concluded {
-            beside,
-            is: Identity::read(id),
-            new,
+        let found = conclusion(cluster, &View::new(world, scene::now(), &settings), &reported(ids));
+        let events = found.as_ref().map(|it| it.events.clone()).unwrap_or_default();
+        let expected = expected.map(|(id, is_new, pods)| Conclusion {
+            events,
+            identity: Identity::read(id),
+            is_new,
             unannotated: pods
                 .iter()
                 .map(|it| (format!("{STATEFUL_SET}-{it}"), format!("pod-{it}")))
@@ -118,13 +118,13 @@ fn the_identity_is_concluded_from_reports() {
         Some((THIS, false, &[])),
     );
     let cluster = beside.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-    let events = concluded(
+    let events = conclusion(
         cluster,
         &View::new(&beside, scene::now(), &Settings::default()),
         &reported(&all(OTHER)[..1]),
     )
     .unwrap()
-    .beside;
+    .events;
     let notes: Vec<_> = events.iter().map(|it| (it.reason, &*it.note)).collect();
     let note = format!(
         "pod {STATEFUL_SET}-0 serves cluster {OTHER}, but {THIS} is recorded: what is written to one never reaches the other; decide \
@@ -138,15 +138,15 @@ fn the_identity_is_concluded_from_reports() {
     let view_of_earlier = reported_at("2026-12-01T08:59:59Z", &all(THIS));
     let settings = Settings::default();
     let cluster = first.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-    let found = concluded(cluster, &View::new(&first, scene::now(), &settings), &view_of_earlier);
+    let found = conclusion(cluster, &View::new(&first, scene::now(), &settings), &view_of_earlier);
     assert_eq!(found, None, "what servers reported in an earlier run may be over");
 }
 
 /// Returns the planned steps that concern the identity, as text.
 fn steps(world: &World, settings: &Settings) -> Vec<String> {
     let words = |step: LeaderStep| match step {
-        LeaderStep::Ask { id, .. } => Some(format!("ask {}", id.name)),
-        LeaderStep::Identity { pod, is, .. } => Some(format!("{} is {is}", pod.name)),
+        LeaderStep::RecordIdentity { id, .. } => Some(format!("ask {}", id.name)),
+        LeaderStep::AnnotateIdentity { pod, value, .. } => Some(format!("{} is {value}", pod.name)),
         _ => None,
     };
     plan::next(&View::new(world, scene::now(), settings)).into_iter().filter_map(words).collect()

@@ -286,7 +286,7 @@ fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
 /// ignored.
 #[test]
 fn certificates_of_your_own_are_swapped_when_their_folder_changes() {
-    use gatera::act::certs::{Lives, Material};
+    use gatera::act::certs::{Lifetimes, Material};
     install_crypto_provider();
     let (plane, _) = guarded::shared();
     let folder = tempfile::tempdir().unwrap();
@@ -307,14 +307,14 @@ fn certificates_of_your_own_are_swapped_when_their_folder_changes() {
         std::fs::rename(folder.path().join("..next"), folder.path().join("..data")).unwrap();
     };
     let material = |days: i64| {
-        let lives = Lives { leaf: jiff::SignedDuration::from_hours(24 * days), ..Lives::default() };
+        let lives = Lifetimes { leaf: jiff::SignedDuration::from_hours(24 * days), ..Lifetimes::default() };
         let material = Material::new(&["127.0.0.1".to_owned()], lives, jiff::Timestamp::now()).unwrap();
         let files = material
             .data()
             .into_iter()
             .filter(|(name, _)| name != "ca.key")
             .map(|(name, bytes)| (name, bytes.0));
-        (material.leaf.ends().unwrap().to_string(), files.collect::<Vec<_>>())
+        (material.leaf.expires().unwrap().to_string(), files.collect::<Vec<_>>())
     };
     let (first, files) = material(10);
     swap(&files);

@@ -12,7 +12,7 @@ use facts::marks::recovery::Recovery;
 use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
-use leader::recovery::{self, RecoveryStep, Want};
+use leader::recovery::{self, RecoveryOptions, RecoveryStep};
 use report::recovery as report;
 use serde_json::json;
 
@@ -33,7 +33,7 @@ fn unreachable_node(node: usize) -> serde_json::Value {
 }
 
 /// Returns what the command prints in this scene if nothing has changed for `unchanged_for` seconds.
-fn printed(scene: &Scene, want: &Want, unchanged_for: i64) -> String {
+fn printed(scene: &Scene, want: &RecoveryOptions, unchanged_for: i64) -> String {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
@@ -53,17 +53,17 @@ fn printed(scene: &Scene, want: &Want, unchanged_for: i64) -> String {
 
 /// Returns situations in which a member's step script refused to start the server. If it did so before the recovery, the cause
 /// may have been removed since.
-fn scenes_refused_by_the_step() -> [(&'static str, Scene, Want, i64); 2] {
+fn scenes_refused_by_the_step() -> [(&'static str, Scene, RecoveryOptions, i64); 2] {
     let scene = || Scene {
         members: vec![REFUSED.to_owned(), reported_at(ID, 363), reported_at(ID, 360)],
         ..Scene::default()
     };
     [
-        ("one was refused by its step, in this run", scene(), Want::default(), 600),
+        ("one was refused by its step, in this run", scene(), RecoveryOptions::default(), 600),
         (
             "one was refused by its step before",
             scene(),
-            Want { before: vec!["pod-0".to_owned()], ..Want::default() },
+            RecoveryOptions { before: vec!["pod-0".to_owned()], ..RecoveryOptions::default() },
             600,
         ),
     ]
@@ -71,6 +71,7 @@ fn scenes_refused_by_the_step() -> [(&'static str, Scene, Want, i64); 2] {
 
 #[test]
 fn what_recover_prints() {
+    let default = RecoveryOptions::default;
     let members = |words: [&str; 3]| Scene { members: words.map(str::to_owned).to_vec(), ..Scene::default() };
     let (old, newest, newer) = (reported_at(ID, 351), reported_at(ID, 363), reported_at(ID, 360));
     let down = || members([&old, &newest, &newer]);
@@ -79,40 +80,40 @@ fn what_recover_prints() {
         stateful_set: json!({ "metadata": { "annotations": { "gatera.dev/recover": asked, "gatera.dev/recovery": asked } } }),
         ..members(words)
     };
-    let from = |member: &str, loss: Option<&str>| Want {
+    let from = |member: &str, loss: Option<&str>| RecoveryOptions {
         from: Some(member.to_owned()),
         loss: loss.map(str::to_owned),
-        ..Want::default()
+        ..default()
     };
     let other = reported_at(OTHER, 400);
     let rows = [
-        ("it serves", members(["ready", "starting", "ready"]), Want::default(), 0),
-        ("0 replicas", Scene { replicas: Some(0), ..members(["absent"; 3]) }, Want::default(), 0),
+        ("it serves", members(["ready", "starting", "ready"]), default(), 0),
+        ("0 replicas", Scene { replicas: Some(0), ..members(["absent"; 3]) }, default(), 0),
         (
             "a first install",
             Scene { data: "none".into(), claims: false, ..members(["starting", "absent", "absent"]) },
-            Want::default(),
+            default(),
             0,
         ),
-        ("a pod is missing", members([&old, "absent", &newer]), Want::default(), 0),
-        ("one has not reported yet", members([&old, "starting", &newer]), Want::default(), 0),
-        ("one reported nothing for long", members([&old, &newest, "starting"]), Want::default(), 600),
-        ("the newest", down(), Want::default(), 0),
+        ("a pod is missing", members([&old, "absent", &newer]), default(), 0),
+        ("one has not reported yet", members([&old, "starting", &newer]), default(), 0),
+        ("one reported nothing for long", members([&old, &newest, "starting"]), default(), 600),
+        ("the newest", down(), default(), 0),
         ("an older one by name", down(), from("0", None), 0),
         ("an older one and its price", down(), from("0", Some("12 transactions")), 0),
         ("another price", down(), from("0", Some("1 transaction")), 0),
         ("no member has that name", down(), from("7", None), 0),
-        ("two histories", members([&other, &newest, &newer]), Want::default(), 0),
+        ("two histories", members([&other, &newest, &newer]), default(), 0),
         (
             "one is empty",
             members(["reported empty, safe_to_bootstrap unknown", &newest, &newer]),
-            Want::default(),
+            default(),
             0,
         ),
         (
             "one has an interrupted copy",
             members(["reported a state transfer was not finished, safe_to_bootstrap 0", &newest, &newer]),
-            Want::default(),
+            default(),
             0,
         ),
         (
@@ -121,43 +122,43 @@ fn what_recover_prints() {
                 stateful_set: json!({ "metadata": { "annotations": { "gatera.dev/recover": asked } } }),
                 ..down()
             },
-            Want::default(),
+            default(),
             0,
         ),
-        ("granted", granted([&*old, &*newest, &*newer]), Want::default(), 0),
-        ("granted, and its pod has gone", granted([&*old, "absent", &*newer]), Want::default(), 0),
-        ("granted, and it leaves", granted([&*old, "going", &*newer]), Want::default(), 0),
-        ("granted, and it gives a copy", granted([&*old, "gives", &*newer]), Want::default(), 30),
+        ("granted", granted([&*old, &*newest, &*newer]), default(), 0),
+        ("granted, and its pod has gone", granted([&*old, "absent", &*newer]), default(), 0),
+        ("granted, and it leaves", granted([&*old, "going", &*newer]), default(), 0),
+        ("granted, and it gives a copy", granted([&*old, "gives", &*newer]), default(), 30),
         (
             "granted, it started, and has not been Ready for long",
             granted([&*old, "gives", "absent"]),
-            Want::default(),
+            default(),
             90,
         ),
-        ("one that served is not Ready", members([&old, "gives", &newer]), Want::default(), 30),
-        ("one that served is not Ready for long", members([&old, "gives", &newer]), Want::default(), 90),
-        ("granted, and another one serves", granted(["ready", &*newest, &*newer]), Want::default(), 0),
-        ("the first is back", granted([&*old, "ready", "absent"]), Want::default(), 0),
+        ("one that served is not Ready", members([&old, "gives", &newer]), default(), 30),
+        ("one that served is not Ready for long", members([&old, "gives", &newer]), default(), 90),
+        ("granted, and another one serves", granted(["ready", &*newest, &*newer]), default(), 0),
+        ("the first is back", granted([&*old, "ready", "absent"]), default(), 0),
         (
             "the first is back, and a node does not answer",
             Scene { also: vec![unreachable_node(0)], ..granted([&*old, "ready", "absent"]) },
-            Want::default(),
+            default(),
             0,
         ),
         (
             "all are back but one on a node that does not answer",
             Scene { also: vec![unreachable_node(0)], ..granted([&*old, "ready", "ready"]) },
-            Want::default(),
+            default(),
             0,
         ),
         (
             "one is on a node that does not answer",
             Scene { also: vec![unreachable_node(0)], ..down() },
-            Want::default(),
+            default(),
             0,
         ),
-        ("one cannot be placed", members(["pending", &newest, &newer]), Want::default(), 600),
-        ("all are back", granted(["ready"; 3]), Want::default(), 0),
+        ("one cannot be placed", members(["pending", &newest, &newer]), default(), 600),
+        ("all are back", granted(["ready"; 3]), default(), 0),
     ];
     let page: String = rows
         .into_iter()
@@ -194,7 +195,7 @@ fn a_report_inside_the_end_of_a_log_is_not_believed() {
         let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
         pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = json!(message);
         scene.also.push(pod);
-        let text = printed(&scene, &Want::default(), 0);
+        let text = printed(&scene, &RecoveryOptions::default(), 0);
         let silent = format!("waiting: {STATEFUL_SET}-0 has not reported its position yet");
         assert_eq!(text == silent, !believed, "{message}: {text}");
     }
@@ -241,7 +242,10 @@ fn a_report_of_an_earlier_run_is_not_believed() {
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let step = |unchanged_for, before: &[&str]| {
-            let want = Want { before: before.iter().map(|&uid| uid.to_owned()).collect(), ..Want::default() };
+            let want = RecoveryOptions {
+                before: before.iter().map(|&uid| uid.to_owned()).collect(),
+                ..RecoveryOptions::default()
+            };
             recovery::next(cluster, &view, &want, SignedDuration::from_secs(unchanged_for))
         };
         let asks = matches!(step(0, &[]), RecoveryStep::Ask { .. });
@@ -273,7 +277,7 @@ fn a_pod_without_a_report_is_recreated_once() {
         let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
         pod["status"]["containerStatuses"][0]["restartCount"] = json!(restarts);
         scene.also.push(pod);
-        let want = Want { before: vec![before.to_owned()], ..Want::default() };
+        let want = RecoveryOptions { before: vec![before.to_owned()], ..RecoveryOptions::default() };
         let text = printed(&scene, &want, unchanged_for);
         let again =
             format!("{STATEFUL_SET}-0: re-creating its pod, so that it reports again where its data ends");

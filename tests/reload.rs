@@ -25,16 +25,16 @@ fn modes_change_at_once_and_adoption_with_the_next_list() {
     let (adopted, adoption) = watch::channel(Adoption::default());
     let read = |yaml| Ok(rulebook().settings(yaml).unwrap());
 
-    reload::take(read("{modes: {G01: warn}, adopt: [team=db]}"), &guard, &adopted);
+    reload::apply(read("{modes: {G01: warn}, adopt: [team=db]}"), &guard, &adopted);
     let settings = guard.settings.load_full();
     assert_eq!((settings.mode("G01"), &settings.adoption), (Mode::Warn, &Adoption::default()));
     let both = Adoption::default().and(Adoption::from_texts(["team=db"]).unwrap());
     assert_eq!(*adoption.borrow(), both, "the watches get both");
 
-    reload::take(Err("no settings: here".into()), &guard, &adopted);
+    reload::apply(Err("no settings: here".into()), &guard, &adopted);
     assert_eq!(*guard.settings.load_full(), *settings, "the last good ones stay");
     assert!(settings.is_own("us"), "the guard's own user is not a setting");
-    let said = |guard: &Guard| guard.report().text;
+    let said = |guard: &Guard| guard.readiness_report().text;
     assert!(
         said(&guard).contains("[+] settings: no settings: here; the last valid ones stay in effect\n"),
         "{}",
@@ -42,7 +42,7 @@ fn modes_change_at_once_and_adoption_with_the_next_list() {
     );
     assert!(guard.metrics.text().contains("gatera_config_current 0\n"));
 
-    reload::take(read("{}"), &guard, &adopted);
+    reload::apply(read("{}"), &guard, &adopted);
     assert_eq!(guard.settings.load().mode("G01"), Mode::Enforce);
     assert_eq!(*adoption.borrow(), Adoption::default());
     assert!(said(&guard).contains("[+] settings: current\n"), "{}", said(&guard));

@@ -9,7 +9,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use facts::settings::Settings;
 use facts::view::World;
-use gatera::act::answer::{LARGEST_BODY, admission, operations};
+use gatera::act::answer::{MAX_BODY_BYTES, admission, operations};
 use gatera::act::guard::Guard;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ async fn malformed_bodies_are_refused_with_the_reason() {
     let (code, text) =
         send(&guard, "/validate", "application/json", b"{\"request\":{\"uid\":\"\xff\xfe\"}}".to_vec()).await;
     assert_eq!(code, StatusCode::BAD_REQUEST, "{text}");
-    let (code, text) = send(&guard, "/validate", "application/json", vec![b' '; LARGEST_BODY + 1]).await;
+    let (code, text) = send(&guard, "/validate", "application/json", vec![b' '; MAX_BODY_BYTES + 1]).await;
     assert_eq!(
         (code, &*text),
         (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large: gatera reads at most 8 MiB")

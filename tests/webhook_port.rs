@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use axum::routing::post;
 use facts::settings::Settings;
 use gatera::act::answer::{self, ServingPort, ShutdownStage, Tls};
-use gatera::act::certs::{Leaf, Lives, Material};
+use gatera::act::certs::{Leaf, Lifetimes, Material};
 use gatera::act::guard::Guard;
 use hyper::StatusCode;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
@@ -35,7 +35,7 @@ struct Served {
 }
 
 fn material() -> Material {
-    Material::new(&["127.0.0.1".to_owned()], Lives::default(), jiff::Timestamp::now()).unwrap()
+    Material::new(&["127.0.0.1".to_owned()], Lifetimes::default(), jiff::Timestamp::now()).unwrap()
 }
 
 /// Serves the port as `gatera serve` does, with client CAs if they are given.
@@ -51,7 +51,7 @@ async fn served_by(
 ) -> Served {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (material, leaf, folder) = (material(), Leaf::default(), tempfile::tempdir().unwrap());
-    leaf.swap(material.leaf.loaded().unwrap());
+    leaf.swap(material.leaf.certified_key().unwrap());
     let file = folder.path().join("clients.crt");
     let write = |pem: Option<&str>| pem.map(|pem| std::fs::write(&file, pem).unwrap());
     let tls = Tls::new(leaf, write(clients).map(|()| file.clone())).unwrap();

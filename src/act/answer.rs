@@ -12,6 +12,6 @@ mod router;
 mod tls;
 
 pub use accept::{ServingPort, ShutdownStage, accept};
-pub use body::LARGEST_BODY;
+pub use body::MAX_BODY_BYTES;
 pub use router::{admission, operations};
 pub use tls::Tls;

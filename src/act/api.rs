@@ -57,7 +57,7 @@ impl Fault {
     }
 
     /// Returns whether the same request may succeed later, because the API server did not refuse it.
-    pub fn is_away(self) -> bool {
+    pub fn is_transient(self) -> bool {
         matches!(self, Self::TooMany | Self::Broken | Self::NoAnswer)
     }
 
@@ -67,7 +67,7 @@ impl Fault {
     }
 }
 
-/// Builds the error of an answer that kube did not parse. Proxies and overloaded API servers answer in plain text.
+/// Returns the error for an answer that kube did not parse. Proxies and overloaded API servers answer in plain text.
 pub fn refusal(code: u16, body: &[u8]) -> kube::Error {
     let plain = || Status::failure(&String::from_utf8_lossy(body), "");
     let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| plain());
@@ -147,8 +147,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_no_api_server_that_is_away() {
-        for (code, away) in [
+    fn only_a_missing_or_failed_answer_is_transient() {
+        for (code, is_transient) in [
             (400, false),
             (403, false),
             (404, false),
@@ -160,15 +160,15 @@ mod tests {
             (500, true),
             (504, true),
         ] {
-            assert_eq!(Fault::of(&refusal(code, b"")).is_away(), away, "{code}");
+            assert_eq!(Fault::of(&refusal(code, b"")).is_transient(), is_transient, "{code}");
         }
-        let link = kube::Error::Service(Box::new(io::Error::other("connection refused")));
-        assert_eq!(Fault::of(&link), Fault::NoAnswer);
-        assert!(Fault::of(&link).is_away());
+        let no_connection = kube::Error::Service(Box::new(io::Error::other("connection refused")));
+        assert_eq!(Fault::of(&no_connection), Fault::NoAnswer);
+        assert!(Fault::of(&no_connection).is_transient());
     }
 
     #[test]
-    fn an_answer_in_plain_words_is_repeated_as_it_is() {
+    fn an_answer_in_plain_text_is_the_message() {
         let status = br#"{ "kind": "Status", "message": "no", "code": 500 }"#;
         for (body, message) in [(&b"Too many requests"[..], "Too many requests"), (status, "no")] {
             let kube::Error::Api(status) = refusal(429, body) else { panic!("it is an answer") };

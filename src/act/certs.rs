@@ -1,8 +1,8 @@
 //! The guard's own certificates: what they are, when they change, and the Secret that holds them.
 //!
 //! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::with_new_ca`], pure functions of what the Secret
-//! holds, what this replica took from it last, the registered caBundle and the time. Only the leader makes them; every replica
-//! reads the result from the Secret, and `register/` puts the bundle into the webhook entries. Must not know: sockets.
+//! holds, what this replica took from it last, the registered caBundle and the time. Only the leader makes certificates; every
+//! replica reads them from the Secret, and `register/` puts the bundle into the webhook entries. Must not know: sockets.
 //!
 //! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and a leaf
 //! that it signed appears only when the *registered* bundle holds it. The old CA stays in the bundle until the next rotation.
@@ -18,21 +18,21 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-use pair::{counts, due, names_of, new_ca, new_leaf};
+use pair::{check_dates, is_due, names_of, new_ca, new_leaf};
 
 pub use leaf::Leaf;
-pub use pair::{Pair, ends};
+pub use pair::{Pair, expirations};
 
 /// The lifetimes of certificates. Each certificate is replaced when a third of its life is left.
 #[derive(Clone, Copy, Debug)]
-pub struct Lives {
+pub struct Lifetimes {
     /// The lifetime of a CA.
     pub ca: SignedDuration,
     /// The lifetime of a leaf.
     pub leaf: SignedDuration,
 }
 
-impl Default for Lives {
+impl Default for Lifetimes {
     /// Returns a year for a CA, and ninety days for a leaf.
     fn default() -> Self {
         Self { ca: SignedDuration::from_hours(24 * 365), leaf: SignedDuration::from_hours(24 * 90) }
@@ -60,13 +60,13 @@ pub enum Error {
     Read(String),
     /// The certificate is not valid yet: the clock was ahead when it was made, or the clock of this process is behind.
     #[error("a certificate is not valid before {0}")]
-    NotYet(Timestamp),
+    NotYetValid(Timestamp),
     /// The certificate has expired.
     #[error("a certificate expired at {0}")]
-    Ended(Timestamp),
+    Expired(Timestamp),
     /// The certificate is not a CA and may not sign others.
     #[error("ca.crt is not a CA certificate")]
-    NotACa,
+    NotCa,
     /// The bundle is empty, so API servers would trust no certificate.
     #[error("ca.crt holds no certificate")]
     NoBundle,
@@ -75,7 +75,7 @@ pub enum Error {
     OtherCa,
     /// The CA that signed the leaf is not valid now, so API servers would not trust the leaf.
     #[error("the CA in ca.crt that signed tls.crt cannot be used: {0}")]
-    OldCa(Box<Self>),
+    InvalidCa(Box<Self>),
     /// API servers would refuse the leaf for another reason.
     #[error("API servers would refuse tls.crt: {0}")]
     Refused(String),
@@ -83,9 +83,9 @@ pub enum Error {
 
 impl Material {
     /// Makes a new CA and a leaf for these names.
-    pub fn new(names: &[String], lives: Lives, now: Timestamp) -> Result<Self, Error> {
-        let ca = new_ca(lives, now)?;
-        let leaf = new_leaf(&ca, names, lives, now)?;
+    pub fn new(names: &[String], lifetimes: Lifetimes, now: Timestamp) -> Result<Self, Error> {
+        let ca = new_ca(lifetimes, now)?;
+        let leaf = new_leaf(&ca, names, lifetimes, now)?;
         Ok(Self { ca, previous_ca: None, leaf })
     }
 
@@ -101,33 +101,33 @@ impl Material {
         &self,
         held: Option<&Self>,
         names: &[String],
-        lives: Lives,
+        lifetimes: Lifetimes,
         registered: Option<&str>,
         now: Timestamp,
     ) -> Result<Option<Self>, Error> {
-        if self.ca.sound_ca(now).is_err() {
-            return Self::with_new_ca(held.or(Some(self)), names, lives, now).map(Some);
+        if self.ca.check_ca(now).is_err() {
+            return Self::with_new_ca(held.or(Some(self)), names, lifetimes, now).map(Some);
         }
-        if let Some(joined) = held.and_then(|held| self.joined_by(held, now)) {
+        if let Some(joined) = held.and_then(|held| self.joined_with(held, now)) {
             return Ok(Some(joined));
         }
-        if due(&self.ca.certificate, lives.ca, now)? {
+        if is_due(&self.ca.certificate, lifetimes.ca, now)? {
             let previous_ca = Some(self.ca.certificate.clone());
-            return Ok(Some(Self { ca: new_ca(lives, now)?, previous_ca, leaf: self.leaf.clone() }));
+            return Ok(Some(Self { ca: new_ca(lifetimes, now)?, previous_ca, leaf: self.leaf.clone() }));
         }
         let trusted = registered.is_none_or(|bundle| bundle.contains(self.ca.certificate.trim()));
-        if self.leaf_sound(now).is_err() {
+        if self.check_leaf(now).is_err() {
             // Until every API server knows the new CA, the leaf that is presented goes back into the Secret.
             let kept =
                 held.filter(|held| !trusted && held.issuer(now).is_some_and(|ca| self.bundle().contains(ca)));
             let leaf =
-                kept.map_or_else(|| new_leaf(&self.ca, names, lives, now), |held| Ok(held.leaf.clone()))?;
+                kept.map_or_else(|| new_leaf(&self.ca, names, lifetimes, now), |held| Ok(held.leaf.clone()))?;
             return Ok(Some(Self { leaf, ..self.clone() }));
         }
-        let stale = due(&self.leaf.certificate, lives.leaf, now)?
+        let stale = is_due(&self.leaf.certificate, lifetimes.leaf, now)?
             || !self.leaf.trusted_by(&self.ca.certificate)
             || !names_of(&self.leaf.certificate)?.iter().eq(names);
-        let renewed = || Ok(Self { leaf: new_leaf(&self.ca, names, lives, now)?, ..self.clone() });
+        let renewed = || Ok(Self { leaf: new_leaf(&self.ca, names, lifetimes, now)?, ..self.clone() });
         (stale && trusted).then(renewed).transpose()
     }
 
@@ -135,13 +135,13 @@ impl Material {
     pub fn with_new_ca(
         held: Option<&Self>,
         names: &[String],
-        lives: Lives,
+        lifetimes: Lifetimes,
         now: Timestamp,
     ) -> Result<Self, Error> {
         match held.and_then(|held| Some((held, held.issuer(now)?))) {
-            None => Self::new(names, lives, now),
+            None => Self::new(names, lifetimes, now),
             Some((held, issuer)) => Ok(Self {
-                ca: new_ca(lives, now)?,
+                ca: new_ca(lifetimes, now)?,
                 previous_ca: Some(issuer.to_owned()),
                 leaf: held.leaf.clone(),
             }),
@@ -150,36 +150,36 @@ impl Material {
 
     /// Returns this CA with the leaf of `held` and its issuer, if this material came from elsewhere and its bundle does not trust
     /// that leaf. Both CAs stay for now.
-    fn joined_by(&self, held: &Self, now: Timestamp) -> Option<Self> {
+    fn joined_with(&self, held: &Self, now: Timestamp) -> Option<Self> {
         let issuer = held.issuer(now).filter(|_| !held.leaf.trusted_by(&self.bundle()))?;
         Some(Self { ca: self.ca.clone(), previous_ca: Some(issuer.to_owned()), leaf: held.leaf.clone() })
     }
 
     /// Returns whether replacing `held` by this material cuts off no API server.
     pub fn continues(&self, held: &Self, now: Timestamp) -> bool {
-        self.joined_by(held, now).is_none()
+        self.joined_with(held, now).is_none()
     }
 
     /// Returns the certificate of the CA that signed the leaf; `None`: the leaf or that CA cannot be used now.
     fn issuer(&self, now: Timestamp) -> Option<&str> {
-        self.leaf.sound(now).ok()?;
+        self.leaf.check(now).ok()?;
         let cas = [Some(&self.ca.certificate), self.previous_ca.as_ref()].into_iter().flatten();
-        let signed_leaf = |ca: &&String| counts(ca, now).is_ok() && self.leaf.trusted_by(ca);
+        let signed_leaf = |ca: &&String| check_dates(ca, now).is_ok() && self.leaf.trusted_by(ca);
         cas.into_iter().find(signed_leaf).map(String::as_str)
     }
 
     /// Checks that every part can be used now.
-    pub fn sound(&self, now: Timestamp) -> Result<(), Error> {
-        self.ca.sound_ca(now)?;
-        self.leaf_sound(now)
+    pub fn check(&self, now: Timestamp) -> Result<(), Error> {
+        self.ca.check_ca(now)?;
+        self.check_leaf(now)
     }
 
-    fn leaf_sound(&self, now: Timestamp) -> Result<(), Error> {
-        self.leaf.sound(now)?;
+    fn check_leaf(&self, now: Timestamp) -> Result<(), Error> {
+        self.leaf.check(now)?;
         if self.leaf.trusted_by(&self.bundle()) { Ok(()) } else { Err(Error::OtherCa) }
     }
 
-    /// Reads the material from the Secret; `None` if the Secret holds none (yet), or something that the guard did not write.
+    /// Reads the material from the Secret; `None` if the Secret holds none yet, or something that the guard did not write.
     pub fn read(secret: &Secret) -> Option<Self> {
         let data = secret.data.as_ref()?;
         let text =

@@ -1,9 +1,9 @@
-//! Single ConfigMaps at the API server: reads those that no member has read yet ([`ConfigMaps::look`]), and makes copies of
-//! those that members read ([`make`]). The leader makes copies for a rollout; any replica makes them when it receives the
-//! request for the first pod that starts with some content.
+//! Single ConfigMaps at the API server: reads those that no member has read yet ([`ConfigMaps::read`]), and makes snapshots of
+//! those that members read ([`make_snapshot`]). The leader makes snapshots for a rollout; any replica makes one when it receives
+//! the request for the first pod that starts with some content.
 //!
-//! Must not know: what a copy looks like (`snapshot.rs`), or what needs one. The name of a copy is derived from its content,
-//! so making one twice is harmless; another object of that name is not a copy.
+//! Must not know: what a snapshot looks like (`snapshot.rs`), or what needs one. The name of a snapshot is derived from its
+//! content, so making one twice is harmless; an object of that name with other content is not the snapshot.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,28 +24,28 @@ use tracing::warn;
 use crate::act::api::Fault;
 use crate::act::telemetry::{chain, repeated};
 
-/// The longest wait for a read or a copy: a pod waits for it, and API servers wait only two seconds for some answers.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest wait for a read or a snapshot: a pod waits for it, and API servers wait only two seconds for some answers.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
 
-/// The number of ConfigMaps that are read for one request.
-const MOST: usize = 16;
-/// The number of requests for which ConfigMaps are read at the same time: each ConfigMap may have a megabyte, and any request
-/// may name some. Only one request of each namespace waits in the common queue.
-const AT_ONCE: usize = 2;
+/// The maximum number of ConfigMaps that are read for one request.
+const MAX_CONFIG_MAPS: usize = 16;
+/// The maximum number of requests for which ConfigMaps are read at the same time: each ConfigMap may have a megabyte, and any
+/// request may name some. Only one request of each namespace waits in the common queue.
+const MAX_REQUESTS: usize = 2;
 
-/// The access to ConfigMaps while a request waits; `None` reads and copies nothing.
+/// The access to ConfigMaps while a request waits; `None` reads nothing and makes no snapshots.
 #[derive(Clone, Default)]
 pub struct ConfigMaps(Option<(Client, Arc<ReadSlots>)>);
 
 struct ReadSlots {
-    of_all: Semaphore,
-    /// The turn of each namespace that has requests.
-    of_namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
+    shared: Semaphore,
+    /// The slot of each namespace that has requests: one at a time waits in the common queue.
+    by_namespace: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 impl ReadSlots {
-    fn of(&self, namespace: &str) -> Arc<Semaphore> {
-        let mut all = self.of_namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+    fn of_namespace(&self, namespace: &str) -> Arc<Semaphore> {
+        let mut all = self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, it| Arc::strong_count(it) > 1);
         Arc::clone(all.entry(namespace.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(1))))
     }
@@ -59,38 +59,38 @@ impl std::fmt::Debug for ConfigMaps {
 
 impl ConfigMaps {
     /// Creates the access through this client.
-    pub fn at(client: Client) -> Self {
-        let turns = ReadSlots { of_all: Semaphore::new(AT_ONCE), of_namespaces: Mutex::default() };
-        Self(Some((client, Arc::new(turns))))
+    pub fn new(client: Client) -> Self {
+        let slots = ReadSlots { shared: Semaphore::new(MAX_REQUESTS), by_namespace: Mutex::default() };
+        Self(Some((client, Arc::new(slots))))
     }
 
     /// Returns those of these ConfigMaps that exist and arrive in time. If a template names many, only the first few are read:
-    /// an unknown ConfigMap is not judged. Returns `None` if other requests occupied all places for the whole time.
-    pub async fn look(&self, namespace: &str, names: Vec<String>) -> Option<Vec<objects::ConfigMap>> {
-        let Some((client, turns)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
+    /// an unknown ConfigMap is not judged. Returns `None` if other requests occupied all slots for the whole time.
+    pub async fn read(&self, namespace: &str, names: Vec<String>) -> Option<Vec<objects::ConfigMap>> {
+        let Some((client, slots)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
             return Some(Vec::new());
         };
-        let own = turns.of(namespace);
-        let turn = async {
-            let _first_of_its_own = own.acquire().await;
-            turns.of_all.acquire().await
+        let own = slots.of_namespace(namespace);
+        let permits = async {
+            let _own_permit = own.acquire().await;
+            slots.shared.acquire().await
         };
-        let _turn = timeout(PATIENCE, turn).await.ok()?;
+        let _permit = timeout(REQUEST_DEADLINE, permits).await.ok()?;
         let one = async |name: String| get(client, &Id::new(namespace, &name)).await;
-        let all = try_join_all(names.into_iter().take(MOST).map(one));
+        let all = try_join_all(names.into_iter().take(MAX_CONFIG_MAPS).map(one));
         let found = in_time(namespace, "the ConfigMaps that a template names could not be read", all).await;
         Some(found.into_iter().flatten().flatten().collect())
     }
 
-    /// Makes these copies, and returns the names of those that exist now. A pod does not wait for long: without its copy it
-    /// reads the ConfigMap itself.
-    pub async fn copy(&self, namespace: &str, wanted: Vec<Value>) -> Vec<String> {
-        let Some((client, _)) = self.0.as_ref().filter(|_| !wanted.is_empty()) else { return Vec::new() };
+    /// Makes these snapshots, and returns the names of those that exist now. A pod does not wait for long: without its snapshot
+    /// it reads the ConfigMap itself.
+    pub async fn make_snapshots(&self, namespace: &str, snapshots: Vec<Value>) -> Vec<String> {
+        let Some((client, _)) = self.0.as_ref().filter(|_| !snapshots.is_empty()) else { return Vec::new() };
         let all = async {
             let mut made = Vec::new();
-            for copy in wanted {
-                let name = copy["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                make(client, namespace, copy).await?;
+            for snapshot in snapshots {
+                let name = snapshot["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                make_snapshot(client, namespace, snapshot).await?;
                 made.push(name);
             }
             Ok(made)
@@ -100,14 +100,18 @@ impl ConfigMaps {
 }
 
 /// Returns the outcome, or nothing if it failed or took longer than a request can wait.
-async fn in_time<T>(namespace: &str, what: &str, all: impl Future<Output = kube::Result<Vec<T>>>) -> Vec<T> {
-    let problem = match timeout(PATIENCE, all).await {
+async fn in_time<T>(
+    namespace: &str,
+    message: &str,
+    all: impl Future<Output = kube::Result<Vec<T>>>,
+) -> Vec<T> {
+    let problem = match timeout(REQUEST_DEADLINE, all).await {
         Ok(Ok(found)) => return found,
         Ok(Err(error)) => chain(&error),
         Err(_) => "no answer".to_owned(),
     };
-    if let Some(times) = repeated::times(what, &problem) {
-        warn!(namespace, error = problem, times, "{what}");
+    if let Some(times) = repeated::times(message, &problem) {
+        warn!(namespace, error = problem, times, "{message}");
     }
     Vec::new()
 }
@@ -124,28 +128,28 @@ pub async fn get(client: &Client, id: &Id) -> kube::Result<Option<Result<objects
     })
 }
 
-/// Makes a copy, unless it exists already. Fails if another object has its name.
-pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result<()> {
-    let map: ConfigMap = serde_json::from_value(copy).map_err(kube::Error::SerdeError)?;
+/// Makes a snapshot, unless it exists already. Fails if another object has its name.
+pub async fn make_snapshot(client: &Client, namespace: &str, snapshot: Value) -> kube::Result<()> {
+    let map: ConfigMap = serde_json::from_value(snapshot).map_err(kube::Error::SerdeError)?;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     match api.create(&PostParams::default(), &map).await {
         // A user may have created another object of this name.
         Err(error) if Fault::of(&error) == Fault::Conflict => {
-            let there = api.get(&map.name_any()).await?;
-            if is_ours(&there, &map) { Ok(()) } else { Err(error) }
+            let existing = api.get(&map.name_any()).await?;
+            if is_this_snapshot(&existing, &map) { Ok(()) } else { Err(error) }
         }
         result => result.map(drop),
     }
 }
 
-/// Returns whether the existing ConfigMap is this copy: it has the same content, is immutable and not being deleted, and
+/// Returns whether the existing ConfigMap is this snapshot: it has the same content, is immutable and not being deleted, and
 /// has the mark that only the guard writes.
-fn is_ours(there: &ConfigMap, map: &ConfigMap) -> bool {
+fn is_this_snapshot(existing: &ConfigMap, map: &ConfigMap) -> bool {
     let mark = format!("{PREFIX}{}", marks::KEEPS);
-    there.immutable == Some(true)
-        && (&there.data, &there.binary_data) == (&map.data, &map.binary_data)
-        && there.annotations().get(&mark) == map.annotations().get(&mark)
-        && there.metadata.deletion_timestamp.is_none()
+    existing.immutable == Some(true)
+        && (&existing.data, &existing.binary_data) == (&map.data, &map.binary_data)
+        && existing.annotations().get(&mark) == map.annotations().get(&mark)
+        && existing.metadata.deletion_timestamp.is_none()
 }
 
 #[cfg(test)]
@@ -173,7 +177,7 @@ mod tests {
                 Ok::<_, Infallible>(Response::new(Body::from(map.into_bytes())))
             }
         });
-        (ConfigMaps::at(Client::new(service, "default")), asked)
+        (ConfigMaps::new(Client::new(service, "default")), asked)
     }
 
     fn names(count: usize) -> Vec<String> {
@@ -181,58 +185,62 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_template_that_names_hundreds_does_not_ask_hundreds_of_times() {
+    async fn a_template_that_names_hundreds_causes_few_requests() {
         let (maps, asked) = server(|_| Duration::ZERO);
-        let found = maps.look("db", names(300)).await.unwrap();
-        assert_eq!((found.len(), asked.load(Ordering::Relaxed)), (MOST, MOST));
+        let found = maps.read("db", names(300)).await.unwrap();
+        assert_eq!((found.len(), asked.load(Ordering::Relaxed)), (MAX_CONFIG_MAPS, MAX_CONFIG_MAPS));
         assert_eq!(&*found[1].metadata.name, "map-1");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_an_api_server_that_does_not_answer() {
+    async fn a_request_does_not_wait_for_an_api_server_that_does_not_answer() {
         let (maps, asked) = server(|_| Duration::MAX);
         let begun = tokio::time::Instant::now();
-        assert_eq!(maps.look("db", names(2)).await, Some(Vec::new()));
-        assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
+        assert_eq!(maps.read("db", names(2)).await, Some(Vec::new()));
+        assert!(
+            begun.elapsed() >= REQUEST_DEADLINE && begun.elapsed() < REQUEST_DEADLINE * 2,
+            "{:?}",
+            begun.elapsed()
+        );
         assert_eq!(asked.load(Ordering::Relaxed), 2);
-        let copy = serde_json::json!({ "metadata": { "name": "a" } });
-        assert!(maps.copy("db", vec![copy]).await.is_empty());
+        let snapshot = serde_json::json!({ "metadata": { "name": "a" } });
+        assert!(maps.make_snapshots("db", vec![snapshot]).await.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_than_two_requests_read_at_once() {
         let (maps, asked) = server(|_| Duration::ZERO);
-        let ConfigMaps(Some((_, turns))) = maps.clone() else { unreachable!("there is a client") };
-        let turns = turns.of_all.acquire_many(2).await.unwrap();
-        assert_eq!(maps.look("db", names(2)).await, None);
+        let ConfigMaps(Some((_, slots))) = maps.clone() else { unreachable!("there is a client") };
+        let slots = slots.shared.acquire_many(2).await.unwrap();
+        assert_eq!(maps.read("db", names(2)).await, None);
         assert_eq!(asked.load(Ordering::Relaxed), 0);
-        drop(turns);
-        assert_eq!(maps.look("db", names(2)).await.map(|found| found.len()), Some(2));
+        drop(slots);
+        assert_eq!(maps.read("db", names(2)).await.map(|found| found.len()), Some(2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_namespace_does_not_fill_the_line() {
+    async fn one_namespace_does_not_fill_the_queue() {
         let (maps, _) =
             server(|path| if path.contains("/mine/") { Duration::from_millis(400) } else { Duration::ZERO });
         let mut mine = tokio::task::JoinSet::new();
         for _ in 0..20 {
             let maps = maps.clone();
-            mine.spawn(async move { maps.look("mine", names(2)).await });
+            mine.spawn(async move { maps.read("mine", names(2)).await });
         }
         tokio::task::yield_now().await;
-        assert_eq!(maps.look("yours", names(2)).await.map(|found| found.len()), Some(2));
+        assert_eq!(maps.read("yours", names(2)).await.map(|found| found.len()), Some(2));
         let mine = mine.join_all().await;
         assert_eq!(mine.iter().filter(|found| found.is_some()).count(), 6, "two at a time, for a second");
-        maps.look("yours", names(1)).await;
-        let ConfigMaps(Some((_, turns))) = &maps else { unreachable!("there is a client") };
-        assert_eq!(turns.of_namespaces.lock().unwrap().len(), 1, "those that are over are forgotten");
+        maps.read("yours", names(1)).await;
+        let ConfigMaps(Some((_, slots))) = &maps else { unreachable!("there is a client") };
+        assert_eq!(slots.by_namespace.lock().unwrap().len(), 1, "those that are over are forgotten");
     }
 
     #[tokio::test]
-    async fn nothing_is_asked_for_nothing() {
+    async fn without_names_no_request_is_sent() {
         let (maps, asked) = server(|_| Duration::ZERO);
-        assert_eq!(maps.look("db", Vec::new()).await, Some(Vec::new()));
-        assert!(maps.copy("db", Vec::new()).await.is_empty());
+        assert_eq!(maps.read("db", Vec::new()).await, Some(Vec::new()));
+        assert!(maps.make_snapshots("db", Vec::new()).await.is_empty());
         assert_eq!(asked.load(Ordering::Relaxed), 0);
     }
 }

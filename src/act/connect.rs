@@ -19,12 +19,12 @@ use tower::util::MapErrLayer;
 use self::kubeconfig::ClientConfig;
 
 /// The time for opening a connection, including TLS.
-const CONNECT: Duration = Duration::from_secs(5);
-/// The longest silence between two parts of an answer of the API server, because a link may stall without closing. It is longer
-/// than a round of any watch.
-const SILENCE: Duration = Duration::from_secs(12);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest silence between two parts of an answer of the API server, because a connection may stall without closing. It is
+/// longer than a round of any watch.
+const READ_TIMEOUT: Duration = Duration::from_secs(12);
 /// The longest silence for a person's command, which may wait a minute for the output of a pod.
-const PERSONS_SILENCE: Duration = Duration::from_secs(75);
+const PERSON_READ_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// The API server that a person's command uses, and the identity with which it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,9 +51,9 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
             ClientConfig { config, origin: "the pod's service account".to_owned() }
         }
     };
-    found.config.connect_timeout = Some(CONNECT);
-    found.config.read_timeout = Some(SILENCE);
-    found.config.write_timeout = Some(SILENCE);
+    found.config.connect_timeout = Some(CONNECT_TIMEOUT);
+    found.config.read_timeout = Some(READ_TIMEOUT);
+    found.config.write_timeout = Some(READ_TIMEOUT);
     client(found)
 }
 
@@ -61,7 +61,7 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
 pub async fn person(by: &Person) -> anyhow::Result<Client> {
     let mut found = kubeconfig::find(by.kubeconfig.as_deref(), by.context.as_deref()).await?;
     let config = &mut found.config;
-    config.read_timeout = Some(by.patience.unwrap_or(PERSONS_SILENCE));
+    config.read_timeout = Some(by.patience.unwrap_or(PERSON_READ_TIMEOUT));
     if let Some(patience) = by.patience {
         config.connect_timeout = Some(patience);
         config.write_timeout = Some(patience);
@@ -83,28 +83,28 @@ fn client(ClientConfig { mut config, origin }: ClientConfig) -> anyhow::Result<C
     let url = &config.cluster_url;
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let (scheme, host) = (url.scheme_str().unwrap_or("https"), url.host().unwrap_or_default());
-    let from = format!("{scheme}://{host}{port} ({origin})");
-    let builder = ClientBuilder::try_from(config).with_context(|| format!("preparing to ask {from}"))?;
-    let named = MapErrLayer::new(move |error: BoxError| Unanswered::from(&from, error));
+    let server = format!("{scheme}://{host}{port} ({origin})");
+    let builder = ClientBuilder::try_from(config).with_context(|| format!("preparing to ask {server}"))?;
+    let named = MapErrLayer::new(move |error: BoxError| RequestError::naming(&server, error));
     Ok(builder.with_layer(&named).build())
 }
 
-/// The error of a request without an answer: which server was asked, and how it was found.
+/// The error of a request without an answer: the address of the server, and where the address comes from.
 #[derive(Debug, thiserror::Error)]
-#[error("{from}")]
-struct Unanswered {
-    from: String,
+#[error("{server}")]
+struct RequestError {
+    server: String,
     #[source]
     why: BoxError,
 }
 
-impl Unanswered {
-    /// Names the server in an error. Errors of kube keep their type, because their meaning is read from it.
-    fn from(from: &str, why: BoxError) -> BoxError {
+impl RequestError {
+    /// Returns the error with the name of the server. Errors of kube keep their type, because their meaning is read from it.
+    fn naming(server: &str, why: BoxError) -> BoxError {
         if why.is::<kube::Error>() || why.is::<kube::client::AuthError>() {
             return why;
         }
-        Box::new(Self { from: from.to_owned(), why })
+        Box::new(Self { server: server.to_owned(), why })
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
-        let server_runs = tokio::spawn(async move { axum::serve(listener, router).await });
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await });
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kubeconfig");
         let text = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "a", "clusters": [{ "name": "a", "cluster": { "server": server } }], "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }], "users": [{ "name": "a", "user": {} }] });
@@ -147,6 +147,6 @@ mod tests {
             assert!(client.unwrap().apiserver_version().await.is_err());
             assert_eq!(asked.load(Ordering::Relaxed), number + 1);
         }
-        server_runs.abort();
+        serving.abort();
     }
 }

@@ -26,7 +26,6 @@ use leader::plan::rollout::STOPPED;
 use leader::plan::{Announcement, NO_LONGER_GUARDED};
 use objects::visible;
 use objects::{Fingerprint, Kind, Object};
-use report;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -35,8 +34,8 @@ use crate::act::telemetry::{chain, repeated};
 
 /// The number of Events that may wait to be written.
 const QUEUE_LENGTH: usize = 256;
-/// The length of the longest note, in bytes. The API server accepts 1024.
-const LONGEST_NOTE: usize = 1000;
+/// The maximum length of a note in bytes. The API server accepts 1024.
+const MAX_NOTE_BYTES: usize = 1000;
 /// The component that Events name as their reporter.
 const REPORTER: &str = "gatera";
 
@@ -60,24 +59,24 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         return kept_at_zero(review, decision, view).into_iter().collect();
     }
     let recovery = rules::recovery_change(review, view).filter(|_| decision.allowed());
-    let silent = decision.judged.is_empty() && recovery.is_none();
-    if review.dry_run || review.origin != Origin::Validating || silent {
+    let is_silent = decision.judged.is_empty() && recovery.is_none();
+    if review.dry_run || review.origin != Origin::Validating || is_silent {
         return Vec::new();
     }
     let deletion = review.operation == Operation::Delete;
     // A namespace that is being deleted accepts no new Event; an Event about an object without a namespace goes to `default`.
-    let namespace_goes = deletion && review.kind == Kind::Namespace && decision.allowed();
-    let Some(about) = about(review, view, namespace_goes) else { return Vec::new() };
+    let namespace_is_deleted = deletion && review.kind == Kind::Namespace && decision.allowed();
+    let Some(about) = about(review, view, namespace_is_deleted) else { return Vec::new() };
     let user = proven.then_some(&*review.user);
     let (kind, name) = (review.kind.name(), &review.name);
-    let names_the_object = about.kind.as_deref() == Some(kind) && about.name.as_ref() == Some(name);
-    let this = if names_the_object { "this".to_owned() } else { format!("{kind} {name}") };
+    let names_object = about.kind.as_deref() == Some(kind) && about.name.as_ref() == Some(name);
+    let this = if names_object { "this".to_owned() } else { format!("{kind} {name}") };
     let findings = decision.judged.iter().filter_map(|judged| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let (reason, note) = match &judged.softened {
             Some(Downgrade::ByOverride(exception)) if decision.allowed() => {
                 let was = user.map_or("overridden".to_owned(), |user| format!("allowed to {user}"));
-                let of = if names_the_object { String::new() } else { format!(" for {this}") };
+                let of = if names_object { String::new() } else { format!(" for {this}") };
                 (
                     format!("OverrideUsed{rule}"),
                     format!("{rule} was {was}{of}: {says} (reason: {})", exception.reason),
@@ -94,7 +93,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         Some(Notice { regarding: about.clone(), reason, action: "Admit".to_owned(), note })
     });
     let recovery = recovery.map(|change| {
-        let (reason, note) = of_recovery(&change, user);
+        let (reason, note) = recovery_reason_and_note(&change, user);
         // Events with the same reason and action are merged and keep the first text, so each grant has its own action.
         let action = format!("Recover{:016x}", Fingerprint::of(&note).number());
         Notice { regarding: about.clone(), reason: reason.to_owned(), action, note }
@@ -121,7 +120,7 @@ fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option
 }
 
 /// Returns the reason and the text of an Event about a recovery: which member, from which position, and by which user.
-fn of_recovery(change: &RecoveryChange, user: Option<&str>) -> (&'static str, String) {
+fn recovery_reason_and_note(change: &RecoveryChange, user: Option<&str>) -> (&'static str, String) {
     let by = user.map(|user| format!(", by {user}")).unwrap_or_default();
     match change {
         RecoveryChange::Granted(Recovery { member, position, until, loss, .. }) => {
@@ -139,14 +138,15 @@ fn of_recovery(change: &RecoveryChange, user: Option<&str>) -> (&'static str, St
     }
 }
 
-/// The Event reason of a recovery that is over, which is not a warning.
+/// The reason of the Event about a recovery that is over, which is not a warning.
 const RECOVERY_OVER: &str = "RecoveryOver";
+/// The reason of the Event about a break-glass that has ended, which is not a warning.
 const BREAK_GLASS_ENDED: &str = "GlassMended";
 
 /// Returns the object that an Event about a request names, if it has the uid that the request gives. Another uid is forged, or
 /// the watch has not shown it yet. For an object that the view does not contain (a Secret, a new object), the Event names the
 /// cluster that the object belongs to.
-fn about(review: &Review, view: &View<'_>, namespace_goes: bool) -> Option<ObjectReference> {
+fn about(review: &Review, view: &View<'_>, namespace_is_deleted: bool) -> Option<ObjectReference> {
     let Review { kind, namespace, name, .. } = review;
     let Some(uid) = view.world.facts().uid(*kind, &Id::new(namespace, name)) else {
         let [cluster] = view.clusters_concerned(review)[..] else { return None };
@@ -156,14 +156,14 @@ fn about(review: &Review, view: &View<'_>, namespace_goes: bool) -> Option<Objec
     let request_uid = review.objects().map(|object| &*object.meta().uid).find(|uid| !uid.is_empty());
     // An Eviction has no uid; its only Event is about an override, which is an annotation of an object that the view contains.
     let is_genuine = request_uid == Some(uid) || request_uid.is_none() && review.subresource == "eviction";
-    let namespace = if namespace_goes { "" } else { namespace };
+    let namespace = if namespace_is_deleted { "" } else { namespace };
     is_genuine.then(|| regarding(*kind, namespace, name, Some(uid.to_owned())))
 }
 
 /// The number of Events per minute about requests for one object. Overrides are few, and each should be seen.
 const EVENTS_PER_MINUTE: u32 = 6;
 /// The number of objects that are remembered before those of earlier minutes are forgotten.
-const REMEMBERED: usize = 1024;
+const MAX_REMEMBERED: usize = 1024;
 
 /// The number of Events in the present minute, by the uid of their object.
 #[derive(Debug, Default)]
@@ -173,7 +173,7 @@ impl EventLimiter {
     /// Counts this Event, and returns whether it may be published.
     pub fn admits(&mut self, notice: &Notice, now: Timestamp) -> bool {
         let minute = SignedDuration::from_mins(1);
-        if self.0.len() >= REMEMBERED {
+        if self.0.len() >= MAX_REMEMBERED {
             self.0.retain(|_, (since, _)| now.duration_since(*since) < minute);
         }
         let (since, count) =
@@ -187,7 +187,7 @@ impl EventLimiter {
 }
 
 /// Returns the Event about a new finding of the audit.
-pub fn found(news: &News<'_>) -> Notice {
+pub fn audit_finding(news: &News<'_>) -> Notice {
     let Audited { kind, id, uid, .. } = news.object;
     let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
     Notice {
@@ -206,16 +206,16 @@ pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> 
         [kind] => format!("{kind}Deleted"),
         _ => "NothingIsGuarded".to_owned(),
     };
-    Notice { regarding: the_lease(namespace), reason, action: "Register".to_owned(), note }
+    Notice { regarding: lease_reference(namespace), reason, action: "Register".to_owned(), note }
 }
 
 /// Returns the Event about another writer that undoes the guard's registration.
 pub fn entries_contested(namespace: &str, note: String) -> Notice {
     let reason = "WebhookEntriesContested".to_owned();
-    Notice { regarding: the_lease(namespace), reason, action: "Register".to_owned(), note }
+    Notice { regarding: lease_reference(namespace), reason, action: "Register".to_owned(), note }
 }
 
-fn the_lease(namespace: &str) -> ObjectReference {
+fn lease_reference(namespace: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("coordination.k8s.io/v1".to_owned()),
         kind: Some("Lease".to_owned()),
@@ -233,7 +233,7 @@ pub fn break_glass_began(namespace: &str, break_glass: &Override) -> Notice {
     // Events with the same reason and action are merged and keep the first text, so each break-glass has its own action.
     let action = format!("Open{:016x}", Fingerprint::of(&note).number());
     Notice {
-        regarding: the_namespace(namespace),
+        regarding: namespace_reference(namespace),
         reason: "GlassBroken".to_owned(),
         action,
         note: visible(&note),
@@ -246,22 +246,23 @@ pub fn break_glass_ended(namespace: &str) -> Notice {
         "break-glass has ended: the guard refuses again in this namespace what its rules and modes refuse; if the annotation is still there: {}",
         exceptions::end_break_glass_command(namespace)
     );
-    let regarding = the_namespace(namespace);
+    let regarding = namespace_reference(namespace);
     Notice { regarding, reason: BREAK_GLASS_ENDED.to_owned(), action: "Close".to_owned(), note }
 }
 
-fn the_namespace(name: &str) -> ObjectReference {
+fn namespace_reference(name: &str) -> ObjectReference {
     regarding(Kind::Namespace, name, name, None)
 }
 
 /// Returns as much of the note as an Event can hold.
-fn fitting(note: &str) -> String {
-    let end = (0..=note.len().min(LONGEST_NOTE)).rev().find(|at| note.is_char_boundary(*at));
+fn truncated(note: &str) -> String {
+    let end = (0..=note.len().min(MAX_NOTE_BYTES)).rev().find(|at| note.is_char_boundary(*at));
     note[..end.unwrap_or_default()].to_owned()
 }
 
-/// Returns an Event of the controller. Its name is derived from its text, so that the next leader does not create it again.
-pub fn once(announcement: &Announcement, now: Timestamp) -> Event {
+/// Returns the Event for an announcement of the leader. Its name is derived from its text, so that the next leader does not
+/// create it again.
+pub fn announcement(announcement: &Announcement, now: Timestamp) -> Event {
     let Announcement { id, uid, reason, note } = announcement;
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
     let regarding = regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()));
@@ -283,7 +284,7 @@ fn event(notice: Notice, is_warning: bool, name: String, instance: &str, now: Ti
         involved_object: regarding,
         reason: Some(reason),
         action: Some(action),
-        message: Some(fitting(&note)),
+        message: Some(truncated(&note)),
         type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
         count: Some(1),
         event_time: Some(MicroTime(now)),
@@ -322,7 +323,7 @@ pub fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
 
 /// Writes the queued Events until the process ends.
 pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiver<Notice>) {
-    let mut written = Written::new();
+    let mut written = WrittenEvents::new();
     while let Some(notice) = notices.recv().await {
         let now = Timestamp::now();
         written.retain(|_, (.., last)| now.duration_since(*last) < MERGE_PERIOD);
@@ -339,14 +340,14 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
 const MERGE_PERIOD: SignedDuration = SignedDuration::from_mins(6);
 
 /// The Events that were written, by object, reason and action: the name of each, how often it occurred, and when last.
-type Written = HashMap<String, (String, i32, Timestamp)>;
+type WrittenEvents = HashMap<String, (String, i32, Timestamp)>;
 
 /// Writes an Event, or counts it if it repeats. An Event that cannot be counted is created anew the next time.
 async fn write(
     client: &Client,
     identity: &str,
     notice: Notice,
-    written: &mut Written,
+    written: &mut WrittenEvents,
     now: Timestamp,
 ) -> kube::Result<()> {
     let api: Api<Event> = Api::namespaced(client.clone(), namespace_of(&notice.regarding));

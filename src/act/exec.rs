@@ -11,11 +11,11 @@ use kube::api::AttachParams;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-/// The deadline of a script. A statement that takes longer, for example behind a long transaction, is repeated after the
-/// next look.
+/// The deadline of a script. The caller repeats a statement that takes longer, for example behind a long transaction, after it
+/// has looked at the cluster again.
 const EXEC_DEADLINE: Duration = Duration::from_secs(60);
-/// The number of bytes of output that are read.
-const LONGEST_OUTPUT: u64 = 1 << 20;
+/// The maximum number of bytes of output that are read.
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// The reason why a script did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -50,16 +50,16 @@ pub async fn shell(
             let written = stdin.write_all(input.as_bytes()).await;
             written.and(stdin.flush().await)
         };
-        let (written, said, complaint) = tokio::join!(write, text(stdout), text(stderr));
+        let (written, output, errors) = tokio::join!(write, read_text(stdout), read_text(stderr));
         let status = status.await.ok_or(ExecError::Lost)?;
         // Dropping standard input closes the connection, so it stays open until the status has arrived.
         drop(stdin);
         match status.status.as_deref() {
-            Some("Success") if written.is_ok() => Ok(said),
+            Some("Success") if written.is_ok() => Ok(output),
             Some("Success") => Err(ExecError::Lost),
             _ => {
-                let said = Some(complaint.trim().to_owned()).filter(|it| !it.is_empty());
-                Err(ExecError::Failed(said.or(status.message).unwrap_or_default()))
+                let message = Some(errors.trim().to_owned()).filter(|it| !it.is_empty());
+                Err(ExecError::Failed(message.or(status.message).unwrap_or_default()))
             }
         }
     };
@@ -67,8 +67,8 @@ pub async fn shell(
 }
 
 /// Reads text until the connection ends or the limit is reached. An error ends the text like a normal end.
-async fn text(from: impl AsyncRead + Unpin) -> String {
+async fn read_text(from: impl AsyncRead + Unpin) -> String {
     let mut bytes = Vec::new();
-    let _ = from.take(LONGEST_OUTPUT).read_to_end(&mut bytes).await;
+    let _ = from.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }

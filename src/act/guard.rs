@@ -20,18 +20,18 @@ use crate::act::events::{EventLimiter, Notice};
 use crate::act::reserve::ReservationStore;
 use crate::act::telemetry::Metrics;
 
-pub use ready::{Readiness, Report};
+pub use ready::{Readiness, ReadinessReport};
 pub use watch_freshness::WatchFreshness;
 
 /// The field manager by which the API server records the fields that the guard owns.
 pub const FIELD_MANAGER: &str = "gatera";
 /// The number of requests that are answered at the same time. More are refused immediately: a queue would only answer callers
 /// that have given up.
-const MOST_AT_ONCE: usize = 256;
+const MAX_REQUESTS: usize = 256;
 
-/// The longest wait of a request for the view. A watch shows a new object within this time, usually much sooner, and an API
-/// server waits longer for an answer.
-const MOMENT: Duration = Duration::from_millis(500);
+/// The longest wait of a request for a world that knows its objects. A watch shows a new object within this time, usually much
+/// sooner, and an API server waits longer for an answer.
+const WORLD_WAIT: Duration = Duration::from_millis(500);
 
 /// The state that requests are answered from.
 #[derive(Debug)]
@@ -56,16 +56,16 @@ pub struct Guard {
     pub memory: usize,
     /// The queue of Events to publish; `None` if none are published.
     pub events: Option<mpsc::Sender<Notice>>,
-    limiter: Mutex<EventLimiter>,
-    news: Notify,
-    places: Semaphore,
+    event_limiter: Mutex<EventLimiter>,
+    world_replaced: Notify,
+    request_permits: Semaphore,
 }
 
 impl Guard {
     /// Creates a guard with this world.
     pub fn new(world: Arc<ArcSwap<World>>, settings: Settings, clock: fn() -> Timestamp) -> Self {
         let (metrics, ready) = (Metrics::default(), Readiness::default());
-        metrics.expect(crate::rulebook().rules().iter().map(|rule| rule.id));
+        metrics.start_at_zero(crate::rulebook().rules().iter().map(|rule| rule.id));
         let settings = ArcSwap::from_pointee(settings);
         Self {
             world,
@@ -78,9 +78,9 @@ impl Guard {
             config_maps: ConfigMaps::default(),
             memory: usize::MAX,
             events: None,
-            limiter: Mutex::default(),
-            news: Notify::new(),
-            places: Semaphore::new(MOST_AT_ONCE),
+            event_limiter: Mutex::default(),
+            world_replaced: Notify::new(),
+            request_permits: Semaphore::new(MAX_REQUESTS),
         }
     }
 
@@ -93,7 +93,7 @@ impl Guard {
     }
 
     /// Returns whether the API server should send requests to this replica, and if not, why.
-    pub fn report(&self) -> Report {
+    pub fn readiness_report(&self) -> ReadinessReport {
         let (world, settings) = (self.world.load(), self.settings.load());
         let view = View::new(&world, (self.clock)(), &settings);
         self.ready.report(&View { freshness: self.freshness(&world), ..view })
@@ -101,36 +101,36 @@ impl Guard {
 
     /// Returns the world as soon as it knows what a request is about, or the current one after a short wait. A request comes
     /// while its object is being created, and the owners of the object may have been created only a moment before.
-    pub async fn world_that(&self, knows: impl Fn(&World) -> bool) -> Arc<World> {
-        let waits = async {
+    pub async fn world_when(&self, knows: impl Fn(&World) -> bool) -> Arc<World> {
+        let known_world = async {
             loop {
-                let mut news = std::pin::pin!(self.news.notified());
-                news.as_mut().enable();
+                let mut replaced = std::pin::pin!(self.world_replaced.notified());
+                replaced.as_mut().enable();
                 let world = self.world.load_full();
-                // A waiting request takes the place of another one.
-                if knows(&world) || self.places.available_permits() < MOST_AT_ONCE / 2 {
+                // A request that waits holds a permit that another request may need.
+                if knows(&world) || self.request_permits.available_permits() < MAX_REQUESTS / 2 {
                     return world;
                 }
-                news.await;
+                replaced.await;
             }
         };
-        timeout(MOMENT, waits).await.unwrap_or_else(|_| self.world.load_full())
+        timeout(WORLD_WAIT, known_world).await.unwrap_or_else(|_| self.world.load_full())
     }
 
     /// Replaces the world, and wakes the requests that wait for it.
-    pub fn show(&self, world: World) {
+    pub fn replace_world(&self, world: World) {
         self.world.store(Arc::new(world));
-        self.news.notify_waiters();
+        self.world_replaced.notify_waiters();
     }
 
-    /// Takes a place for one request; `None` if there are too many requests.
-    pub fn place(&self) -> Option<SemaphorePermit<'_>> {
-        self.places.try_acquire().ok()
+    /// Takes a permit for one request; `None` if there are too many requests.
+    pub fn request_permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.request_permits.try_acquire().ok()
     }
 
     /// Publishes an Event about a request, unless there were many about the same object lately.
     pub fn publish_request(&self, notice: Notice) {
-        let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limiter = self.event_limiter.lock().unwrap_or_else(PoisonError::into_inner);
         if limiter.admits(&notice, (self.clock)()) {
             self.publish(notice);
         }

@@ -45,7 +45,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const NO_ANSWER: &str = "no answer";
 
 /// The name of the one Lease.
-const NAME: &str = "gatera";
+const LEASE_NAME: &str = "gatera";
 
 /// Returns whether this replica may write the record: it is free, its own, or its holder is silent. `unchanged` is how long
 /// this replica has seen this version of it.
@@ -63,7 +63,7 @@ pub async fn hold(
     closing: watch::Receiver<bool>,
 ) {
     let store = Leases::of(client, &namespace);
-    let blank = Lease { metadata: ownership::metadata(&release, &namespace, NAME), spec: None };
+    let blank = Lease { metadata: ownership::metadata(&release, &namespace, LEASE_NAME), spec: None };
     Election { store, blank, me, seen: None, seat }.run(closing).await;
 }
 
@@ -85,12 +85,12 @@ struct Election<S> {
 impl<S: LeaseStore> Election<S> {
     async fn run(mut self, mut closing: watch::Receiver<bool>) {
         loop {
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             let seat = &self.seat;
             let outcome = timeout(TURN_DEADLINE, turn(&self.store, &self.blank, &self.me, &mut self.seen));
             let pause = match seat.stepping_down_in_time(outcome).await {
                 Ok(Ok(true)) => {
-                    seat.take(asked + TERM);
+                    seat.take(requested_at + TERM);
                     RENEW_INTERVAL
                 }
                 Ok(Ok(false)) => {
@@ -121,13 +121,13 @@ impl<S: LeaseStore> Election<S> {
         let led = self.seat.is_taken();
         self.seat.leave();
         if led {
-            let trouble = match timeout(TURN_DEADLINE, give_up(&self.store, &self.me)).await {
+            let error_text = match timeout(TURN_DEADLINE, give_up(&self.store, &self.me)).await {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => chain(&error),
                 Err(_) => NO_ANSWER.to_owned(),
             };
             warn!(
-                error = trouble,
+                error = error_text,
                 "the lease could not be given up; another replica takes over when it expires"
             );
         }
@@ -145,7 +145,7 @@ async fn turn(
     let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
     let lease = match ours {
         Some(lease) => Some(lease),
-        None => store.read(NAME).await?.0,
+        None => store.read(LEASE_NAME).await?.0,
     };
     if let Some(lease) = &lease {
         let version = &lease.metadata.resource_version;
@@ -157,7 +157,7 @@ async fn turn(
             return Ok(false);
         }
     }
-    let written = store.write(NAME, &renewed(lease.unwrap_or_else(|| blank.clone()), me)).await;
+    let written = store.write(LEASE_NAME, &renewed(lease.unwrap_or_else(|| blank.clone()), me)).await;
     // The write may have arrived or not, so the record that was seen may be out of date.
     *seen = None;
     match written {
@@ -196,9 +196,11 @@ fn renewed(mut lease: Lease, me: &str) -> Lease {
 
 /// Gives the lease up, if this replica holds it.
 async fn give_up(store: &impl LeaseStore, me: &str) -> kube::Result<()> {
-    let Some(mut lease) = store.read(NAME).await?.0.filter(|it| holder(it) == me) else { return Ok(()) };
+    let Some(mut lease) = store.read(LEASE_NAME).await?.0.filter(|it| holder(it) == me) else {
+        return Ok(());
+    };
     if let Some(spec) = &mut lease.spec {
         spec.holder_identity = Some(String::new());
     }
-    store.write(NAME, &lease).await.map(drop)
+    store.write(LEASE_NAME, &lease).await.map(drop)
 }

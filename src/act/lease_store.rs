@@ -42,7 +42,7 @@ impl Leases {
     }
 
     /// Sends a request and returns the Lease in the answer; `None`: there is no such Lease.
-    async fn ask(&self, request: axum::http::Request<Vec<u8>>) -> kube::Result<Dated<Option<Lease>>> {
+    async fn send(&self, request: axum::http::Request<Vec<u8>>) -> kube::Result<Dated<Option<Lease>>> {
         let answer = self.api.clone().into_client().send(request.map(Body::from)).await?;
         let date = answer.headers().get(DATE).and_then(|it| rfc2822::parse(it.to_str().ok()?).ok());
         let date = date.map(|it| it.timestamp());
@@ -61,7 +61,7 @@ impl Leases {
 impl LeaseStore for Leases {
     async fn read(&self, name: &str) -> kube::Result<Dated<Option<Lease>>> {
         let request = self.requests().get(name, &GetParams::default()).map_err(Error::BuildRequest)?;
-        self.ask(request).await
+        self.send(request).await
     }
 
     async fn write(&self, name: &str, lease: &Lease) -> kube::Result<Dated<Lease>> {
@@ -69,7 +69,7 @@ impl LeaseStore for Leases {
         // This also creates a Lease that was deleted, and needs only a permission that names it.
         let request =
             self.requests().replace(name, &PostParams::default(), text).map_err(Error::BuildRequest)?;
-        match self.ask(request).await? {
+        match self.send(request).await? {
             (Some(lease), date) => Ok((lease, date)),
             (None, _) => Err(refusal(404, b"there is no such Lease")),
         }

@@ -30,9 +30,9 @@ use crate::act::telemetry::{chain, repeated};
 
 /// The pause after planning, as a multiple of the time that planning took, which is therefore at most a fifth of the whole.
 const PAUSE_FACTOR: u32 = 4;
-/// The longest time for which the steps of one plan are carried out, however long planning took. What is left is planned again:
-/// other steps may be more urgent.
-const LONGEST_PASS: Duration = Duration::from_secs(2);
+/// The longest time for which the steps of one plan are carried out, however long planning took. The rest is planned again,
+/// because other steps may be more urgent.
+const MAX_PASS: Duration = Duration::from_secs(2);
 
 /// Carries out the plan while this replica leads, each time the world has `changed` or a step may have become due.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
@@ -48,16 +48,16 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
             return;
         }
         changed.mark_unchanged();
-        let looked = Instant::now();
-        let steps = context.look(|view| planner.next(view, began.elapsed()));
+        let planning_began = Instant::now();
+        let steps = context.with_view(|view| planner.next(view, began.elapsed()));
         let planning_ended = Instant::now();
-        let rest = (planning_ended - looked) * PAUSE_FACTOR;
+        let pause = (planning_ended - planning_began) * PAUSE_FACTOR;
         // Clusters whose next steps must be planned again, because a step that destroys changes their world.
         let mut changed_by_us = BTreeSet::new();
-        let mut more = false;
+        let mut any_left = false;
         for step in scheduler.due(&steps, began.elapsed()) {
-            more = planning_ended.elapsed() > LONGEST_PASS;
-            if more {
+            any_left = planning_ended.elapsed() > MAX_PASS;
+            if any_left {
                 break;
             }
             let cluster = step.cluster();
@@ -68,42 +68,42 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
                 changed_by_us.insert(cluster);
             }
             if context.may(step) {
-                one(&context, &mut scheduler, step, began).await;
+                carry_out(&context, &mut scheduler, step, began).await;
             }
         }
-        if more || !changed_by_us.is_empty() {
+        if any_left || !changed_by_us.is_empty() {
             // A plan that keeps changing must not starve other tasks.
             tokio::task::yield_now().await;
             continue;
         }
         // In a storm of watch events, worlds follow each other within a millisecond.
-        tokio::time::sleep(rest).await;
-        let again = tokio::time::sleep(scheduler.again(&steps, began.elapsed()));
+        tokio::time::sleep(pause).await;
+        let next_due = tokio::time::sleep(scheduler.time_until_due(&steps, began.elapsed()));
         tokio::select! {
             changed = changed.changed() => if changed.is_err() { return },
-            () = again => {}
+            () = next_due => {}
         }
     }
 }
 
-async fn one(context: &StepContext, scheduler: &mut StepScheduler, step: &LeaderStep, began: Instant) {
+async fn carry_out(context: &StepContext, scheduler: &mut StepScheduler, step: &LeaderStep, began: Instant) {
     let Some(time) = context.leading.time_for_a_step() else { return };
     let outcome = timeout(time, apply::step(context, step)).await;
     match &outcome {
-        Ok(Err(error)) if conflict(error) => scheduler.missed(step, began.elapsed()),
+        Ok(Err(error)) if is_conflict(error) => scheduler.record_conflict(step, began.elapsed()),
         // An Event that could not be written stays due.
         Ok(Err(_)) | Err(_) if matches!(step, LeaderStep::Announce(_)) => {
-            scheduler.failed(step, began.elapsed());
+            scheduler.record_failure(step, began.elapsed());
         }
-        _ => scheduler.did(step, began.elapsed()),
+        _ => scheduler.record_done(step, began.elapsed()),
     }
-    log(step, &outcome);
-    if let Ok(Ok(Done::Refused(event))) = outcome
+    log_outcome(step, &outcome);
+    if let Ok(Ok(StepResult::Refused(event))) = outcome
         && scheduler.is_news(step, &event.note)
         && let Some(time) = context.leading.time_for_a_step()
     {
         let error = match timeout(time, apply::announce(&context.client, &event)).await {
-            Ok(Ok(())) => return scheduler.published(step, event.note),
+            Ok(Ok(())) => return scheduler.record_published(step, event.note),
             Ok(Err(error)) => chain(&error),
             Err(_) => NO_ANSWER.to_owned(),
         };
@@ -116,14 +116,14 @@ async fn one(context: &StepContext, scheduler: &mut StepScheduler, step: &Leader
 const NO_ANSWER: &str = "the API server did not answer before the leader's Lease could expire";
 
 /// Logs the outcome of a step, as sentences instead of debug structures.
-fn log(step: &LeaderStep, outcome: &StepOutcome) {
+fn log_outcome(step: &LeaderStep, outcome: &StepOutcome) {
     let object = step.object();
     match outcome {
-        Ok(Ok(Done::Yes)) => info!(%step, object, "a step is done"),
-        Ok(Ok(Done::NotNow(why))) => info!(%step, object, why, "a step is postponed"),
-        Ok(Ok(Done::Refused(event))) => info!(%step, object, why = event.note, "a step was refused"),
+        Ok(Ok(StepResult::Done)) => info!(%step, object, "a step is done"),
+        Ok(Ok(StepResult::Postponed(why))) => info!(%step, object, why, "a step is postponed"),
+        Ok(Ok(StepResult::Refused(event))) => info!(%step, object, why = event.note, "a step was refused"),
         // The object changed meanwhile, as a StatefulSet does when its last member becomes Ready, so the step is planned again.
-        Ok(Err(error)) if conflict(error) => {
+        Ok(Err(error)) if is_conflict(error) => {
             info!(%step, object, "the step is planned again: its object has changed");
         }
         Ok(Err(error)) => warn!(%step, object, error = chain(error), "a step failed"),
@@ -133,24 +133,24 @@ fn log(step: &LeaderStep, outcome: &StepOutcome) {
     }
 }
 
-fn conflict(error: &kube::Error) -> bool {
+fn is_conflict(error: &kube::Error) -> bool {
     Fault::of(error) == Fault::Conflict
 }
 
-/// The result of a step; `Elapsed` means that the API server did not answer in time.
-type StepOutcome = Result<Result<Done, kube::Error>, Elapsed>;
+/// The outcome of a step; `Elapsed` means that the API server did not answer in time.
+type StepOutcome = Result<Result<StepResult, kube::Error>, Elapsed>;
 
-/// The outcome of a step that did not fail.
-enum Done {
+/// The result of a step that did not fail.
+enum StepResult {
     /// The step is done.
-    Yes,
+    Done,
     /// The step is postponed, for this reason: the cluster has changed, or something else must happen first.
-    NotNow(String),
+    Postponed(String),
     /// The step was refused, and this Event should report it.
     Refused(Announcement),
 }
 
-/// The client, the guard and the lease, which every step needs.
+/// The client, the guard and the leadership, which every step needs.
 struct StepContext {
     client: Client,
     guard: Arc<Guard>,
@@ -161,15 +161,15 @@ impl StepContext {
     /// Returns whether the step may begin: this replica holds the lease, which no step outlasts, and a step that destroys still
     /// follows from the current world. This is checked again before every single call that deletes.
     fn may(&self, step: &LeaderStep) -> bool {
-        self.leading.holds() && (!step.destroys() || self.look(|view| plan::still_due(step, view)))
+        self.leading.holds() && (!step.destroys() || self.with_view(|view| plan::still_due(step, view)))
     }
 
-    /// Calls `look` with a view of the current world.
-    fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+    /// Calls `read` with a view of the current world.
+    fn with_view<T>(&self, read: impl FnOnce(&View<'_>) -> T) -> T {
         let guard = &self.guard;
         let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
         let (reservations, freshness) = (guard.reservations.current(), guard.freshness(&world));
-        look(&View {
+        read(&View {
             reservations: &reservations,
             freshness,
             ..View::new(&world, (guard.clock)(), &settings)
@@ -188,9 +188,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Page(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Page {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
         }
@@ -202,18 +202,18 @@ mod tests {
 
     #[test]
     fn a_line_of_the_log_is_a_sentence_with_fields() {
-        let page = Page::default();
-        let writer = page.clone();
+        let buffer = LogBuffer::default();
+        let writer = buffer.clone();
         let lines = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         let pod = Id::new("db", "galera-1");
-        let step = LeaderStep::Address { pod, uid: "u".to_owned(), text: "[mysqld]".to_owned() };
+        let step = LeaderStep::UpdateOptionFile { pod, uid: "u".to_owned(), text: "[mysqld]".to_owned() };
         tracing::subscriber::with_default(lines.finish(), || {
-            log(&step, &Ok(Ok(Done::NotNow("another one starts".to_owned()))));
+            log_outcome(&step, &Ok(Ok(StepResult::Postponed("another one starts".to_owned()))));
         });
-        let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
         let mut line: Value = serde_json::from_str(&text).unwrap();
         line.as_object_mut().unwrap().remove("timestamp");
-        let is = json!({
+        let expected = json!({
             "level": "INFO",
             "message": "a step is postponed",
             "step": "give the member the current addresses of its peers",
@@ -221,6 +221,6 @@ mod tests {
             "why": "another one starts",
             "target": "gatera::act::reconcile",
         });
-        assert_eq!(line, is);
+        assert_eq!(line, expected);
     }
 }

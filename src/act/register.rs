@@ -29,12 +29,12 @@ use tokio::sync::watch as channel;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::act::certs::{self, Leaf, Lives};
+use crate::act::certs::{self, Leaf, Lifetimes};
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 use crate::act::telemetry::{chain, repeated};
 
-use known::{Configuration, Known};
+use known::{Configuration, KnownState};
 use pace::Pace;
 
 /// What is registered, and which objects this involves.
@@ -53,7 +53,7 @@ pub struct Registration {
     /// The names for which the leaf is issued.
     pub names: Vec<String>,
     /// The lifetimes of the certificates that the guard makes.
-    pub lives: Lives,
+    pub lifetimes: Lifetimes,
     /// A folder with `tls.crt`, `tls.key` and `ca.crt`, if the certificates are maintained outside of the guard.
     pub folder: Option<PathBuf>,
 }
@@ -77,14 +77,14 @@ enum Error {
     NoSecret(String),
     #[error("reading {0}")]
     Read(PathBuf, #[source] std::io::Error),
-    #[error("no answer from the API server within {} s", DEADLINE.as_secs())]
+    #[error("no answer from the API server within {} s", STEP_DEADLINE.as_secs())]
     Late,
 }
 
 /// The interval at which files are read and failed steps are retried, which is often enough: certificates last for months.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The time for which one step may wait for API servers, so that a stalled link does not hold up the other step.
-const DEADLINE: Duration = Duration::from_secs(10);
+const STEP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Keeps the certificate in use and the entries up to date until the process ends.
 pub async fn run(
@@ -95,7 +95,7 @@ pub async fn run(
     leading: Leading,
     changed: channel::Receiver<u64>,
 ) {
-    Registrar::new(client, guard, leaf, registration).work(leading, changed).await;
+    Registrar::new(client, guard, leaf, registration).run(leading, changed).await;
 }
 
 /// The registration task: what it knows, and what it does about it.
@@ -104,7 +104,7 @@ struct Registrar {
     guard: Arc<Guard>,
     leaf: Leaf,
     registration: Registration,
-    known: Known,
+    known: KnownState,
     /// The pace at which each configuration is written, by the time since `begun`.
     paces: [Pace; 2],
     begun: Instant,
@@ -117,13 +117,13 @@ impl Registrar {
             guard,
             leaf,
             registration,
-            known: Known::default(),
+            known: KnownState::default(),
             paces: Default::default(),
             begun: Instant::now(),
         }
     }
 
-    async fn work(mut self, mut leading: Leading, mut changed: channel::Receiver<u64>) {
+    async fn run(mut self, mut leading: Leading, mut changed: channel::Receiver<u64>) {
         let Registration { namespace, secret, configuration, .. } = self.registration.clone();
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
@@ -132,37 +132,39 @@ impl Registrar {
         let mutating = watch::object(mutating, &configuration).map(|it| (0, it.map(Configuration::from)));
         let validating = watch::object(validating, &configuration).map(|it| (1, it.map(Configuration::from)));
         let mut entries = pin!(stream::select(mutating, validating));
-        let own = self.registration.folder.is_none();
+        let maintains_secret = self.registration.folder.is_none();
         // Certificates that live for seconds (in tests) have to be checked more often.
-        let look = LOOK.min((self.registration.lives.leaf / 20).unsigned_abs());
+        let check_interval = CHECK_INTERVAL.min((self.registration.lifetimes.leaf / 20).unsigned_abs());
         loop {
-            let waiting = self.guard.freshness(&self.guard.world.load()) == Freshness::Loading;
+            let is_loading = self.guard.freshness(&self.guard.world.load()) == Freshness::Loading;
             tokio::select! {
-                Some(found) = secrets.next(), if own => self.known.secret = found,
+                Some(found) = secrets.next(), if maintains_secret => self.known.secret = found,
                 Some((index, found)) = entries.next() => self.known.entries[index] = found,
                 true = leading.changed() => {}
-                Ok(()) = changed.changed(), if waiting => {}
-                () = tokio::time::sleep(look) => {}
+                Ok(()) = changed.changed(), if is_loading => {}
+                () = tokio::time::sleep(check_interval) => {}
             }
-            self.act(leading.holds()).await;
+            self.run_steps(leading.holds()).await;
         }
     }
 
     /// Runs every step once. A step that fails has its own line in `/readyz` and does not block the others.
-    async fn act(&mut self, leads: bool) {
-        let certificate = timeout(DEADLINE, self.certificate(leads)).await.unwrap_or(Err(Error::Late));
+    async fn run_steps(&mut self, leads: bool) {
+        let certificate = timeout(STEP_DEADLINE, self.certificate(leads)).await.unwrap_or(Err(Error::Late));
         self.report_certificate(certificate);
-        self.judge_trust();
+        self.report_trust();
         let can_answer = self.known.shown.is_some()
             && self.guard.freshness(&self.guard.world.load()) != Freshness::Loading;
-        let entries = timeout(DEADLINE, self.register(leads && can_answer)).await.unwrap_or(Err(Error::Late));
+        let entries = timeout(STEP_DEADLINE, self.update_entries(leads && can_answer))
+            .await
+            .unwrap_or(Err(Error::Late));
         self.report_entries(entries);
         self.report_deletions(leads);
     }
 }
 
 /// Logs that an object of the guard cannot be watched. The watch continues by itself.
-fn unwatched(error: &(dyn std::error::Error + 'static), kind: &str) {
+fn log_watch_error(error: &(dyn std::error::Error + 'static), kind: &str) {
     let error = chain(error);
     if let Some(times) = repeated::times("own object", &error) {
         warn!(kind, error, times, "the guard's own object cannot be watched and is watched again");
@@ -170,10 +172,10 @@ fn unwatched(error: &(dyn std::error::Error + 'static), kind: &str) {
 }
 
 /// Logs an error, and returns its text for `/readyz`.
-fn words(error: &Error) -> String {
-    let words = chain(error);
-    if let Some(times) = repeated::times("registration", &words) {
-        warn!(error = words, times, "the registration failed and is tried again");
+fn logged(error: &Error) -> String {
+    let text = chain(error);
+    if let Some(times) = repeated::times("registration", &text) {
+        warn!(error = text, times, "the registration failed and is tried again");
     }
-    words
+    text
 }

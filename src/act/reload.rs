@@ -1,6 +1,6 @@
 //! The settings file: read at the start, and again whenever its content changes.
 //!
-//! Owns: the file, the effect of a change, and how any file is followed ([`contents`]). Must not know: the meaning of the
+//! Owns: the file, the effect of a change, and how any file is followed ([`follow_contents`]). Must not know: the meaning of the
 //! settings (`settings.rs`). Modes and webhook settings take effect at once; another adoption takes effect when the watches
 //! have listed what it selects (`watch.rs`), so that no request is answered by labels that the view does not know yet.
 //! A file that cannot be read changes nothing and is reported.
@@ -19,7 +19,7 @@ use crate::act::telemetry::chain;
 use crate::rulebook;
 
 /// The interval at which the content is read. A kubelet swaps a link somewhere above the file, which a file watch would miss.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The reason why a settings file could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -29,21 +29,21 @@ pub enum Error {
     Read(PathBuf, #[source] std::io::Error),
     /// The file holds something other than valid settings.
     #[error("settings file {0}")]
-    Form(PathBuf, #[source] settings::Error),
+    Invalid(PathBuf, #[source] settings::Error),
 }
 
 /// Reads the settings from the file.
 pub fn load(path: &Path) -> Result<Settings, Error> {
-    parse(path, &text(path)?)
+    parse(path, &read_text(path)?)
 }
 
-fn text(path: &Path) -> Result<String, Error> {
+fn read_text(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::Read(path.to_owned(), error))
 }
 
 /// Parses the settings in a text that was read from this file.
 pub fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
-    rulebook().settings(text).map_err(|error| Error::Form(path.to_owned(), error))
+    rulebook().settings(text).map_err(|error| Error::Invalid(path.to_owned(), error))
 }
 
 /// Follows the file until the process ends. `adopted` receives another adoption; `changed` is incremented with every change.
@@ -53,33 +53,34 @@ pub async fn follow(
     adopted: watch::Sender<Adoption>,
     changed: watch::Sender<u64>,
 ) {
-    let read = || text(&path).map_err(|error| chain(&error));
-    let take = |now: &Result<String, String>| {
+    let read = || read_text(&path).map_err(|error| chain(&error));
+    let apply_text = |now: &Result<String, String>| {
         let read = now.clone().and_then(|text| parse(&path, &text).map_err(|error| chain(&error)));
-        take(read, &guard, &adopted);
+        apply(read, &guard, &adopted);
         changed.send_modify(|count| *count += 1);
     };
-    contents(read, take).await;
+    follow_contents(read, apply_text).await;
 }
 
-/// Calls `take` with what is read, or why it cannot be read: at once, and then whenever it differs, until the process ends.
-pub async fn contents<T: PartialEq>(
+/// Calls `use_content` with what is read, or why it cannot be read: at once, and then whenever it differs, until the process
+/// ends.
+pub async fn follow_contents<T: PartialEq>(
     read: impl Fn() -> Result<T, String>,
-    mut take: impl FnMut(&Result<T, String>),
+    mut use_content: impl FnMut(&Result<T, String>),
 ) {
     let mut seen = None;
     loop {
         let now = read();
         if seen.as_ref() != Some(&now) {
-            take(&now);
+            use_content(&now);
             seen = Some(now);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 
 /// Puts the settings that were read into effect, or reports why they could not be read.
-pub fn take(read: Result<Settings, String>, guard: &Guard, adopted: &watch::Sender<Adoption>) {
+pub fn apply(read: Result<Settings, String>, guard: &Guard, adopted: &watch::Sender<Adoption>) {
     guard.metrics.config_current.set(i64::from(read.is_ok()));
     match read {
         Ok(new) => {
@@ -94,12 +95,12 @@ pub fn take(read: Result<Settings, String>, guard: &Guard, adopted: &watch::Send
             }
             guard.ready.settings.store(None);
         }
-        Err(words) => {
-            warn!(error = words, "the settings cannot be read; the last valid ones stay in effect");
+        Err(problem) => {
+            warn!(error = problem, "the settings cannot be read; the last valid ones stay in effect");
             guard
                 .ready
                 .settings
-                .store(Some(Arc::new(format!("{words}; the last valid ones stay in effect"))));
+                .store(Some(Arc::new(format!("{problem}; the last valid ones stay in effect"))));
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::act::telemetry::chain;
 use ledger::{Ledger, LedgerStep, ServerClock};
 use note::ReservationNote;
 
-/// The number of Leases. Clusters that share a Lease share nothing but its write conflicts.
+/// The number of Leases. Clusters that share a Lease only share its write conflicts.
 const SHARDS: u32 = 8;
 /// The number of reservations that may be in progress, which is more than a drain of many nodes requests at once. Further ones
 /// are refused at once, so that forged requests do not take the places of all others.
@@ -43,7 +43,7 @@ const MAX_IN_PROGRESS: usize = 32;
 const RESERVATION_DEADLINE: Duration = Duration::from_millis(1_200);
 /// The number of notes that are written for one request although their time differs from that of the answer. After that the
 /// clocks of the API servers evidently differ, and the next note carries no time.
-const WRONG_TIMES: usize = 2;
+const MAX_WRONG_TIMES: usize = 2;
 
 /// The outcome of a reservation.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct ReservationStore<S = Leases> {
     /// Where reservations are kept; `None`: there is one replica, which keeps them in memory.
     store: Option<S>,
     /// The namespace and the Helm release of the Leases, for one that has to be created again.
-    home: (String, String),
+    owner: (String, String),
     permits: Semaphore,
     /// Each Lease as it was last read or written; `None`: it must be read.
     shards: [Mutex<Option<Lease>>; SHARDS as usize],
@@ -72,20 +72,20 @@ pub struct ReservationStore<S = Leases> {
 impl ReservationStore {
     /// Creates the store of a guard that has only one replica.
     pub fn of_one_replica() -> Self {
-        Self::at(None, Default::default())
+        Self::new(None, Default::default())
     }
 
     /// Creates a store that is shared with the other replicas.
     pub fn shared(client: Client, namespace: &str, release: &str) -> Self {
         let store = Leases::of(client, namespace);
-        Self::at(Some(store), (namespace.to_owned(), release.to_owned()))
+        Self::new(Some(store), (namespace.to_owned(), release.to_owned()))
     }
 }
 
 impl<S: LeaseStore> ReservationStore<S> {
-    fn at(store: Option<S>, home: (String, String)) -> Self {
+    fn new(store: Option<S>, owner: (String, String)) -> Self {
         let permits = Semaphore::new(MAX_IN_PROGRESS);
-        Self { store, home, permits, shards: Default::default(), ledger: Lock::default() }
+        Self { store, owner, permits, shards: Default::default(), ledger: Lock::default() }
     }
 
     /// Returns which members were allowed to leave moments ago, as far as this replica knows.
@@ -103,7 +103,7 @@ impl<S: LeaseStore> ReservationStore<S> {
             return Reserving::Unknown("too many members are to be removed at the same time".to_owned());
         };
         let (problem, error) =
-            match timeout(RESERVATION_DEADLINE, self.write(member_removal, still_right)).await {
+            match timeout(RESERVATION_DEADLINE, self.reserve_in_lease(member_removal, still_right)).await {
                 Ok(Ok(outcome)) => return outcome,
                 Ok(Err(error)) => (api_message(&error), chain(&error)),
                 Err(_) => ("the API server did not answer in time".to_owned(), "no answer".to_owned()),
@@ -112,72 +112,72 @@ impl<S: LeaseStore> ReservationStore<S> {
         Reserving::Unknown(problem)
     }
 
-    async fn write(
+    async fn reserve_in_lease(
         &self,
         member_removal: &MemberRemoval,
         still_right: impl Fn(&Reservations) -> bool,
     ) -> kube::Result<Reserving> {
         let shard = shard_of(&member_removal.cluster);
         // This replica makes one reservation per Lease at a time. The slot is empty while the outcome of a write is unknown.
-        let mut slot = self.shards[shard].lock().await;
-        let mut wrong_times = 0;
+        let mut cached = self.shards[shard].lock().await;
+        let mut wrong_time_count = 0;
         loop {
-            let Some(lease) = self.lease(&mut slot, shard).await? else { continue };
+            let Some(lease) = self.lease(&mut cached, shard).await? else { continue };
             let known = self.current();
             if !still_right(&known) {
-                *slot = Some(lease);
+                *cached = Some(lease);
                 return Ok(Reserving::Lost(known));
             }
-            let next = self.ledger().next(member_removal, wrong_times < WRONG_TIMES, Instant::now());
+            let next = self.ledger().next(member_removal, wrong_time_count < MAX_WRONG_TIMES, Instant::now());
             let outcome = match next {
                 LedgerStep::Reserved => Reserving::Reserved,
                 LedgerStep::Unsure => Reserving::Unknown(format!(
                     "Lease {} was deleted or cannot be read, so another member may have been allowed to leave",
-                    name_of(shard)
+                    lease_name(shard)
                 )),
-                LedgerStep::Write(notes) => match self.put(&mut slot, shard, lease, notes).await? {
+                LedgerStep::Write(notes) => match self.write_notes(&mut cached, shard, lease, notes).await? {
                     Some(true) => return Ok(Reserving::Reserved),
                     Some(false) => {
-                        wrong_times += 1;
+                        wrong_time_count += 1;
                         continue;
                     }
                     None => continue,
                 },
             };
-            *slot = Some(lease);
+            *cached = Some(lease);
             return Ok(outcome);
         }
     }
 
     /// Returns the Lease as it was last seen, or reads it. `None`: it did not exist, and this or another replica has created it
     /// again.
-    async fn lease(&self, slot: &mut Option<Lease>, shard: usize) -> kube::Result<Option<Lease>> {
-        let known = slot.take();
+    async fn lease(&self, cached: &mut Option<Lease>, shard: usize) -> kube::Result<Option<Lease>> {
+        let known = cached.take();
         let Some(store) = self.store.as_ref().filter(|_| known.is_none()) else {
             return Ok(Some(known.unwrap_or_else(|| self.empty_lease(shard))));
         };
         let asked = Instant::now();
-        let (lease, date) = store.read(&name_of(shard)).await?;
+        let (lease, date) = store.read(&lease_name(shard)).await?;
         let now = Instant::now();
-        let remains = {
+        let notes = {
             let mut ledger = self.ledger();
-            ledger.observe_clock(shown(date, asked, now));
+            ledger.observe_clock(server_clock(date, asked, now));
             if let Some(lease) = &lease {
                 ledger.learn(shard, note::of(lease), asked, now);
             }
-            ledger.remains(shard, now)
+            ledger.notes_for_replacement(shard, now)
         };
         if lease.is_none() {
-            self.put(slot, shard, self.empty_lease(shard), remains).await?;
+            self.write_notes(cached, shard, self.empty_lease(shard), notes).await?;
         }
         Ok(lease)
     }
 
     /// Writes these notes into the Lease. Returns whether the time of the first note agrees with the date of the answer;
     /// `None`: another replica wrote the Lease, or it was deleted or created meanwhile.
-    async fn put(
+    async fn write_notes(
         &self,
-        slot: &mut Option<Lease>,
+        cached: &mut Option<Lease>,
         shard: usize,
         lease: Lease,
         notes: Vec<ReservationNote>,
@@ -185,7 +185,7 @@ impl<S: LeaseStore> ReservationStore<S> {
         let lease = note::with(lease, &notes);
         let asked = Instant::now();
         let written = match &self.store {
-            Some(store) => store.write(&name_of(shard), &lease).await,
+            Some(store) => store.write(&lease_name(shard), &lease).await,
             None => Ok((lease, None)),
         };
         let (lease, date) = match written {
@@ -195,15 +195,15 @@ impl<S: LeaseStore> ReservationStore<S> {
             }
             Err(error) => return Err(error),
         };
-        *slot = Some(lease);
+        *cached = Some(lease);
         let (now, mut ledger) = (Instant::now(), self.ledger());
-        ledger.observe_clock(shown(date, asked, now));
-        Ok(Some(ledger.wrote(shard, notes, asked, now)))
+        ledger.observe_clock(server_clock(date, asked, now));
+        Ok(Some(ledger.record_written(shard, notes, asked, now)))
     }
 
     fn empty_lease(&self, shard: usize) -> Lease {
-        let (namespace, release) = &self.home;
-        Lease { metadata: ownership::metadata(release, namespace, &name_of(shard)), spec: None }
+        let (namespace, release) = &self.owner;
+        Lease { metadata: ownership::metadata(release, namespace, &lease_name(shard)), spec: None }
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -211,7 +211,7 @@ impl<S: LeaseStore> ReservationStore<S> {
     }
 }
 
-fn shown(date: Option<Timestamp>, asked: Instant, answered: Instant) -> Option<ServerClock> {
+fn server_clock(date: Option<Timestamp>, asked: Instant, answered: Instant) -> Option<ServerClock> {
     Some(ServerClock { date: date?, asked, answered })
 }
 
@@ -225,11 +225,11 @@ fn shard_of(cluster: &Id) -> usize {
 }
 
 /// Lists the names of all Leases. The chart creates them, and names them in the guard's permissions.
-pub fn leases() -> impl Iterator<Item = String> {
-    (0..SHARDS as usize).map(name_of)
+pub fn lease_names() -> impl Iterator<Item = String> {
+    (0..SHARDS as usize).map(lease_name)
 }
 
-fn name_of(shard: usize) -> String {
+fn lease_name(shard: usize) -> String {
     format!("gatera-let-go-{shard}")
 }
 

@@ -112,42 +112,46 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("gatera");
         let r = &mut registry;
         let mut metrics = Self {
-            reviews: new(r, "reviews", "Admission reviews answered"),
-            findings: new(r, "findings", "Findings by rule, verdict and effect"),
-            overrides: new(r, "overrides", "Refusals that an override suspended"),
+            reviews: registered(r, "reviews", "Admission reviews answered"),
+            findings: registered(r, "findings", "Findings by rule, verdict and effect"),
+            overrides: registered(r, "overrides", "Refusals that an override suspended"),
             decision_seconds: Histogram::new(DECISION_BUCKETS),
-            audit: new(r, "audit_findings", "Existing objects with a finding of a rule, on the leader"),
-            clusters: new(r, "clusters", "Clusters by state, on the leader"),
-            rollouts: new(
+            audit: registered(
+                r,
+                "audit_findings",
+                "Existing objects with a finding of a rule, on the leader",
+            ),
+            clusters: registered(r, "clusters", "Clusters by state, on the leader"),
+            rollouts: registered(
                 r,
                 "rollouts",
                 "Clusters by the stage of their configuration rollout, on the leader",
             ),
             each_cluster: ClusterGauges::default(),
-            break_glass: new(
+            break_glass: registered(
                 r,
                 "break_glass_open",
                 "Namespaces with an active break-glass, on the leader: nothing is refused there",
             ),
-            view: new(r, "view_objects", "Objects in the view"),
-            view_current: new(r, "view_current", "1 while every watch is running"),
-            config_current: new(r, "config_current", "1 while the current settings file is in effect"),
-            unreadable: new(r, "view_unreadable", "Watched objects that could not be read"),
-            connections: new(r, "connections", "Open connections"),
-            turned_away: new(r, "connections_turned_away", "Connections turned away, by reason"),
-            opened: new(r, "connections_opened", "Connections that finished their handshake"),
-            certificate_ends: new(
+            view: registered(r, "view_objects", "Objects in the view"),
+            view_current: registered(r, "view_current", "1 while every watch is running"),
+            config_current: registered(r, "config_current", "1 while the current settings file is in effect"),
+            unreadable: registered(r, "view_unreadable", "Watched objects that could not be read"),
+            connections: registered(r, "connections", "Open connections"),
+            turned_away: registered(r, "connections_turned_away", "Connections turned away, by reason"),
+            opened: registered(r, "connections_opened", "Connections that finished their handshake"),
+            certificate_ends: registered(
                 r,
                 "certificate_ends_seconds",
                 "Time at which the serving certificate expires, in seconds since the Unix epoch",
             ),
-            leader: new(r, "leader", "1 on the replica that holds the lease"),
-            entries_written: new(
+            leader: registered(r, "leader", "1 on the replica that holds the lease"),
+            entries_written: registered(
                 r,
                 "registration_writes",
                 "Times the entries of a webhook configuration were written",
             ),
-            trouble: new(r, "registration_trouble", "1 while registration has this problem"),
+            trouble: registered(r, "registration_trouble", "1 while registration has this problem"),
             registry: Registry::default(),
             process: Registry::default(),
         };
@@ -155,12 +159,12 @@ impl Default for Metrics {
         r.register_collector(Box::new(metrics.each_cluster.clone()));
         // `build_info` is a gauge, as in other programs, because the older text format has no info type.
         let build: Family<MetricLabels<2>, Gauge> =
-            new(r, "build_info", "1, with the version and the commit of this program");
+            registered(r, "build_info", "1, with the version and the commit of this program");
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION")), ("commit", COMMIT)]).set(1);
         metrics.process.register_collector(Box::new(ProcessMetrics));
         metrics.config_current.set(1);
         for trouble in Trouble::ALL {
-            metrics.trouble(trouble, false);
+            metrics.set_trouble(trouble, false);
         }
         metrics.registry = registry;
         metrics
@@ -168,7 +172,7 @@ impl Default for Metrics {
 }
 
 /// Creates a metric and registers it under this name.
-fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
+fn registered<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
@@ -176,7 +180,7 @@ fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &
 
 impl Metrics {
     /// Starts the counters of these rules at 0: a counter that first appears as 1 shows no increase for its first event.
-    pub fn expect(&self, rules: impl Iterator<Item = &'static str>) {
+    pub fn start_at_zero(&self, rules: impl Iterator<Item = &'static str>) {
         for rule in rules {
             let _ = self.overrides.get_or_create(&[("rule", rule)]);
             for verdict in [Verdict::Deny, Verdict::Wait, Verdict::Unknown] {
@@ -189,7 +193,7 @@ impl Metrics {
 
     /// Counts one answered request. Findings and overrides of a dry run are not counted, because it changes nothing: a pipeline
     /// that only validates, and the self-test of `gatera doctor`, must not look like trouble.
-    pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
+    pub fn count_answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
         let outcome = if decision.allowed() { "allowed" } else { "refused" };
         let answer = if dry_run { "dry_run" } else { outcome };
         self.reviews.get_or_create(&[("endpoint", endpoint), ("answer", answer)]).inc();
@@ -208,29 +212,29 @@ impl Metrics {
     }
 
     /// Counts a request that was not judged. The reason is its answer.
-    pub fn not_answered(&self, endpoint: &'static str, answer: &'static str) {
+    pub fn count_unanswered(&self, endpoint: &'static str, answer: &'static str) {
         self.reviews.get_or_create(&[("endpoint", endpoint), ("answer", answer)]).inc();
     }
 
     /// Counts a connection that the guard ended early.
-    pub fn turn_away(&self, reason: &'static str) {
+    pub fn count_turned_away(&self, reason: &'static str) {
         self.turned_away.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Records whether the registration has this problem.
-    pub fn trouble(&self, trouble: Trouble, present: bool) {
+    pub fn set_trouble(&self, trouble: Trouble, present: bool) {
         self.trouble.get_or_create(&[("what", trouble.0)]).set(i64::from(present));
     }
 
     /// Records the number of objects of each kind in the view.
-    pub fn holds(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
+    pub fn set_view_sizes(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
         for (kind, size) in sizes {
             self.view.get_or_create(&[("kind", kind)]).set(gauge_value(size));
         }
     }
 
     /// Records the findings of an audit, by rule and verdict; a count that existed `before` and is gone becomes 0.
-    pub fn audited(&self, now: &Counts, before: &Counts) {
+    pub fn set_findings(&self, now: &Counts, before: &Counts) {
         for &(rule, verdict) in before.keys().chain(now.keys()) {
             let count = now.get(&(rule, verdict)).copied().unwrap_or_default();
             self.audit.get_or_create(&[("rule", rule), ("verdict", verdict)]).set(gauge_value(count));
@@ -238,12 +242,12 @@ impl Metrics {
     }
 
     /// Records the state of every cluster, and the stage of its configuration rollout.
-    pub fn clusters_are(&self, clusters: Vec<Arc<ClusterReading>>) {
+    pub fn set_clusters(&self, clusters: Vec<Arc<ClusterReading>>) {
         for state in State::ALL {
             let count = clusters.iter().filter(|it| it.state == state).count();
             self.clusters.get_or_create(&[("state", state.name())]).set(gauge_value(count));
         }
-        for state in RolloutStage::WORDS {
+        for state in RolloutStage::NAMES {
             let count = clusters.iter().filter(|it| it.rollout == state).count();
             self.rollouts.get_or_create(&[("state", state)]).set(gauge_value(count));
         }
@@ -251,7 +255,7 @@ impl Metrics {
     }
 
     /// Clears the metrics of the audit, because this replica no longer audits.
-    pub fn not_auditing(&self) {
+    pub fn clear_audit(&self) {
         self.audit.clear();
         self.clusters.clear();
         self.rollouts.clear();
@@ -280,7 +284,7 @@ fn gauge_value(count: usize) -> i64 {
 }
 
 /// Starts logging to stderr: plain text on a terminal, JSON lines elsewhere. `RUST_LOG` selects what is logged.
-pub fn log() {
+pub fn init_logging() {
     use std::io::IsTerminal as _;
     // kube's watcher logs each error in its debug format, at every attempt; the guard logs it as a sentence.
     let default_filter = || "info,kube_runtime=error".into();

@@ -1,6 +1,6 @@
 //! The watches: what the API server sends, turned into a World.
 //!
-//! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts.
+//! Owns: which objects are listed and watched, and which World requests are answered from. `watch/keeper.rs` keeps the facts.
 //! Must not know: rules, requests.
 //! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> [`World::after`] -> one atomic swap.
 //! The guard is ready when every list is complete. Each watch records when it last proved to be up to date
@@ -58,20 +58,21 @@ const WATCHED: &[(Kind, bool)] = &[
     (Kind::Node, false),
     (Kind::Namespace, false),
 ];
+
 /// Returns every kind of which whole objects are listed, including those of packs.
 fn kinds() -> impl Iterator<Item = Kind> {
     WATCHED.iter().map(|(kind, _)| *kind).chain(crate::rulebook().kinds().watched())
 }
 
-/// Returns every kind of which whole objects are listed, without the kinds of packs that this API server does not offer.
-pub async fn kinds_there(client: &Client) -> impl Iterator<Item = Kind> {
+/// Returns every kind of which whole objects are listed, without the kinds of packs that this API server does not serve.
+pub async fn served_kinds(client: &Client) -> impl Iterator<Item = Kind> {
     let served = served(client).await;
     kinds().filter(move |kind| !matches!(kind, Kind::Custom(_)) || served.contains(kind))
 }
 
 /// A message from a watch to the keeper.
 enum Message {
-    Begun,
+    ListBegun,
     Put(Box<Object>),
     /// The version in which a ConfigMap exists.
     Version(Id, String),
@@ -125,9 +126,9 @@ pub async fn keep(
         let is_new = world.is_some();
         if let Some(world) = world {
             guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
-            guard.metrics.holds(world.sizes());
+            guard.metrics.set_view_sizes(world.sizes());
             guard.ready.unlisted.store(unlisted(&world).map(Arc::new));
-            guard.show(world);
+            guard.replace_world(world);
         }
         let is_current = guard.freshness(&guard.world.load()) == Freshness::Current;
         if is_new || is_current != was_current {
@@ -180,23 +181,24 @@ impl Watches {
         let (messages, received) = mpsc::channel(MAX_QUEUED);
         let collections: Vec<_> = collections(&adoption).collect();
         let needed = collections.iter().map(|(kind, ..)| !kind.is_optional());
-        let freshness = WatchFreshness::of(needed);
+        let freshness = WatchFreshness::new(needed);
         let sources: Vec<_> = collections.iter().map(|(kind, ..)| WatchSource::new(*kind)).collect();
         let config_maps = sources.len() - 1;
         for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
             let (client, freshness, messages) = (client.clone(), freshness.clone(), messages.clone());
-            let (guard, again) = (Arc::clone(guard), Arc::clone(&sources[watch].again));
+            let (guard, relist) = (Arc::clone(guard), Arc::clone(&sources[watch].relist));
             tasks.spawn(
-                Follower { client, kind, url, selector, watch, freshness, guard, again, messages }.follow(),
+                Follower { client, kind, url, selector, watch, freshness, guard, relist, messages }.follow(),
             );
         }
-        let (want, wanted) = mpsc::unbounded_channel();
-        tasks.spawn(member_events::listen(client.clone(), Arc::clone(guard), messages.clone()));
-        tasks.spawn(contents::fetch(client.clone(), wanted, messages, config_maps));
-        let keeper = Keeper::new(sources, want, crate::rulebook().facts(&adoption).with_memory(guard.memory));
-        let (show, worlds) = mpsc::channel(1);
+        let (text_requests, requested_texts) = mpsc::unbounded_channel();
+        tasks.spawn(member_events::follow(client.clone(), Arc::clone(guard), messages.clone()));
+        tasks.spawn(contents::fetch(client.clone(), requested_texts, messages, config_maps));
+        let keeper =
+            Keeper::new(sources, text_requests, crate::rulebook().facts(&adoption).with_memory(guard.memory));
+        let (built_worlds, worlds) = mpsc::channel(1);
         let guard = Arc::clone(guard);
-        tasks.spawn(async move { keeper.run(received, &guard, &show).await });
+        tasks.spawn(async move { keeper.run(received, &guard, &built_worlds).await });
         Self { adoption, worlds, freshness, tasks }
     }
 }
@@ -226,14 +228,14 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
 }
 
 /// Reads an object that a list or watch sent, and returns the message about it for the keeper.
-fn read(kind: Kind, sent: RawObject<'_>) -> Message {
+fn message_about(kind: Kind, sent: RawObject<'_>) -> Message {
     match view::read(kind, sent.text) {
         Ok(object) => Message::Put(Box::new(object)),
-        Err(problem) => unreadable(sent.id, problem),
+        Err(problem) => unreadable_message(sent.id, problem),
     }
 }
 
-fn unreadable(id: Id, problem: Unreadable) -> Message {
+fn unreadable_message(id: Id, problem: Unreadable) -> Message {
     warn!(object = %id, %problem, "this object cannot be read, so the view does not hold it");
     Message::Unreadable(id, problem)
 }
@@ -245,11 +247,11 @@ mod tests {
     #[test]
     fn the_first_of_what_the_view_lacks_is_named_and_the_others_are_counted() {
         let mut facts = facts::view::Facts::default();
-        let words = |facts: &facts::view::Facts| unlisted(&World::build(facts.clone(), Freshness::Current));
-        assert_eq!(words(&facts), None);
+        let text = |facts: &facts::view::Facts| unlisted(&World::build(facts.clone(), Freshness::Current));
+        assert_eq!(text(&facts), None);
         for (name, more) in [("a", ""), ("b", " (and 1 more)"), ("c", " (and 2 more)")] {
             facts.cannot_read(Kind::Service, Id::new("db", name), Unreadable::NotExamined("it is large"));
-            assert_eq!(words(&facts).unwrap(), format!("Service db/a is not examined: it is large{more}"));
+            assert_eq!(text(&facts).unwrap(), format!("Service db/a is not examined: it is large{more}"));
         }
     }
 }

@@ -75,7 +75,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
         let site = Site::of(look.client().await?, look.config.as_deref()).await?;
         let rows = asked(look, &site, &progress).await?.1;
         let user = connect::user(&site.client).await.unwrap_or_default();
-        Ok(doctor::without_rights(rows, watch::kinds_there(&site.client).await, &user))
+        Ok(doctor::without_rights(rows, watch::served_kinds(&site.client).await, &user))
     })?;
     drop(progress);
     let text = if survey.quiet { report::doctor::not_well } else { report::doctor::text };
@@ -164,7 +164,7 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
         &watch::served(client).await,
         same_version,
     );
-    let ends = |bundle: &str| certs::ends(bundle).map_err(|error| chain(&error));
+    let ends = |bundle: &str| certs::expirations(bundle).map_err(|error| chain(&error));
     rows.extend(doctor::authority(&installed.entries, ends, site.clock.now()));
     if installed.is_there() {
         rows.extend(match &target {

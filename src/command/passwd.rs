@@ -19,7 +19,7 @@ use facts::galera::accounts::Password;
 use facts::view::Cluster;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use leader::password::{self, PasswordChange, PasswordStep, Which};
+use leader::password::{self, PasswordChange, PasswordStep, WhichPassword};
 use report::password as report;
 use tokio::time::sleep;
 
@@ -118,7 +118,7 @@ impl PasswordRun<'_> {
     /// Looks, and does the next step. Returns how the run ends, if that was the last step.
     async fn turn(&mut self, seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Option<Ending>> {
         let (cluster, of) = (seen.cluster()?, &self.options.of);
-        if let Some(why) = password::not_in_this_state(cluster, &seen.view()) {
+        if let Some(why) = password::state_obstacle(cluster, &seen.view()) {
             return Ok(Some((Exit::Refused, report::cannot(cluster, &why, None))));
         }
         let looked = looked::look(seen, &self.options.user, &self.wanted).await?;
@@ -147,7 +147,7 @@ impl PasswordRun<'_> {
             self.abort = false;
             return Ok(None);
         }
-        let says = report::says(&step, &change.account, password::held_back(cluster));
+        let says = report::says(&step, &change.account, password::unreached_by_restart(cluster));
         let now = format!("{} {:?}", report::without_words(&step, &says), cluster.ready());
         if self.before.as_ref() != Some(&now) {
             (self.since, self.before) = (Instant::now(), Some(now));
@@ -169,7 +169,7 @@ impl PasswordRun<'_> {
             (_, Some(_)) if !looked.is_asked_for => report::is_of_another(account),
             (_, Some(_)) if self.options.stdin && self.wanted != *new => report::is_to_another(account),
             (_, None) if abort => report::nothing_to_abort(cluster),
-            (_, Some(it)) if (abort || keep_old) && it.sealed && it.target == Which::New => {
+            (_, Some(it)) if (abort || keep_old) && it.sealed && it.target == WhichPassword::New => {
                 report::too_late(cluster, account)
             }
             (PasswordStep::Cannot(why), _) => {

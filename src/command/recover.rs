@@ -15,7 +15,7 @@ use clap::Args;
 use facts::marks::RECOVER;
 use facts::view::{Cluster, View};
 use jiff::SignedDuration;
-use leader::recovery::{self, RecoveryStep, Want};
+use leader::recovery::{self, RecoveryOptions, RecoveryStep};
 use objects::visible;
 use report::recovery as report;
 use tokio::time::{sleep, timeout};
@@ -61,7 +61,7 @@ pub enum RecoverGoal {
 
 /// Recovers the cluster.
 pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let want = Want {
+    let want = RecoveryOptions {
         from: options.from.clone(),
         loss: options.accept_loss.clone(),
         all: to == RecoverGoal::StartAll,
@@ -87,7 +87,7 @@ pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::
 /// One run of the command.
 struct RecoverRun<'a> {
     options: &'a Options,
-    want: Want,
+    want: RecoveryOptions,
     /// Whether a person confirmed which member starts the cluster.
     agreed: bool,
     /// Whether a person confirmed the steps before that.

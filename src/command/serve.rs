@@ -29,7 +29,7 @@ use tokio::sync::watch as channel;
 use tracing::{info, warn};
 
 use crate::act::answer::{ServingPort, ShutdownStage, Tls, accept, admission, operations};
-use crate::act::certs::{Leaf, Lives};
+use crate::act::certs::{Leaf, Lifetimes};
 use crate::act::config_maps::ConfigMaps;
 use crate::act::guard::Guard;
 use crate::act::register::{self, Registration};
@@ -100,7 +100,7 @@ pub struct Options {
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(options: Options, settings: Settings) -> anyhow::Result<()> {
-    telemetry::log();
+    telemetry::init_logging();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(serve(options, settings))
@@ -174,7 +174,7 @@ fn start(
     guard.events = Some(sender);
     guard.reservations =
         ReservationStore::shared(client.clone(), &registration.namespace, &registration.release);
-    guard.config_maps = ConfigMaps::at(client.clone());
+    guard.config_maps = ConfigMaps::new(client.clone());
     guard.memory = options.memory;
     let guard = Arc::new(guard);
     let leaf = Leaf::default();
@@ -259,8 +259,17 @@ fn registration(options: &Options) -> anyhow::Result<Registration> {
             (Destination::Service { namespace: namespace.clone(), name: service }, names)
         }
     };
-    let lives = Lives { ca: days(options.ca_days)?, leaf: days(options.certificate_days)? };
-    Ok(Registration { namespace, release, secret, configuration, target, names, lives, folder: tls_folder })
+    let lifetimes = Lifetimes { ca: days(options.ca_days)?, leaf: days(options.certificate_days)? };
+    Ok(Registration {
+        namespace,
+        release,
+        secret,
+        configuration,
+        target,
+        names,
+        lifetimes,
+        folder: tls_folder,
+    })
 }
 
 /// Returns the host that the certificate must be for. An IP address has the form in which it is read back from certificates,
@@ -350,9 +359,9 @@ mod tests {
             ("https://[::ffff:192.0.2.1]:8443/", "::ffff:192.0.2.1"),
         ] {
             assert_eq!(host(url).unwrap(), name, "{url}");
-            let (names, lives) = ([name.to_owned()], Lives::default());
-            let made = Material::new(&names, lives, Timestamp::now()).unwrap();
-            assert_eq!(made.next(None, &names, lives, None, Timestamp::now()).unwrap(), None, "{url}");
+            let (names, lifetimes) = ([name.to_owned()], Lifetimes::default());
+            let made = Material::new(&names, lifetimes, Timestamp::now()).unwrap();
+            assert_eq!(made.next(None, &names, lifetimes, None, Timestamp::now()).unwrap(), None, "{url}");
         }
         for url in ["http://a", "https://", "https://:8443", "a", "https://[::1", ""] {
             assert!(host(url).is_err(), "{url}");

@@ -108,7 +108,7 @@ impl Clock {
 
 /// Returns whether nothing was refused: the API server, or a guard that it calls, did not answer or is overloaded.
 pub fn is_away(problem: &anyhow::Error) -> bool {
-    error_of(problem).is_some_and(|error| Fault::of(error).is_away())
+    error_of(problem).is_some_and(|error| Fault::of(error).is_transient())
 }
 
 /// Returns the error of the API server in this problem.

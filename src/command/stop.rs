@@ -76,7 +76,7 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
             }
             _ => {}
         }
-        let wordless = step.without_words();
+        let wordless = step.without_texts();
         if before.as_ref() != Some(&wordless) {
             (since, before) = (Instant::now(), Some(wordless));
         }
@@ -126,10 +126,10 @@ async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -
         return seen.scale(to).await;
     }
     let meta = &seen.cluster()?.workload.metadata;
-    if let Some(text) = meta.mark(OVERRIDE).filter(|text| !stop::is_ours(text)) {
+    if let Some(text) = meta.mark(OVERRIDE).filter(|text| !stop::is_own_override(text)) {
         *replaced = Some(text.to_owned());
     }
-    seen.annotate_version(&meta.resource_version, seen.release("G01", ASKED, stop::RELEASE)?).await?;
+    seen.annotate_version(&meta.resource_version, seen.release("G01", ASKED, stop::OVERRIDE_REASON)?).await?;
     let mut done = seen.scale(to).await;
     // The replica of the guard that is asked may not have seen the override yet.
     for _ in 0..SEEN_AFTER {
@@ -146,7 +146,7 @@ async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -
 
 /// Removes this command's own override, if an earlier run was killed or could not put back the one before.
 async fn take_off(seen: &ObservedCluster, replaced: Option<&str>) -> anyhow::Result<()> {
-    if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(stop::is_ours) {
+    if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(stop::is_own_override) {
         put_back(seen, replaced).await?;
     }
     Ok(())
@@ -172,7 +172,7 @@ async fn put_back(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Resul
 async fn put(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
     let key = format!("{PREFIX}{OVERRIDE}");
     let set = seen.sets().get_metadata(&seen.id.name).await?;
-    if !set.annotations().get(&key).is_some_and(|text| stop::is_ours(text)) {
+    if !set.annotations().get(&key).is_some_and(|text| stop::is_own_override(text)) {
         return Ok(());
     }
     let version = set.metadata.resource_version.as_deref().unwrap_or_default();
@@ -287,7 +287,7 @@ mod tests {
                     serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or_default();
                 let written = body.pointer("/metadata/annotations/gatera.dev~1override");
                 let (code, answer) = match written {
-                    Some(text) if !well && text.as_str().is_none_or(|it| !stop::is_ours(it)) => {
+                    Some(text) if !well && text.as_str().is_none_or(|it| !stop::is_own_override(it)) => {
                         (500, json!({ "kind": "Status", "code": 500 }))
                     }
                     _ if parts.uri.path().ends_with("/scale") => {
@@ -316,18 +316,18 @@ mod tests {
     async fn an_override_is_put_back_also_if_that_fails_at_first() {
         let (mark, mut replaced) = (Arc::new(Mutex::new(json!(THEIRS))), None);
         leaves(&mark, false, &mut replaced).await.unwrap_err();
-        assert!(mark.lock().unwrap().as_str().is_some_and(stop::is_ours));
+        assert!(mark.lock().unwrap().as_str().is_some_and(stop::is_own_override));
         leaves(&mark, true, &mut replaced).await.unwrap();
         assert_eq!(*mark.lock().unwrap(), THEIRS);
     }
 
     #[test]
     fn words_that_change_are_no_step() {
-        let wait = |why: &str| StopStep::Wait(why.to_owned()).without_words();
+        let wait = |why: &str| StopStep::Wait(why.to_owned()).without_texts();
         assert_eq!(wait("galera-1 is joining for 5 s"), wait("galera-1 is joining for 7 s"));
         let follow = |member: &str, kept: &str| {
             StopStep::Follow { member: member.to_owned(), claims: vec![], kept: Some(kept.to_owned()) }
-                .without_words()
+                .without_texts()
         };
         assert_eq!(follow("g-1", "a"), follow("g-1", "b"));
         assert_ne!(follow("g-1", "a"), follow("g-0", "a"));

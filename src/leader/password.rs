@@ -20,16 +20,16 @@ use jiff::{SignedDuration, Timestamp};
 
 /// The time after a write of the Secret within which a new pod may still get the earlier value: its kubelet may not
 /// have seen the write, and two API servers may disagree about the time.
-pub const SETTLED: SignedDuration = SignedDuration::from_secs(5);
+pub const KUBELET_DELAY: SignedDuration = SignedDuration::from_secs(5);
 
 /// One of the two passwords of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum WhichPassword {
     Old,
     New,
 }
 
-impl Which {
+impl WhichPassword {
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -52,10 +52,10 @@ pub struct PasswordChange {
 
 impl PasswordChange {
     #[must_use]
-    pub fn password(&self, which: Which) -> &Password {
+    pub fn password(&self, which: WhichPassword) -> &Password {
         match which {
-            Which::Old => &self.old,
-            Which::New => &self.new,
+            WhichPassword::Old => &self.old,
+            WhichPassword::New => &self.new,
         }
     }
 }
@@ -64,7 +64,7 @@ impl PasswordChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Underway {
     /// The password that remains at the end.
-    pub target: Which,
+    pub target: WhichPassword,
     /// An id that differs in each change, and after a change was reversed.
     pub turn: String,
     /// Whether the Secret may have been written, so that a reader may hold the new password.
@@ -78,14 +78,14 @@ pub struct Underway {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretState {
     /// The password that the key holds; `None`: neither of the two.
-    pub holds: Option<Which>,
+    pub holds: Option<WhichPassword>,
     /// The turn in which this command wrote the Secret, and when.
     pub written: Option<(String, Timestamp)>,
 }
 
 /// The account as one member has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OnMember {
+pub struct AccountOnMember {
     pub member: String,
     /// The account at each of its hosts.
     pub accounts: Vec<Account>,
@@ -109,7 +109,7 @@ pub struct Observed {
     pub not_now: Option<String>,
     pub change: PasswordChange,
     pub kept: SecretState,
-    pub members: Vec<OnMember>,
+    pub members: Vec<AccountOnMember>,
     pub readers: Vec<ReadingPod>,
 }
 
@@ -149,7 +149,7 @@ pub fn next(observed: &Observed, now: Timestamp) -> PasswordStep {
     }
     let Some(underway) = &observed.change.underway else { return PasswordStep::Begin };
     let target = underway.target;
-    if target == Which::Old && !underway.touched && !underway.sealed {
+    if target == WhichPassword::Old && !underway.touched && !underway.sealed {
         // No reader ever held the new password. The account is written even if no member accepts that password: a
         // statement of another run that adds it may be on its way, and changes nothing once the account was written again.
         return PasswordStep::End(observed.clauses(&[target]));
@@ -158,25 +158,29 @@ pub fn next(observed: &Observed, now: Timestamp) -> PasswordStep {
         observed.kept.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
     let written = observed.kept.holds == Some(target) && (written_at.is_some() || underway.sealed);
     let stale_readers = written_at.map_or_else(Vec::new, |at| {
-        observed.readers.iter().filter(|it| it.created <= at + SETTLED).collect()
+        observed.readers.iter().filter(|it| it.created <= at + KUBELET_DELAY).collect()
     });
     let (all_hold_it, other) = (written && stale_readers.is_empty(), target.other());
-    match () {
-        () if !observed.accepts(target) || !all_hold_it && !observed.accepts(other) => {
-            PasswordStep::AcceptBoth(observed.clauses(&[target, other]))
-        }
-        () if !written => PasswordStep::Write,
-        () if !all_hold_it => restart(&stale_readers, written_at, now),
-        () if !underway.sealed && observed.accepts(other) => PasswordStep::Both,
-        () if !underway.sealed => PasswordStep::Seal,
-        () if observed.accepted_anywhere(other) => PasswordStep::End(observed.clauses(&[target])),
-        () => PasswordStep::Finish,
+    if !observed.accepts(target) || !all_hold_it && !observed.accepts(other) {
+        PasswordStep::AcceptBoth(observed.clauses(&[target, other]))
+    } else if !written {
+        PasswordStep::Write
+    } else if !all_hold_it {
+        restart(&stale_readers, written_at, now)
+    } else if !underway.sealed && observed.accepts(other) {
+        PasswordStep::Both
+    } else if !underway.sealed {
+        PasswordStep::Seal
+    } else if observed.accepted_anywhere(other) {
+        PasswordStep::End(observed.clauses(&[target]))
+    } else {
+        PasswordStep::Finish
     }
 }
 
 fn restart(stale_readers: &[&ReadingPod], written_at: Option<Timestamp>, now: Timestamp) -> PasswordStep {
     // A pod that is created now may get the earlier value as well.
-    if written_at.is_some_and(|at| now <= at + SETTLED) {
+    if written_at.is_some_and(|at| now <= at + KUBELET_DELAY) {
         return PasswordStep::Wait("kubelets need a few seconds to see the change of the Secret".to_owned());
     }
     let workloads: BTreeSet<_> = stale_readers.iter().filter_map(|pod| pod.workload.clone()).collect();
@@ -192,7 +196,10 @@ fn restart(stale_readers: &[&ReadingPod], written_at: Option<Timestamp>, now: Ti
 
 impl Observed {
     /// Returns the accounts on one member that the Secret's readers use: those that accept one of the two passwords.
-    fn accounts_of_readers<'a>(&'a self, on_member: &'a OnMember) -> impl Iterator<Item = &'a Account> {
+    fn accounts_of_readers<'a>(
+        &'a self,
+        on_member: &'a AccountOnMember,
+    ) -> impl Iterator<Item = &'a Account> {
         on_member.accounts.iter().filter(|it| self.passwords().iter().any(|password| it.accepts(password)))
     }
 
@@ -202,21 +209,21 @@ impl Observed {
 
     /// Returns whether every member accepts this password. If clients in a member's pod can log in at all, one must have
     /// logged in with it.
-    fn accepts(&self, which: Which) -> bool {
-        let member_accepts = |on_member: &OnMember| {
+    fn accepts(&self, which: WhichPassword) -> bool {
+        let member_accepts = |on_member: &AccountOnMember| {
             let logs_in = on_member.logs_in[which as usize] || on_member.logs_in == [false; 2];
             self.accounts_of_readers(on_member).all(|it| it.accepts(self.change.password(which))) && logs_in
         };
         self.members.iter().all(member_accepts)
     }
 
-    fn accepted_anywhere(&self, which: Which) -> bool {
+    fn accepted_anywhere(&self, which: WhichPassword) -> bool {
         let password = self.change.password(which);
         self.members.iter().any(|on_member| on_member.accounts.iter().any(|it| it.accepts(password)))
     }
 
     /// Returns the clauses by which the account accepts these passwords, at each of its hosts.
-    fn clauses(&self, which: &[Which]) -> Vec<String> {
+    fn clauses(&self, which: &[WhichPassword]) -> Vec<String> {
         let passwords: Vec<_> = which.iter().map(|it| self.change.password(*it)).collect();
         let accounts = self.members.iter().flat_map(|on_member| self.accounts_of_readers(on_member));
         let clause = |it: &Account| it.accepting(&self.change.account, &passwords, self.passwords());
@@ -227,7 +234,7 @@ impl Observed {
     fn obstacle(&self) -> Option<String> {
         let user = &self.change.account;
         self.members.iter().find_map(|on_member| {
-            let OnMember { member, .. } = on_member;
+            let AccountOnMember { member, .. } = on_member;
             if self.accounts_of_readers(on_member).next().is_none() {
                 return Some(format!(
                     "{member} does not accept the password of {user} that the Secret holds: set that password in MariaDB first, or write the one that MariaDB has to the Secret (gatera explain G12)"
@@ -245,7 +252,7 @@ impl Observed {
 }
 
 /// Returns why the password of this cluster cannot be changed in its current state. Waiting does not help.
-pub fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+pub fn state_obstacle(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if let Some(owner) = driver::of(&cluster.workload) {
         return Some(format!(
             "{owner} drives it, and its operator applies what a Secret holds: change the password in the Secret, which needs the label {}/watch",
@@ -266,7 +273,7 @@ pub fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 }
 
 /// Returns what a change waits for: members are restarted and queried only while all are Ready.
-pub fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+pub fn wait_reason(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let stuck = |it: &Member| it.pod.as_ref().is_some_and(|pod| pod.stuck);
     if view.state(cluster) == State::Unknown
         || !cluster.members.iter().all(Member::ready)
@@ -292,15 +299,13 @@ pub fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 }
 
 /// Returns why a restart would not reach all members, and what would.
-pub fn held_back(cluster: &Cluster) -> Option<&'static str> {
-    let (spec, first_ordinal) = (&cluster.workload.spec, cluster.workload.spec.ordinals.start);
-    match () {
-        () if spec.update_strategy.on_delete() => {
-            Some("its update strategy is OnDelete: delete its pods yourself, one at a time")
-        }
-        () if cluster.workload.first_updated_ordinal() > first_ordinal => Some(
-            "its update strategy has a partition: members below it restart when the partition is removed",
-        ),
-        () => None,
+pub fn unreached_by_restart(cluster: &Cluster) -> Option<&'static str> {
+    let spec = &cluster.workload.spec;
+    if spec.update_strategy.on_delete() {
+        Some("its update strategy is OnDelete: delete its pods yourself, one at a time")
+    } else if cluster.workload.first_updated_ordinal() > spec.ordinals.start {
+        Some("its update strategy has a partition: members below it restart when the partition is removed")
+    } else {
+        None
     }
 }

@@ -32,22 +32,22 @@ pub enum LeaderStep {
     /// Write the marks of a cluster that holds data.
     Mark(Mark),
     /// Write a new option file for a member that runs.
-    Address {
+    UpdateOptionFile {
         pod: Id,
         uid: String,
         text: String,
     },
     /// Read the cluster's identity from the Events of its pods, and record what follows.
-    Ask {
+    RecordIdentity {
         id: Id,
         uid: String,
     },
     /// Write the cluster's identity on a pod that runs.
-    Identity {
+    AnnotateIdentity {
         pod: Id,
         uid: String,
         /// The identity, or the value of the mark that stands for none.
-        is: String,
+        value: String,
     },
     /// Record which configuration members start with.
     Configure(Box<Configure>),
@@ -60,10 +60,10 @@ pub enum LeaderStep {
         patience: Duration,
     },
     /// Write the guard's mark on an object that is about to be deleted.
-    Condemn(PendingDeletion),
+    MarkForRemoval(PendingDeletion),
     Delete(PendingDeletion),
     /// Correct a record that names objects which must stay, and publish Events about it.
-    Correct {
+    CorrectRecord {
         events: Vec<Announcement>,
         /// The corrected mark; a mark without a record removes the record.
         mark: Mark,
@@ -84,17 +84,17 @@ impl LeaderStep {
     /// Returns the StatefulSet that the step is about.
     pub fn cluster(&self) -> Id {
         match self {
-            Self::Address { pod, .. } | Self::Identity { pod, .. } => {
+            Self::UpdateOptionFile { pod, .. } | Self::AnnotateIdentity { pod, .. } => {
                 let set = pod.name.rsplit_once('-').map_or(&*pod.name, |(set, _)| set);
                 Id::new(&pod.namespace, set)
             }
-            Self::Condemn(it) | Self::Delete(it) => it.id.clone(),
+            Self::MarkForRemoval(it) | Self::Delete(it) => it.id.clone(),
             Self::Mark(Mark { id, .. })
-            | Self::Correct { mark: Mark { id, .. }, .. }
+            | Self::CorrectRecord { mark: Mark { id, .. }, .. }
             | Self::Finish(Finish { id, .. })
             | Self::Announce(Announcement { id, .. })
             | Self::Evict { id, .. }
-            | Self::Ask { id, .. } => id.clone(),
+            | Self::RecordIdentity { id, .. } => id.clone(),
             Self::Configure(it) => it.id.clone(),
         }
     }
@@ -102,9 +102,9 @@ impl LeaderStep {
     /// Returns the object that the step changes, as `kubectl get` names it.
     pub fn object(&self) -> String {
         match self {
-            Self::Address { pod, .. } | Self::Identity { pod, .. } => format!("Pod {pod}"),
+            Self::UpdateOptionFile { pod, .. } | Self::AnnotateIdentity { pod, .. } => format!("Pod {pod}"),
             Self::Evict { id, pod, .. } => format!("Pod {}/{pod}", id.namespace),
-            Self::Condemn(it) | Self::Delete(it) => {
+            Self::MarkForRemoval(it) | Self::Delete(it) => {
                 format!("{} {}/{}", it.target.kind.name(), it.id.namespace, it.target.name)
             }
             _ => format!("StatefulSet {}", self.cluster()),
@@ -130,14 +130,20 @@ impl fmt::Display for LeaderStep {
             Self::Mark(Mark { bootstrap: Some(_), .. }) => {
                 f.write_str("record that the cluster holds data and that its bootstrap node is being removed")
             }
-            Self::Address { .. } => f.write_str("give the member the current addresses of its peers"),
-            Self::Ask { .. } => f.write_str("read the cluster's identity from its members and record it"),
-            Self::Identity { is, .. } => write!(f, "give the member its cluster's identity ({is})"),
+            Self::UpdateOptionFile { .. } => {
+                f.write_str("give the member the current addresses of its peers")
+            }
+            Self::RecordIdentity { .. } => {
+                f.write_str("read the cluster's identity from its members and record it")
+            }
+            Self::AnnotateIdentity { value, .. } => {
+                write!(f, "give the member its cluster's identity ({value})")
+            }
             Self::Configure(_) => f.write_str("record the configuration that its members start with"),
             Self::Evict { .. } => f.write_str("restart the member with its current configuration"),
-            Self::Condemn(_) => f.write_str("mark the object for removal with the bootstrap node"),
+            Self::MarkForRemoval(_) => f.write_str("mark the object for removal with the bootstrap node"),
             Self::Delete(_) => f.write_str("delete the object, which belongs to the bootstrap node"),
-            Self::Correct { .. } => {
+            Self::CorrectRecord { .. } => {
                 f.write_str("correct the record of what is removed with the bootstrap node")
             }
             Self::Finish(_) => f.write_str("finish the removal of the bootstrap node"),
@@ -163,7 +169,7 @@ pub struct Finish {
     pub id: Id,
     pub uid: String,
     /// Objects that the view does not show: gone already, or to be looked up and judged ([`warrant`]).
-    pub rest: Vec<RemovalTarget>,
+    pub remaining: Vec<RemovalTarget>,
     /// Objects that stay, each with the reason.
     pub left: Vec<(RemovalTarget, String)>,
     pub count: String,
@@ -173,7 +179,7 @@ impl Finish {
     /// Returns the Events to publish if these objects stay.
     pub fn events(&self, left: &[(RemovalTarget, String)]) -> Vec<Announcement> {
         let stays = |target: &RemovalTarget| left.iter().any(|(it, _)| it == target);
-        let gone: Vec<_> = self.rest.iter().filter(|it| !stays(it)).map(ToString::to_string).collect();
+        let gone: Vec<_> = self.remaining.iter().filter(|it| !stays(it)).map(ToString::to_string).collect();
         let about = |reason, note| Announcement { id: self.id.clone(), uid: self.uid.clone(), reason, note };
         let removed = (!gone.is_empty())
             .then(|| about(REMOVED, format!("removed {}: {}", gone.join(", "), self.count)));
@@ -231,21 +237,21 @@ impl Announcement {
 
 /// Returns all steps that are due, always in the same order: by namespace, then by name.
 pub fn next(view: &View<'_>) -> Vec<LeaderStep> {
-    view.world.clusters().flat_map(|cluster| of(cluster, view)).chain(no_longer_adopted(view)).collect()
+    view.world.clusters().flat_map(|cluster| steps_of(cluster, view)).chain(no_longer_adopted(view)).collect()
 }
 
 /// Returns whether this step of a cluster still follows from the view.
 pub fn still_due(step: &LeaderStep, view: &View<'_>) -> bool {
     let Id { namespace, name } = step.cluster();
-    view.cluster(&namespace, &name).is_some_and(|cluster| of(cluster, view).contains(step))
+    view.cluster(&namespace, &name).is_some_and(|cluster| steps_of(cluster, view).contains(step))
 }
 
 /// Returns the Events about clusters that the settings no longer adopt. Their number is limited, because an editor of a
 /// namespace can write the mark on any number of StatefulSets.
 fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = LeaderStep> {
     let current = view.freshness == Freshness::Current;
-    view.no_longer_adopted().filter(move |_| current).take(MOST_NO_LONGER_GUARDED).map(|(id, uid)| {
-        let note = format!("{}; {}", once_guarded::SAYS, once_guarded::instead(id));
+    view.no_longer_adopted().filter(move |_| current).take(MAX_NO_LONGER_GUARDED).map(|(id, uid)| {
+        let note = format!("{}; {}", once_guarded::EXPLANATION, once_guarded::way_out(id));
         LeaderStep::Announce(Announcement {
             id: id.clone(),
             uid: uid.to_owned(),
@@ -255,15 +261,15 @@ fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = LeaderStep> {
     })
 }
 
-fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
+fn steps_of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
     let ns = &*cluster.id.namespace;
     let view = &view.of_namespace(ns);
     // Members of a deleted StatefulSet are not created again, so nothing is planned for them.
-    let is_over = cluster.orphaned
+    let is_ignored = cluster.orphaned
         || cluster.workload.metadata.is_terminating()
         || view.namespace_is_terminating(ns)
         || view.is_mode_off(ns);
-    if view.freshness != Freshness::Current || is_over {
+    if view.freshness != Freshness::Current || is_ignored {
         return Vec::new();
     }
     let mut steps = Vec::new();
@@ -288,26 +294,29 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
         steps.insert(0, LeaderStep::Mark(Mark::of(cluster)));
     }
     let outdated = inject::outdated_addresses(cluster, view).into_iter();
-    steps.extend(outdated.map(|(pod, text)| LeaderStep::Address {
+    steps.extend(outdated.map(|(pod, text)| LeaderStep::UpdateOptionFile {
         pod: Id::new(&cluster.id.namespace, &pod.name),
         uid: pod.uid.clone(),
         text,
     }));
     let outdated = inject::identity::outdated_values(cluster, view).into_iter();
-    steps.extend(outdated.map(|(pod, is)| LeaderStep::Identity {
+    steps.extend(outdated.map(|(pod, value)| LeaderStep::AnnotateIdentity {
         pod: Id::new(&cluster.id.namespace, &pod.name),
         uid: pod.uid.clone(),
-        is: is.to_owned(),
+        value: value.to_owned(),
     }));
     steps.extend(rollout::stage(cluster, view).step());
-    if identity::asks(cluster, view) {
-        steps.push(LeaderStep::Ask { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone() });
+    if identity::must_read_reports(cluster, view) {
+        steps.push(LeaderStep::RecordIdentity {
+            id: cluster.id.clone(),
+            uid: cluster.workload.metadata.uid.clone(),
+        });
     }
     steps
 }
 
-/// Returns why the guard removes and restarts nothing in the cluster's namespace, if that is so.
-fn looks_only(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+/// Returns why the guard only observes in the cluster's namespace, and removes and restarts nothing there, if that is so.
+fn only_observes(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let ns = &*cluster.id.namespace;
     let mode = view.read_only_mode(ns)?;
     Some(format!("namespace {ns} is in mode {}, in which gatera removes and restarts nothing", mode.name()))
@@ -320,7 +329,7 @@ const KEPT: &str = "BootstrapKept";
 const REMOVED: &str = "BootstrapRemoved";
 const NOT_REMOVED: &str = "NotRemoved";
 /// The number of clusters that no selector adopts any more and that Events name; `gatera status` names all.
-const MOST_NO_LONGER_GUARDED: usize = 100;
+const MAX_NO_LONGER_GUARDED: usize = 100;
 /// The Event reason for a cluster that no selector adopts any more.
 pub const NO_LONGER_GUARDED: &str = "NoLongerGuarded";
 

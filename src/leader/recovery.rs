@@ -9,7 +9,7 @@
 //! | `pod.rs` | the pod of a member, as its StatefulSet would make it |
 //! | `reader.rs` | a pod that reads the data of a member whose own pod does not run |
 //!
-//! Owns [`way_back`], the one command that `status` and an audit name. Whether a recovery may be granted is decided in `grant.rs`.
+//! Owns [`way_back`], the one command that `status` and an audit name. `grant.rs` decides whether a recovery may be granted.
 
 mod asking;
 mod by_hand;
@@ -21,7 +21,7 @@ mod steps;
 pub use by_hand::starts_by_the_step;
 pub use pod::{at_revision, member_pod};
 pub use reader::{NoReader, reader_pod};
-pub use steps::{RecoveryStep, Want, next, next_in_turn};
+pub use steps::{RecoveryOptions, RecoveryStep, next, next_in_turn};
 
 use engine::grant::serves;
 use facts::view::{Cluster, Member, State, View};

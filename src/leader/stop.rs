@@ -45,7 +45,7 @@ pub enum StopStep {
 impl StopStep {
     /// Returns the step without the texts that change while nothing happens.
     #[must_use]
-    pub fn without_words(&self) -> Self {
+    pub fn without_texts(&self) -> Self {
         match self {
             Self::Wait(_) => Self::Wait(String::new()),
             Self::Follow { member, claims, .. } => {
@@ -71,10 +71,10 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> StopStep {
     if let Some(owner) = driver::of(&cluster.workload) {
         return StopStep::Cannot(format!("{owner} drives it, and its operator would start it again"));
     }
-    if let Some(why) = cannot(cluster, view) {
+    if let Some(why) = obstacle(cluster, view) {
         return StopStep::Cannot(why);
     }
-    if let Some(step) = not_now(cluster, view) {
+    if let Some(step) = blocking_step(cluster, view) {
         return step;
     }
     let all = || cluster.members.iter().flat_map(|member| claims(cluster, member.ordinal));
@@ -100,22 +100,22 @@ fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
 }
 
 /// The reason that marks the override by which the last member leaves as gatera's own.
-pub const RELEASE: &str = "gatera stop stops the last member";
+pub const OVERRIDE_REASON: &str = "gatera stop stops the last member";
 
 /// Returns whether this override is gatera's own.
-pub fn is_ours(text: &str) -> bool {
-    text.strip_suffix(RELEASE).is_some_and(|rest| rest.ends_with(" reason="))
+pub fn is_own_override(text: &str) -> bool {
+    text.strip_suffix(OVERRIDE_REASON).is_some_and(|rest| rest.ends_with(" reason="))
 }
 
 /// Returns why the cluster cannot be stopped, however long one waits.
-fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    not_in_this_state(cluster, view)
+fn obstacle(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    state_obstacle(cluster, view)
         .or_else(|| loses_data(cluster, view))
-        .or_else(|| never_starts_again(cluster))
-        .or_else(|| released(cluster, view))
+        .or_else(|| start_obstacle(cluster))
+        .or_else(|| foreign_override(cluster, view))
 }
 
-fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+fn state_obstacle(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     match view.state(cluster) {
         _ if cluster.workload.metadata.mark(RECOVER).is_some() => Some(format!(
             "a recovery is under way; to continue it (or, with --abort, to withdraw it): {}",
@@ -161,7 +161,7 @@ pub fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 }
 
 /// Returns why it would be unknown which member may start first.
-fn never_starts_again(cluster: &Cluster) -> Option<String> {
+fn start_obstacle(cluster: &Cluster) -> Option<String> {
     if cluster.has_no_identity() {
         let why = "it has no identity, so nothing would show which member may start first: see gatera explain G04, a cluster without an identity";
         return Some(why.to_owned());
@@ -174,11 +174,11 @@ fn never_starts_again(cluster: &Cluster) -> Option<String> {
 }
 
 /// Returns why another override would be overwritten.
-fn released(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+fn foreign_override(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let text = cluster.workload.metadata.mark(OVERRIDE)?;
-    let counts = Override::read(text, view.now).is_ok_and(|it| it.reason != RELEASE);
+    let is_foreign = Override::read(text, view.now).is_ok_and(|it| it.reason != OVERRIDE_REASON);
     let Id { namespace, name } = &cluster.id;
-    counts.then(|| {
+    is_foreign.then(|| {
         format!(
             "there is an override on its StatefulSet; remove it first: {}",
             end_override_command(Kind::StatefulSet, namespace, name)
@@ -187,7 +187,7 @@ fn released(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 }
 
 /// Returns what the stop waits for, or why waiting does not help.
-fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<StopStep> {
+fn blocking_step(cluster: &Cluster, view: &View<'_>) -> Option<StopStep> {
     if view.state(cluster) == State::Unknown || !cluster.members.iter().all(Member::ready) {
         let ways_out: Vec<_> = condition::diagnoses(cluster, view).iter().map(ToString::to_string).collect();
         let all = [&[view.describe(cluster)][..], &ways_out].concat();

@@ -6,7 +6,7 @@ use std::mem;
 
 use facts::view::Cluster;
 use facts::way_out::CommandLine;
-use leader::password::{Observed, PasswordChange, PasswordStep, Which};
+use leader::password::{Observed, PasswordChange, PasswordStep, WhichPassword};
 use objects::visible;
 
 /// A change of a password that a person is asked to confirm.
@@ -24,7 +24,7 @@ pub struct Proposed<'a> {
 /// Returns what will be done.
 pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
     let PasswordChange { account, secret, key, underway, .. } = &it.observed.change;
-    let back = it.goes_back || underway.as_ref().is_some_and(|it| it.target == Which::Old);
+    let back = it.goes_back || underway.as_ref().is_some_and(|it| it.target == WhichPassword::Old);
     let target = match (back, it.given) {
         (true, _) => "the old one again",
         (false, true) => "the one that you gave",
@@ -157,7 +157,7 @@ pub fn both(cluster: &Cluster, account: &str) -> String {
 /// Returns the last lines.
 pub fn finished(cluster: &Cluster, change: &PasswordChange) -> String {
     let PasswordChange { account, secret, key, underway, .. } = change;
-    let is_old = underway.as_ref().is_some_and(|it| it.target == Which::Old);
+    let is_old = underway.as_ref().is_some_and(|it| it.target == WhichPassword::Old);
     let which = if is_old { "old" } else { "new" };
     let show = CommandLine::new(format!("kubectl -n {} get secret {secret}", cluster.id.namespace))
         .arg(format!("--template={{{{index .data \"{key}\" | base64decode}}}}"));

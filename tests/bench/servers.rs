@@ -15,8 +15,8 @@ use axum::routing::post;
 use axum::{Json, Router};
 use facts::settings::Settings;
 use facts::view::{Freshness, World};
-use gatera::act::answer::{self, LARGEST_BODY};
-use gatera::act::certs::{Leaf, Lives, Material};
+use gatera::act::answer::{self, MAX_BODY_BYTES};
+use gatera::act::certs::{Leaf, Lifetimes, Material};
 use gatera::act::guard::Guard;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct Hello {
 
 /// Serves the guard as `gatera serve` puts it together, with a world made of the fleet.
 pub fn guard(clusters: usize) {
-    gatera::act::telemetry::log();
+    gatera::act::telemetry::init_logging();
     let settings = Settings::default();
     let mut facts = fleet::facts(clusters, &settings);
     if clusters > 0 {
@@ -62,7 +62,7 @@ pub fn nothing() {
     let router = Router::new()
         .route("/validate", post(allow))
         .route("/mutate", post(allow))
-        .layer(DefaultBodyLimit::max(LARGEST_BODY));
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
     idle(router);
 }
 
@@ -85,7 +85,7 @@ pub fn uid() {
     let router = Router::new()
         .route("/validate", post(allow))
         .route("/mutate", post(allow))
-        .layer(DefaultBodyLimit::max(LARGEST_BODY));
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
     idle(router);
 }
 
@@ -104,9 +104,9 @@ fn run(router: Router, guard: Arc<Guard>, build: Duration) {
     runtime.block_on(async {
         let names = [Ipv4Addr::LOCALHOST.to_string()];
         let material =
-            Material::new(&names, Lives::default(), Timestamp::now()).expect("making certificates");
+            Material::new(&names, Lifetimes::default(), Timestamp::now()).expect("making certificates");
         let leaf = Leaf::default();
-        leaf.swap(material.leaf.loaded().expect("the leaf is ours"));
+        leaf.swap(material.leaf.certified_key().expect("the leaf is ours"));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port on loopback");
         let address = listener.local_addr().expect("a bound socket has an address");
         let hello = Hello { address, bundle: material.bundle(), build, ready: started.elapsed() };

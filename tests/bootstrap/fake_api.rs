@@ -111,14 +111,14 @@ impl FakeApi {
     fn apply(&mut self, step: &LeaderStep) {
         match step {
             LeaderStep::Mark(mark) => self.mark(mark),
-            LeaderStep::Address { pod, uid, text } => {
+            LeaderStep::UpdateOptionFile { pod, uid, text } => {
                 let pod = self.object("Pod", &pod.name).unwrap();
                 assert_eq!(uid_of(pod), uid);
                 pod["metadata"]["annotations"]["gatera.dev/my-cnf"] = json!(text);
             }
-            LeaderStep::Condemn(it) => self.condemn(it),
+            LeaderStep::MarkForRemoval(it) => self.condemn(it),
             LeaderStep::Delete(it) => self.delete(it),
-            LeaderStep::Correct { events, mark } => {
+            LeaderStep::CorrectRecord { events, mark } => {
                 for reported in events {
                     self.publish(reported);
                 }
@@ -127,8 +127,8 @@ impl FakeApi {
             LeaderStep::Finish(it) => self.finish(it),
             LeaderStep::Announce(reported) => self.publish(reported),
             // In this model no member reports its cluster (`identity.rs`) or changes its configuration (`rollout.rs`).
-            LeaderStep::Ask { .. }
-            | LeaderStep::Identity { .. }
+            LeaderStep::RecordIdentity { .. }
+            | LeaderStep::AnnotateIdentity { .. }
             | LeaderStep::Configure(_)
             | LeaderStep::Evict { .. } => {}
         }
@@ -137,7 +137,7 @@ impl FakeApi {
     /// Finishes the removal as `reconcile/finish.rs` does.
     fn finish(&mut self, it: &Finish) {
         let mut left = it.left.clone();
-        for target in &it.rest {
+        for target in &it.remaining {
             match self.warrant(it, target) {
                 Warrant::Gone => {}
                 Warrant::Given(version) => self.delete(&PendingDeletion {
@@ -270,17 +270,17 @@ pub(super) fn description(step: &LeaderStep) -> String {
         |targets: &[RemovalTarget]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match step {
         LeaderStep::Mark(mark) => format!("mark {}", mark.bootstrap.as_deref().unwrap_or("data")),
-        LeaderStep::Address { pod, .. } => format!("address {}", pod.name),
-        LeaderStep::Condemn(it) => format!("mark {}", it.target),
+        LeaderStep::UpdateOptionFile { pod, .. } => format!("address {}", pod.name),
+        LeaderStep::MarkForRemoval(it) => format!("mark {}", it.target),
         LeaderStep::Delete(it) => format!("delete {}", it.target),
-        LeaderStep::Correct { mark, .. } => {
+        LeaderStep::CorrectRecord { mark, .. } => {
             format!("correct {}", mark.bootstrap.as_deref().unwrap_or("nothing"))
         }
-        LeaderStep::Finish(it) => format!("finish {}", all(&it.rest)),
+        LeaderStep::Finish(it) => format!("finish {}", all(&it.remaining)),
         LeaderStep::Announce(reported) => format!("announce {}", reported.reason),
-        LeaderStep::Ask { .. } => "ask".to_owned(),
+        LeaderStep::RecordIdentity { .. } => "ask".to_owned(),
         LeaderStep::Configure(it) => format!("configure {}", it.record.text()),
         LeaderStep::Evict { pod, .. } => format!("evict {pod}"),
-        LeaderStep::Identity { is, .. } => format!("identity of a pod: {is}"),
+        LeaderStep::AnnotateIdentity { value, .. } => format!("identity of a pod: {value}"),
     }
 }

@@ -202,7 +202,7 @@ fn in_doubt_a_config_map_stays() {
     let finish = Finish {
         id: Id::new(NAMESPACE, STATEFUL_SET),
         uid: "1".into(),
-        rest: vec![target(Kind::Deployment, "gone"), target(Kind::ConfigMap, BOOTSTRAP)],
+        remaining: vec![target(Kind::Deployment, "gone"), target(Kind::ConfigMap, BOOTSTRAP)],
         left: vec![],
         count: String::new(),
     };
@@ -290,7 +290,7 @@ fn in_doubt_a_config_map_stays() {
         ("a pod of another owner", Some(map(json!({}))), Ok(pod()), stays("Pod theirs reads it")),
     ] {
         let found = LookedUp { map, readers };
-        assert_eq!(api.warrant_given(&finish, &finish.rest[1], &found), warrant, "{case}");
+        assert_eq!(api.warrant_given(&finish, &finish.remaining[1], &found), warrant, "{case}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gatera::act::certs::{Lives, Material};
+use gatera::act::certs::{Lifetimes, Material};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ impl Harm {
                 patch
             }
             (Object::Secret, Self::OtherCa) => {
-                let other = Material::new(&["127.0.0.1".to_owned()], Lives::default(), Timestamp::now());
+                let other = Material::new(&["127.0.0.1".to_owned()], Lifetimes::default(), Timestamp::now());
                 json!({ "data": other.unwrap().data() })
             }
             (Object::Lease, Self::Emptied) => json!({ "spec": null }),

@@ -192,7 +192,7 @@ impl Setup {
         self.secret().is_some_and(|(secret, material)| {
             let labels = secret.metadata.labels.unwrap_or_default();
             let of_the_chart = labels.get("app.kubernetes.io/managed-by").is_some_and(|it| it == "Helm");
-            of_the_chart && material.sound(Timestamp::now()).is_ok()
+            of_the_chart && material.check(Timestamp::now()).is_ok()
         })
     }
 

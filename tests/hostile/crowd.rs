@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gatera::act::answer::LARGEST_BODY;
+use gatera::act::answer::MAX_BODY_BYTES;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -123,8 +123,8 @@ pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Ve
         let tls = Arc::clone(&tls);
         pouring.spawn(async move {
             let mut stream = connect_and_ask_once(to, &tls).await?;
-            stream.write_all(head(LARGEST_BODY).as_bytes()).await?;
-            stream.write_all(&vec![b' '; LARGEST_BODY - 1]).await?;
+            stream.write_all(head(MAX_BODY_BYTES).as_bytes()).await?;
+            stream.write_all(&vec![b' '; MAX_BODY_BYTES - 1]).await?;
             stream.flush().await?;
             io::Result::Ok(stream)
         });
@@ -174,15 +174,15 @@ async fn act(attack: Attack, to: SocketAddr, tls: &Arc<ClientConfig>, tally: &Ta
         }
         Attack::SlowBody => {
             let mut stream = connect_and_ask_once(to, tls).await?;
-            stream.write_all(head(LARGEST_BODY).as_bytes()).await?;
+            stream.write_all(head(MAX_BODY_BYTES).as_bytes()).await?;
             tally.count(attack);
             drip(stream, &[b'{'; 64]).await
         }
         Attack::UnfinishedBody => {
             let mut stream = connect_and_ask_once(to, tls).await?;
-            stream.write_all(head(LARGEST_BODY).as_bytes()).await?;
+            stream.write_all(head(MAX_BODY_BYTES).as_bytes()).await?;
             tally.count(attack);
-            pour(&mut stream, &vec![b' '; LARGEST_BODY - 1]).await?;
+            pour(&mut stream, &vec![b' '; MAX_BODY_BYTES - 1]).await?;
             drip(stream, b"").await
         }
         Attack::ExpandingBody => {

@@ -102,7 +102,7 @@ fn histories_name_every_state() {
     let dashboard = dashboard();
     for (id, metric, states) in [
         (28, "gatera_cluster_state", State::ALL.map(State::name).to_vec()),
-        (29, "gatera_cluster_rollout", RolloutStage::WORDS.to_vec()),
+        (29, "gatera_cluster_rollout", RolloutStage::NAMES.to_vec()),
     ] {
         let panel = panels(&dashboard).iter().find(|it| it["id"] == id).unwrap();
         let names = &panel["fieldConfig"]["defaults"]["mappings"][0]["options"];

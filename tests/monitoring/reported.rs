@@ -38,12 +38,12 @@ impl Reported {
 
         // The metrics that the watches, the port and the leader update.
         let metrics = &guard.metrics;
-        metrics.holds(guard.world.load().sizes());
+        metrics.set_view_sizes(guard.world.load().sizes());
         metrics.opened.inc();
-        metrics.turn_away("too_many");
-        metrics.audited(&[(("G01", "deny"), 1)].into(), &[].into());
-        metrics.clusters_are(
-            State::ALL.into_iter().zip(RolloutStage::WORDS.into_iter().cycle()).map(reading).collect(),
+        metrics.count_turned_away("too_many");
+        metrics.set_findings(&[(("G01", "deny"), 1)].into(), &[].into());
+        metrics.set_clusters(
+            State::ALL.into_iter().zip(RolloutStage::NAMES.into_iter().cycle()).map(reading).collect(),
         );
 
         Reported::read(&scraped(&guard, "*/*").await.1)

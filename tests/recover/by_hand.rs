@@ -4,7 +4,7 @@
 use facts::settings::Settings;
 use facts::view::View;
 use jiff::SignedDuration;
-use leader::recovery::{self, RecoveryStep, Want};
+use leader::recovery::{self, RecoveryOptions, RecoveryStep};
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn scene_with(members: [&str; 3], template: &Value) -> Scene {
     Scene { members, stateful_set: json!({ "spec": { "template": template } }), ..Scene::default() }
 }
 
-fn next(scene: &Scene, want: &Want) -> RecoveryStep {
+fn next(scene: &Scene, want: &RecoveryOptions) -> RecoveryStep {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
@@ -53,7 +53,7 @@ fn no_pod_is_created_whose_server_the_step_does_not_start() {
         for members in [["absent"; 3], ["starting", "absent", "absent"], [&*reported, "stuck", "absent"]] {
             for all in [false, true] {
                 let mut scene = scene_with(members, &template);
-                let want = Want { all, ..Want::default() };
+                let want = RecoveryOptions { all, ..RecoveryOptions::default() };
                 assert!(
                     matches!(next(&scene, &want), RecoveryStep::ByHand(_)),
                     "{what} {members:?}: {:?}",
@@ -68,17 +68,20 @@ fn no_pod_is_created_whose_server_the_step_does_not_start() {
     // That the members were stopped in order makes no difference.
     let stopped =
         Scene { replicas: Some(0), ended: vec![363, 360, 351], ..scene_with(["absent"; 3], &bitnamis) };
-    assert!(matches!(next(&stopped, &Want { all: true, ..Want::default() }), RecoveryStep::ByHand(_)));
+    assert!(matches!(
+        next(&stopped, &RecoveryOptions { all: true, ..RecoveryOptions::default() }),
+        RecoveryStep::ByHand(_)
+    ));
     // Deleting the pods by scaling would delete their claims.
     let mut deletes = scene_with(["starting", "absent", "absent"], &bitnamis);
     deletes.stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({ "whenScaled": "Delete" });
-    let RecoveryStep::Cannot(why) = next(&deletes, &Want::default()) else {
-        panic!("{:?}", next(&deletes, &Want::default()))
+    let RecoveryStep::Cannot(why) = next(&deletes, &RecoveryOptions::default()) else {
+        panic!("{:?}", next(&deletes, &RecoveryOptions::default()))
     };
     assert!(why.contains("whenScaled is Delete"), "{why}");
     // Where a member serves, or none ever held data, none of this is said.
     assert_eq!(
-        next(&scene_with(["ready", "absent", "absent"], &bitnamis), &Want::default()),
+        next(&scene_with(["ready", "absent", "absent"], &bitnamis), &RecoveryOptions::default()),
         RecoveryStep::Serves
     );
     let new = Scene {
@@ -86,8 +89,9 @@ fn no_pod_is_created_whose_server_the_step_does_not_start() {
         claims: false,
         ..scene_with(["starting", "absent", "absent"], &bitnamis)
     };
-    assert!(matches!(next(&new, &Want::default()), RecoveryStep::Cannot(_)));
-    let text = printed(&scene_with(["starting", "absent", "absent"], &bitnamis), &Want::default(), 0);
+    assert!(matches!(next(&new, &RecoveryOptions::default()), RecoveryStep::Cannot(_)));
+    let text =
+        printed(&scene_with(["starting", "absent", "absent"], &bitnamis), &RecoveryOptions::default(), 0);
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("by_hand", text);
     });
@@ -102,7 +106,7 @@ fn no_pod_is_created_beside_one_without_the_step() {
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
     pod["spec"]["containers"][0]["command"] = json!(["docker-entrypoint.sh"]);
     scene.also.push(pod);
-    let text = printed(&scene, &Want::default(), 600);
+    let text = printed(&scene, &RecoveryOptions::default(), 600);
     assert!(
         text.contains(&format!("kubectl -n {NAMESPACE} delete pod {STATEFUL_SET}-0, then run this again")),
         "{text}"
@@ -126,15 +130,15 @@ fn the_member_that_starts_the_cluster_keeps_its_node() {
         ..Scene::default()
     };
     add_unscheduled_pod(&mut down);
-    let lost = Want {
+    let lost = RecoveryOptions {
         from: Some("0".to_owned()),
         loss: Some("unknown".to_owned()),
         unreadable: vec!["pod-2".to_owned()],
-        ..Want::default()
+        ..RecoveryOptions::default()
     };
     let RecoveryStep::Ask { node, .. } = next(&down, &lost) else { panic!("{:?}", next(&down, &lost)) };
     assert_eq!(node.as_deref(), Some("node-0"));
-    let text = printed(&down, &Want::default(), 0);
+    let text = printed(&down, &RecoveryOptions::default(), 0);
     assert_eq!(text, format!("waiting: {STATEFUL_SET}-2: its pod does not run: {says}"));
 
     let asked =

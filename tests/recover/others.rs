@@ -3,7 +3,7 @@
 use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
-use leader::recovery::{self, RecoveryStep, Want};
+use leader::recovery::{self, RecoveryOptions, RecoveryStep};
 use serde_json::json;
 
 use super::{OTHER, reported_at};
@@ -47,7 +47,7 @@ fn a_joiner_without_a_donor_is_recreated() {
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let pod = format!("{STATEFUL_SET}-0");
-        let step = recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO);
+        let step = recovery::next(cluster, &view, &RecoveryOptions::default(), SignedDuration::ZERO);
         (
             matches!(step, RecoveryStep::Restart { member, .. } if member == pod),
             engine::grant::may_recreate(cluster, &pod, &view),
@@ -95,7 +95,7 @@ fn a_member_in_another_cluster_is_reported_and_not_waited_for() {
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO)
+        recovery::next(cluster, &view, &RecoveryOptions::default(), SignedDuration::ZERO)
     };
     let why = format!(
         "{STATEFUL_SET}-1, {STATEFUL_SET}-2 are Synced in another cluster than the recorded one, and may hold rows that the others lack: \

@@ -5,7 +5,7 @@ use facts::marks::recovery::Recovery;
 use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use gatera::rulebook;
-use leader::recovery::{self, NoReader, Want};
+use leader::recovery::{self, NoReader, RecoveryOptions};
 use objects::Object;
 use serde_json::{Value, json};
 
@@ -89,41 +89,54 @@ fn what_recover_prints_about_a_member_whose_pod_does_not_run() {
     let runs = |own: &mut Value, _: &mut Value| own["status"]["phase"] = json!("Running");
     let mut serves = scene_with_reader(unchanged, Some(351));
     serves.members[1] = "ready".to_owned();
-    let mine = || Want { before: vec![format!("reader-of-{STATEFUL_SET}-0")], ..Want::default() };
-    let from = |name: &str| Want { from: Some(name.to_owned()), ..Want::default() };
+    let mine = || RecoveryOptions {
+        before: vec![format!("reader-of-{STATEFUL_SET}-0")],
+        ..RecoveryOptions::default()
+    };
+    let from = |name: &str| RecoveryOptions { from: Some(name.to_owned()), ..RecoveryOptions::default() };
     let asked = format!("{STATEFUL_SET}-0 at {ID}:370 until=2026-12-01T10:00:00Z");
     let marks = json!({ "metadata": { "annotations": { "gatera.dev/recover": asked, "gatera.dev/recovery": asked } } });
     let rows = [
-        ("it waits for a node since a moment", without(&[0]), Want::default(), 0),
-        ("it waits for a node", without(&[0]), Want::default(), 30),
-        ("its image cannot be had", unpulled, Want::default(), 30),
-        ("its claim has no volume yet", Scene { claims: false, ..without(&[0]) }, Want::default(), 30),
+        ("it waits for a node since a moment", without(&[0]), RecoveryOptions::default(), 0),
+        ("it waits for a node", without(&[0]), RecoveryOptions::default(), 30),
+        ("its image cannot be had", unpulled, RecoveryOptions::default(), 30),
+        (
+            "its claim has no volume yet",
+            Scene { claims: false, ..without(&[0]) },
+            RecoveryOptions::default(),
+            30,
+        ),
         (
             "no other pod may read its volume",
             without(&[0]),
-            Want { unreadable: vec!["pod-0".to_owned()], ..Want::default() },
+            RecoveryOptions { unreadable: vec!["pod-0".to_owned()], ..RecoveryOptions::default() },
             600,
         ),
-        ("it is read", scene_with_reader(unchanged, None), Want::default(), 600),
+        ("it is read", scene_with_reader(unchanged, None), RecoveryOptions::default(), 600),
         ("another command has it read", scene_with_reader(unchanged, None), mine(), 600),
         ("the pod that reads it waits, too", scene_with_reader(waits, None), mine(), 30),
         ("it waits for long", scene_with_reader(waits, None), mine(), 600),
-        ("it runs by now", scene_with_reader(runs, Some(351)), Want::default(), 0),
-        ("it has less", scene_with_reader(unchanged, Some(351)), Want::default(), 0),
-        ("it has more", scene_with_reader(unchanged, Some(370)), Want::default(), 0),
+        ("it runs by now", scene_with_reader(runs, Some(351)), RecoveryOptions::default(), 0),
+        ("it has less", scene_with_reader(unchanged, Some(351)), RecoveryOptions::default(), 0),
+        ("it has more", scene_with_reader(unchanged, Some(370)), RecoveryOptions::default(), 0),
         ("it has more, and is named", scene_with_reader(unchanged, Some(370)), from("0"), 0),
-        ("it could not be read", scene_with_reader(failed, Some(0)), Want::default(), 600),
+        ("it could not be read", scene_with_reader(failed, Some(0)), RecoveryOptions::default(), 600),
         ("it could not be read by then", scene_with_reader(failed, Some(0)), mine(), 600),
-        ("it is refused", scene_with_reader(refused, Some(0)), Want::default(), 600),
-        ("a member serves", serves, Want::default(), 0),
-        ("no pod runs", without(&[0, 1, 2]), Want::default(), 600),
+        ("it is refused", scene_with_reader(refused, Some(0)), RecoveryOptions::default(), 600),
+        ("a member serves", serves, RecoveryOptions::default(), 0),
+        ("no pod runs", without(&[0, 1, 2]), RecoveryOptions::default(), 600),
         (
             "it was to start first a while ago",
             Scene { stateful_set: marks.clone(), ..without(&[0]) },
-            Want::default(),
+            RecoveryOptions::default(),
             90,
         ),
-        ("it was to start first", Scene { stateful_set: marks, ..without(&[0]) }, Want::default(), 300),
+        (
+            "it was to start first",
+            Scene { stateful_set: marks, ..without(&[0]) },
+            RecoveryOptions::default(),
+            300,
+        ),
     ];
     let page = rows.map(|(what, scene, want, unchanged_for)| {
         format!("{what}\n{}\n", printed(&scene, &want, unchanged_for).trim_end())

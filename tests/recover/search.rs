@@ -8,14 +8,19 @@ use facts::marks::recovery::Recovery;
 use facts::settings::Settings;
 use facts::view::View;
 use jiff::{SignedDuration, Timestamp};
-use leader::recovery::{self, RecoveryStep, Want};
+use leader::recovery::{self, RecoveryOptions, RecoveryStep};
 
 use super::model::{NEW, Phase, Pod, Reader, State};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET};
 
 impl State {
     /// Returns the state after the command's next step; `None` if nothing is left to do.
-    fn after_command(&self, settings: &Settings, want: &Want, patient: bool) -> Result<Option<Self>, String> {
+    fn after_command(
+        &self,
+        settings: &Settings,
+        want: &RecoveryOptions,
+        patient: bool,
+    ) -> Result<Option<Self>, String> {
         let world = self.world(settings);
         let view = View::new(&world, scene::now(), settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
@@ -90,7 +95,7 @@ impl State {
                 continue;
             }
             let held = (0..3).find(|it| self.phase(*it) == Some(Phase::Pending));
-            let after_command = self.after_command(settings, &Want::default(), patient);
+            let after_command = self.after_command(settings, &RecoveryOptions::default(), patient);
             // As many members serve as there are nodes, and nothing is left to do.
             let serving = self.pods.iter().flatten().filter(|pod| pod.phase == Phase::Serves).count();
             let all = self.nodes == Some(serving);
@@ -203,11 +208,12 @@ fn no_course_of_events_loses_data_or_blocks_the_recovery() {
             continue;
         }
         let mut next = state.next_states().unwrap_or_else(|problem| panic!("{problem}"));
-        let named = (0..3).map(|it: usize| Want { from: Some(it.to_string()), ..Want::default() });
+        let named = (0..3)
+            .map(|it: usize| RecoveryOptions { from: Some(it.to_string()), ..RecoveryOptions::default() });
         let pods = (0..3).flat_map(|it| [format!("pod-{it}"), format!("reader-of-{STATEFUL_SET}-{it}")]);
-        let again = Want { before: pods.collect(), ..Want::default() };
+        let again = RecoveryOptions { before: pods.collect(), ..RecoveryOptions::default() };
         let after_command = named
-            .chain([Want::default(), again])
+            .chain([RecoveryOptions::default(), again])
             .filter_map(|want| state.after_command(&settings, &want, false).ok().flatten());
         let after_command: Vec<_> = after_command.collect();
         let asked: Vec<_> = after_command

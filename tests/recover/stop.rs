@@ -5,7 +5,7 @@ use facts::settings::Settings;
 use facts::view::View;
 use gatera::rulebook;
 use jiff::SignedDuration;
-use leader::recovery::{self, Want};
+use leader::recovery::{self, RecoveryOptions};
 use leader::stop::{self, StopStep};
 use report::stop as report;
 use serde_json::json;
@@ -59,7 +59,7 @@ fn what_stop_and_start_print() {
     let none = mark("gatera.dev/identity", "none");
     let overrides =
         |reason| mark("gatera.dev/override", &format!("G01 until=2026-12-01T10:00:00Z reason={reason}"));
-    let (released, ours) = (overrides("moving house"), overrides(stop::RELEASE));
+    let (released, ours) = (overrides("moving house"), overrides(stop::OVERRIDE_REASON));
     let rows = [
         ("all are Ready", members(["ready"; 3])),
         ("and that is recorded", Scene { ended: vec![0; 3], ..members(["ready"; 3]) }),
@@ -113,7 +113,7 @@ fn what_stop_and_start_print() {
         .iter()
         .map(|(what, scene)| format!("stop: {what}\n{}\n\n", printed_by_stop(scene).trim_end()))
         .collect();
-    let all = Want { all: true, ..Want::default() };
+    let all = RecoveryOptions { all: true, ..RecoveryOptions::default() };
     let reported = |numbers: [u64; 3]| {
         let words = numbers.map(|seqno| reported_at(ID, seqno));
         Scene { ended: vec![363, 360, 351], ..members([&words[0], &words[1], &words[2]]) }
@@ -179,7 +179,7 @@ fn the_guard_permits_what_the_commands_do() {
             let world = scene.world(&settings);
             let view = View::new(&world, scene::now(), &settings);
             let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-            let want = Want { all: true, ..Want::default() };
+            let want = RecoveryOptions { all: true, ..RecoveryOptions::default() };
             if let recovery::RecoveryStep::Scale { to } =
                 recovery::next(cluster, &view, &want, SignedDuration::ZERO)
             {

@@ -43,7 +43,7 @@ async fn a_missing_config_map_is_not_requested_for_every_review() {
             .body(kube::client::Body::from(status.to_string().into_bytes()));
         std::future::ready(Ok::<_, std::convert::Infallible>(answer.unwrap()))
     });
-    let maps = ConfigMaps::at(kube::Client::new(nothing, "default"));
+    let maps = ConfigMaps::new(kube::Client::new(nothing, "default"));
     let mut guard = Guard::new(world, Settings::default(), scene::now);
     guard.config_maps = maps;
     let guard = Arc::new(guard);
@@ -76,7 +76,7 @@ async fn a_missing_config_map_is_not_requested_for_every_review() {
     new["spec"]["template"]["metadata"]["annotations"]["restarted"] = json!("now");
     changed(set.clone(), new).await;
     assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "what may be new");
-    guard.show(World::build(
+    guard.replace_world(World::build(
         guard.world.load().facts().clone(),
         Freshness::Stale(SignedDuration::from_mins(1)),
     ));

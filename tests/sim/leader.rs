@@ -11,7 +11,7 @@ use engine::snapshot::{Snapshot, snapshot};
 use facts::galera::identity::{Identity, IdentityReport};
 use facts::marks::{self, PREFIX};
 use facts::view::{Id, RemovalTarget, View};
-use leader::plan::identity::{self, Concluded};
+use leader::plan::identity::{self, Conclusion};
 use leader::plan::rollout::Configure;
 use leader::plan::{self, Announcement, Finish, LeaderStep, LookedUp, Mark, PendingDeletion, Warrant};
 use objects::{ConfigMap, ConfigMapReader, Kind, Object};
@@ -51,10 +51,11 @@ impl Sim {
                 Ok(()) => format!("does {short}"),
                 Err(why) => format!("tries {short}: {why}"),
             });
-            self.scheduler.did(&step, time);
+            self.scheduler.record_done(&step, time);
             self.laws.step_done(now, &short);
         }
-        let again = u64::try_from(self.scheduler.again(&steps, time).as_millis()).unwrap().max(SECOND / 10);
+        let again =
+            u64::try_from(self.scheduler.time_until_due(&steps, time).as_millis()).unwrap().max(SECOND / 10);
         if self.next_look <= now || now + again < self.next_look {
             self.next_look = now + again;
             self.agenda.put(again, SimEvent::Leader);
@@ -65,12 +66,12 @@ impl Sim {
     fn execute(&mut self, step: &LeaderStep) -> Result<(), String> {
         match step {
             LeaderStep::Mark(it) => self.write_mark(it),
-            LeaderStep::Address { pod, uid, text } => {
+            LeaderStep::UpdateOptionFile { pod, uid, text } => {
                 self.annotate(Kind::Pod, &pod.name, uid, "", marks::MY_CNF, Some(text))
             }
-            LeaderStep::Ask { id, uid } => self.ask_members(id, uid),
-            LeaderStep::Identity { pod, uid, is } => {
-                self.annotate(Kind::Pod, &pod.name, uid, "", marks::IDENTITY, Some(is))
+            LeaderStep::RecordIdentity { id, uid } => self.ask_members(id, uid),
+            LeaderStep::AnnotateIdentity { pod, uid, value } => {
+                self.annotate(Kind::Pod, &pod.name, uid, "", marks::IDENTITY, Some(value))
             }
             LeaderStep::Configure(it) => self.configure_members(it),
             LeaderStep::Evict { pod, uid: wanted, .. } => {
@@ -80,9 +81,9 @@ impl Sim {
                 }
                 self.evict(super::guard::OWN_USER, pod).map_err(|refusal| refusal.message)
             }
-            LeaderStep::Condemn(it) => self.set_removing(it, Some(&it.owner)),
+            LeaderStep::MarkForRemoval(it) => self.set_removing(it, Some(&it.owner)),
             LeaderStep::Delete(it) => self.delete_condemned(it),
-            LeaderStep::Correct { mark, events } => {
+            LeaderStep::CorrectRecord { mark, events } => {
                 for reported in events {
                     self.publish(reported);
                 }
@@ -194,7 +195,7 @@ impl Sim {
     fn finish(&mut self, it: &Finish) -> Result<(), String> {
         let (index, now) = (self.guard.leader, self.agenda.now);
         let mut left = it.left.clone();
-        for target in &it.rest {
+        for target in &it.remaining {
             let found = self.look_up(target);
             let warrant = self.guard.with_view(index, now, |view| {
                 Some(plan::warrant(view.cluster(&it.id.namespace, &it.id.name)?, view, it, target, &found))
@@ -235,7 +236,7 @@ impl Sim {
     /// Asks the Ready servers for their cluster's id, as their probes report it, and writes down the conclusion.
     fn ask_members(&mut self, id: &Id, wanted: &str) -> Result<(), String> {
         let (index, now) = (self.guard.leader, self.agenda.now);
-        let reported: identity::Answers = self
+        let reported: identity::PodReports = self
             .containers
             .iter()
             .filter(|(_, container)| container.ready)
@@ -248,19 +249,19 @@ impl Sim {
         let look = |view: &View<'_>| {
             let cluster =
                 view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == wanted)?;
-            let found = identity::concluded(cluster, view, &reported)?;
-            let word = inject::identity::reported_value(cluster, view, found.is.as_ref()).to_owned();
+            let found = identity::conclusion(cluster, view, &reported)?;
+            let word = inject::identity::reported_value(cluster, view, found.identity.as_ref()).to_owned();
             Some((found, word, cluster.workload.metadata.resource_version.clone()))
         };
         let found = self.guard.with_view(index, now, look);
-        let Some((Concluded { is, new, unannotated, beside }, word, version)) = found else {
+        let Some((Conclusion { identity, is_new, unannotated, events }, word, version)) = found else {
             return Err("they have not reported, or their reports differ".to_owned());
         };
-        if new {
-            let mark = inject::identity::mark_value(is.as_ref()).to_owned();
+        if is_new {
+            let mark = inject::identity::mark_value(identity.as_ref()).to_owned();
             self.annotate(Kind::StatefulSet, &id.name, wanted, &version, marks::IDENTITY, Some(&mark))?;
         }
-        for reported in &beside {
+        for reported in &events {
             self.publish(reported);
         }
         for (pod, uid) in unannotated
@@ -279,14 +280,14 @@ impl Sim {
 fn description(step: &LeaderStep) -> String {
     match step {
         LeaderStep::Mark(it) => format!("Mark {}", it.bootstrap.as_deref().unwrap_or("data")),
-        LeaderStep::Address { pod, .. } => format!("Address of {}", pod.name),
-        LeaderStep::Ask { .. } => "Ask".to_owned(),
-        LeaderStep::Identity { pod, is, .. } => format!("Identity of {}: {is}", pod.name),
+        LeaderStep::UpdateOptionFile { pod, .. } => format!("Address of {}", pod.name),
+        LeaderStep::RecordIdentity { .. } => "Ask".to_owned(),
+        LeaderStep::AnnotateIdentity { pod, value, .. } => format!("Identity of {}: {value}", pod.name),
         LeaderStep::Configure(it) => format!("Configure {}", it.record.text()),
         LeaderStep::Evict { pod, .. } => format!("Evict {pod}"),
-        LeaderStep::Condemn(it) => format!("Condemn {}", it.target),
+        LeaderStep::MarkForRemoval(it) => format!("Condemn {}", it.target),
         LeaderStep::Delete(it) => format!("Delete {}", it.target),
-        LeaderStep::Correct { .. } => "Correct".to_owned(),
+        LeaderStep::CorrectRecord { .. } => "Correct".to_owned(),
         LeaderStep::Finish(_) => "Finish".to_owned(),
         LeaderStep::Announce(reported) => format!("Announce {}", reported.reason),
     }

@@ -26,18 +26,18 @@ use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
 use super::connections::{Connection, Connections, InFlight, Slot};
-use super::router::LONGEST_ANSWER;
+use super::router::MAX_ANSWER_BYTES;
 use super::tls::Tls;
 use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
 
 /// The maximum number of open connections to the webhook port; the API servers of a large cluster hold a few dozen.
-const MOST_CONNECTIONS: usize = 512;
+const MAX_CONNECTIONS: usize = 512;
 /// The maximum number of open connections to the operations port: probes, and one or two scrapes of the metrics.
-const MOST_OPERATIONS_CONNECTIONS: usize = 32;
+const MAX_OPERATIONS_CONNECTIONS: usize = 32;
 /// The maximum number of bytes of answers that clients have not read yet, over all connections of a port: 256 answers of the
 /// maximum length, a quarter of the memory limit in the chart. The last pieces, which wait in hyper and TLS, do not count.
-const MAX_UNREAD_BYTES: usize = 256 * LONGEST_ANSWER;
+const MAX_UNREAD_BYTES: usize = 256 * MAX_ANSWER_BYTES;
 /// The maximum length of a request's headers in bytes; an API server sends some 500 bytes.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// The bytes of an answer that are handed to hyper at a time, before the client has read them.
@@ -87,13 +87,13 @@ pub struct ServingPort {
 impl ServingPort {
     /// Creates the port for webhooks, which is served over TLS.
     pub fn webhooks(listener: TcpListener, tls: Arc<Tls>, router: Router) -> Self {
-        let connections = Connections::new(MOST_CONNECTIONS, MAX_UNREAD_BYTES);
+        let connections = Connections::new(MAX_CONNECTIONS, MAX_UNREAD_BYTES);
         Self { listener, tls: Some(tls), router, connections }
     }
 
     /// Creates the port for probes and metrics, which is served without TLS and for few connections.
     pub fn operations(listener: TcpListener, router: Router) -> Self {
-        let connections = Connections::new(MOST_OPERATIONS_CONNECTIONS, MAX_UNREAD_BYTES);
+        let connections = Connections::new(MAX_OPERATIONS_CONNECTIONS, MAX_UNREAD_BYTES);
         Self { listener, tls: None, router, connections }
     }
 }
@@ -115,7 +115,7 @@ pub async fn accept(
     drain: Duration,
 ) {
     let ServingPort { listener, tls, router, connections } = port;
-    let shared =
+    let context =
         ConnectionContext { tls, router, connections: Arc::clone(&connections), stage: stage.clone() };
     let mut sweep = interval(DEADLINE_CHECK_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -135,8 +135,8 @@ pub async fn accept(
         };
         let was_full = connections.is_full();
         match connections.enter(Instant::now()) {
-            Some(slot) => drop(tokio::spawn(serve_slot(shared.clone(), Arc::clone(&guard), stream, slot))),
-            None => guard.metrics.turn_away("too_many"),
+            Some(slot) => drop(tokio::spawn(serve_slot(context.clone(), Arc::clone(&guard), stream, slot))),
+            None => guard.metrics.count_turned_away("too_many"),
         }
         if was_full {
             sleep(EVICTION_PAUSE).await;
@@ -154,15 +154,15 @@ pub async fn accept(
     }
 }
 
-async fn serve_slot(shared: ConnectionContext, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
-    let _counted = shared.tls.as_ref().map(|_| OpenGauge::count(&guard.metrics.connections));
-    let why = tokio::select! {
+async fn serve_slot(context: ConnectionContext, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
+    let _counted = context.tls.as_ref().map(|_| OpenGauge::count(&guard.metrics.connections));
+    let reason = tokio::select! {
         biased;
-        why = slot.connection.over() => Some(why),
-        outcome = handshake_and_serve(&shared, &guard, stream, &slot.connection) => outcome.err(),
+        reason = slot.connection.ended() => Some(reason),
+        outcome = handshake_and_serve(&context, &guard, stream, &slot.connection) => outcome.err(),
     };
-    if let Some(why) = why.filter(|why| *why != "idle") {
-        guard.metrics.turn_away(why);
+    if let Some(reason) = reason.filter(|reason| *reason != "idle") {
+        guard.metrics.count_turned_away(reason);
     }
 }
 
@@ -184,7 +184,7 @@ impl Drop for OpenGauge<'_> {
 
 /// Serves one connection from its first byte to its last. The error is the metric label of a failed handshake.
 async fn handshake_and_serve(
-    shared: &ConnectionContext,
+    context: &ConnectionContext,
     guard: &Guard,
     stream: TcpStream,
     connection: &Arc<Connection>,
@@ -195,32 +195,32 @@ async fn handshake_and_serve(
     };
     // Answers are small, and clients wait for them, so they are not delayed to fill a packet.
     stream.set_nodelay(true).map_err(failed)?;
-    let Some(tls) = &shared.tls else {
+    let Some(tls) = &context.tls else {
         connection.open(false);
-        serve_http(shared, stream, connection, Caller::Unverified).await;
+        serve_http(context, stream, connection, Caller::Unverified).await;
         return Ok(());
     };
-    let stream = TlsAcceptor::from(tls.now()).accept(stream).await.map_err(failed)?;
+    let stream = TlsAcceptor::from(tls.current()).accept(stream).await.map_err(failed)?;
     let (_, session) = stream.get_ref();
     let caller = match session.peer_certificates() {
         Some([_, ..]) => Caller::Proven,
-        _ if tls.asks() => Caller::Unproven,
+        _ if tls.requests_certificates() => Caller::Unproven,
         _ => Caller::Unverified,
     };
     guard.metrics.opened.inc();
     connection.open(caller == Caller::Proven);
-    serve_http(shared, stream, connection, caller).await;
+    serve_http(context, stream, connection, caller).await;
     Ok(())
 }
 
-async fn serve_http<S>(shared: &ConnectionContext, stream: S, connection: &Arc<Connection>, caller: Caller)
+async fn serve_http<S>(context: &ConnectionContext, stream: S, connection: &Arc<Connection>, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let stream = TokioIo::new(stream);
-    let router = TowerToHyperService::new(shared.router.clone());
+    let router = TowerToHyperService::new(context.router.clone());
     let (connections, this_connection, stage) =
-        (Arc::clone(&shared.connections), Arc::clone(connection), shared.stage.clone());
+        (Arc::clone(&context.connections), Arc::clone(connection), context.stage.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         let mut in_flight = connections.begin(&this_connection);
         request.extensions_mut().insert(caller);
@@ -240,7 +240,7 @@ where
     let mut connection = pin!(http.serve_connection(stream, service));
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        () = closing(shared.stage.clone()) => {
+        () = closing(context.stage.clone()) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -254,15 +254,15 @@ where
 /// until hyper has taken the last piece.
 fn in_pieces(body: Body, in_flight: InFlight) -> Body {
     let length = body.size_hint().exact().unwrap_or_default();
-    in_flight.holds(usize::try_from(length).unwrap_or(usize::MAX));
-    in_flight.takes();
+    in_flight.set_length(usize::try_from(length).unwrap_or(usize::MAX));
+    in_flight.piece_taken();
     let whole = (body.into_data_stream(), Bytes::new(), in_flight);
     Body::from_stream(stream::try_unfold(whole, async |(mut body, mut rest, in_flight)| {
         if rest.is_empty() {
             let Some(data) = body.try_next().await? else { return Ok(None) };
             rest = data;
         }
-        in_flight.takes();
+        in_flight.piece_taken();
         let piece = rest.split_to(PIECE_BYTES.min(rest.len()));
         Ok::<_, axum::Error>(Some((piece, (body, rest, in_flight))))
     }))
@@ -305,8 +305,8 @@ mod tests {
             crowd.push(TcpStream::connect(address).await.unwrap());
         }
         // None of them sends anything, so each is evicted by the one that arrives four later.
-        let last_to_go = &mut crowd[CROWD - SLOTS - 1];
-        assert_eq!(last_to_go.read(&mut [0]).await.unwrap_or_default(), 0, "it is closed");
+        let last_evicted = &mut crowd[CROWD - SLOTS - 1];
+        assert_eq!(last_evicted.read(&mut [0]).await.unwrap_or_default(), 0, "it is closed");
         let took = begun.elapsed();
         assert!(took.as_millis() >= EVICTION_PAUSE.as_millis() * 50, "{took:?}");
         accepting.abort();

@@ -12,24 +12,24 @@ use hyper::body::Body as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout_at;
 
-use super::budget::{BudgetShare, ByteBudget, Full};
+use super::budget::{BudgetFull, BudgetShare, ByteBudget};
 
 /// The maximum length of a body in bytes: an update carries the object twice, and the API server accepts 3 MiB for each.
-pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
+pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// The bytes of all bodies that are being read or judged: less than a fifth of the memory limit in the chart.
-const BUDGET: usize = 24 * 1024 * 1024;
+const BUDGET_BYTES: usize = 24 * 1024 * 1024;
 /// The time for a whole body to arrive. An API server gives up after 2 to 30 seconds; a client that sends more slowly is not an
 /// API server.
-const SLOWEST_BODY: Duration = Duration::from_secs(10);
+const BODY_DEADLINE: Duration = Duration::from_secs(10);
 /// The longest pause within a body; a packet that was lost twice is retransmitted within this time.
-const SILENCE: Duration = Duration::from_secs(4);
-/// The most bytes of the budget that a body takes before any of it has arrived.
-const FIRST_PIECE: usize = 64 * 1024;
+const MAX_PAUSE: Duration = Duration::from_secs(4);
+/// The maximum number of bytes that a body takes from the budget before any of it has arrived.
+const INITIAL_ROOM: usize = 64 * 1024;
 /// The number of JSON values above which only one body is judged at a time. A review of 17 KiB holds some 1,500 values; a list of
 /// `{}` unfolds to a hundred times its length.
 const MANY_VALUES: usize = 8 * 1024;
 /// The number of JSON values above which a body is refused; no object that an API server stores comes near it.
-const MOST_VALUES: usize = 48 * 1024;
+const MAX_VALUES: usize = 48 * 1024;
 
 /// The limits that all bodies share: the memory budget, and the permit for a body with many values.
 #[derive(Debug)]
@@ -40,13 +40,13 @@ pub(super) struct Intake {
 
 impl Default for Intake {
     fn default() -> Self {
-        Self { budget: ByteBudget::new(BUDGET), heavy: Semaphore::new(1) }
+        Self { budget: ByteBudget::new(BUDGET_BYTES), heavy: Semaphore::new(1) }
     }
 }
 
 /// A body that was read completely. Its memory counts in the budget until this is dropped.
 #[derive(Debug)]
-pub(super) struct Whole<'a> {
+pub(super) struct WholeBody<'a> {
     pub(super) bytes: Vec<u8>,
     _share: BudgetShare<'a>,
     _heavy: Option<SemaphorePermit<'a>>,
@@ -54,20 +54,20 @@ pub(super) struct Whole<'a> {
 
 /// The reasons why a body is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// The body is longer than [`LARGEST_BODY`].
+pub(super) enum BodyRefusal {
+    /// The body is longer than [`MAX_BODY_BYTES`].
     TooLong,
     /// The body holds more values than any review.
-    TooMuch,
+    TooManyValues,
     /// The body arrived too slowly.
     TooSlow,
     /// The body or its connection ended before all of it had arrived.
-    TooEarly,
+    Truncated,
     /// Other bodies need the room more, or another body with many values is being judged.
     NoRoom,
 }
 
-impl Refused {
+impl BodyRefusal {
     /// Returns the HTTP status, the metric label and the message for the client.
     pub(super) fn response(self) -> (StatusCode, &'static str, &'static str) {
         match self {
@@ -76,7 +76,7 @@ impl Refused {
                 "malformed",
                 "the request body is too large: gatera reads at most 8 MiB",
             ),
-            Self::TooMuch => (
+            Self::TooManyValues => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "malformed",
                 "the request body holds too many values: gatera reads at most 49152",
@@ -84,7 +84,7 @@ impl Refused {
             Self::TooSlow => {
                 (StatusCode::REQUEST_TIMEOUT, "malformed", "the request body arrived too slowly")
             }
-            Self::TooEarly => (StatusCode::BAD_REQUEST, "malformed", "the request body ended too early"),
+            Self::Truncated => (StatusCode::BAD_REQUEST, "malformed", "the request body ended too early"),
             Self::NoRoom => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "busy",
@@ -94,67 +94,67 @@ impl Refused {
     }
 }
 
-impl From<Full> for Refused {
-    fn from(_: Full) -> Self {
+impl From<BudgetFull> for BodyRefusal {
+    fn from(_: BudgetFull) -> Self {
         Self::NoRoom
     }
 }
 
 impl Intake {
     /// Reads a body, unless it is too long or too slow or there is no room for it.
-    pub(super) async fn whole(&self, mut body: Body) -> Result<Whole<'_>, Refused> {
+    pub(super) async fn read(&self, mut body: Body) -> Result<WholeBody<'_>, BodyRefusal> {
         let now = Instant::now();
         let expected =
             body.size_hint().upper().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        if expected > LARGEST_BODY {
-            return Err(Refused::TooLong);
+        if expected > MAX_BODY_BYTES {
+            return Err(BodyRefusal::TooLong);
         }
-        let deadline = now + SLOWEST_BODY;
-        let mut share = self.budget.open(expected.min(FIRST_PIECE), now)?;
+        let deadline = now + BODY_DEADLINE;
+        let mut share = self.budget.open(expected.min(INITIAL_ROOM), now)?;
         let (mut length, mut last_bytes) = (0, now);
         loop {
-            let patience = deadline.min(last_bytes + SILENCE);
+            let limit = deadline.min(last_bytes + MAX_PAUSE);
             let frame = tokio::select! {
                 biased;
-                frame = timeout_at(patience.into(), body.frame()) => frame,
-                () = share.evicted() => return Err(Refused::NoRoom),
+                frame = timeout_at(limit.into(), body.frame()) => frame,
+                () = share.evicted() => return Err(BodyRefusal::NoRoom),
             };
-            let Some(frame) = frame.map_err(|_| Refused::TooSlow)? else { break };
-            let Ok(piece) = frame.map_err(|_| Refused::TooEarly)?.into_data() else { continue };
+            let Some(frame) = frame.map_err(|_| BodyRefusal::TooSlow)? else { break };
+            let Ok(piece) = frame.map_err(|_| BodyRefusal::Truncated)?.into_data() else { continue };
             length += piece.len();
-            if length > LARGEST_BODY {
-                return Err(Refused::TooLong);
+            if length > MAX_BODY_BYTES {
+                return Err(BodyRefusal::TooLong);
             }
             last_bytes = Instant::now();
-            share.add(&piece, LARGEST_BODY, last_bytes)?;
+            share.add(&piece, MAX_BODY_BYTES, last_bytes)?;
         }
         let bytes = share.finish()?;
-        let heavy = match values(&bytes) {
+        let heavy = match value_count(&bytes) {
             few if few <= MANY_VALUES => None,
-            many if many > MOST_VALUES => return Err(Refused::TooMuch),
+            many if many > MAX_VALUES => return Err(BodyRefusal::TooManyValues),
             // A body that waited for its turn would hold room that others need.
-            _ => Some(self.heavy.try_acquire().map_err(|_| Refused::NoRoom)?),
+            _ => Some(self.heavy.try_acquire().map_err(|_| BodyRefusal::NoRoom)?),
         };
-        Ok(Whole { bytes, _share: share, _heavy: heavy })
+        Ok(WholeBody { bytes, _share: share, _heavy: heavy })
     }
 }
 
 /// Returns an upper bound for the number of values in a JSON text, counted no further than it matters: every value but the first
 /// follows `{`, `[` or `,`. Such characters in strings do not count, but strings are recognized only if there are many.
-fn values(json: &[u8]) -> usize {
+fn value_count(json: &[u8]) -> usize {
     let begins = |byte: &u8| u8::from(matches!(byte, b'{' | b'[' | b','));
     let mut rough = 0;
     // In pieces whose count fits into a byte, a processor compares many bytes at once.
     for piece in json.chunks(u8::MAX.into()) {
         rough += usize::from(piece.iter().map(begins).sum::<u8>());
         if rough > MANY_VALUES {
-            return values_outside_texts(json);
+            return value_count_outside_strings(json);
         }
     }
     rough
 }
 
-fn values_outside_texts(json: &[u8]) -> usize {
+fn value_count_outside_strings(json: &[u8]) -> usize {
     let (mut count, mut quoted, mut escaped) = (0, false, false);
     for &byte in json {
         match byte {
@@ -164,7 +164,7 @@ fn values_outside_texts(json: &[u8]) -> usize {
             b'{' | b'[' | b',' if !quoted => count += 1,
             _ => {}
         }
-        if count > MOST_VALUES {
+        if count > MAX_VALUES {
             break;
         }
     }
@@ -175,25 +175,29 @@ fn values_outside_texts(json: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    async fn sent(bytes: Vec<u8>) -> Result<usize, Refused> {
-        Intake::default().whole(Body::from(bytes)).await.map(|whole| whole.bytes.len())
+    async fn read_length(bytes: Vec<u8>) -> Result<usize, BodyRefusal> {
+        Intake::default().read(Body::from(bytes)).await.map(|whole| whole.bytes.len())
     }
 
     #[tokio::test]
     async fn a_body_is_read_up_to_the_last_byte_that_is_allowed() {
-        for length in [0, 1, FIRST_PIECE + 1, LARGEST_BODY] {
-            assert_eq!(sent(vec![b' '; length]).await, Ok(length));
+        for length in [0, 1, INITIAL_ROOM + 1, MAX_BODY_BYTES] {
+            assert_eq!(read_length(vec![b' '; length]).await, Ok(length));
         }
-        assert_eq!(sent(vec![b' '; LARGEST_BODY + 1]).await, Err(Refused::TooLong));
+        assert_eq!(read_length(vec![b' '; MAX_BODY_BYTES + 1]).await, Err(BodyRefusal::TooLong));
     }
 
     /// Half a megabyte of `{},` would unfold to hundreds; the same in a text is one value.
     #[tokio::test]
     async fn a_body_that_unfolds_is_refused() {
         let many = "{},".repeat(200_000);
-        assert_eq!(sent(format!("[{many}{{}}]").into_bytes()).await, Err(Refused::TooMuch));
-        assert!(sent(format!(r#"["\"{many}"]"#).into_bytes()).await.is_ok());
+        assert_eq!(read_length(format!("[{many}{{}}]").into_bytes()).await, Err(BodyRefusal::TooManyValues));
+        assert!(read_length(format!(r#"["\"{many}"]"#).into_bytes()).await.is_ok());
         let escaped = format!(r#"["\\",{many}{{}}]"#);
-        assert_eq!(sent(escaped.into_bytes()).await, Err(Refused::TooMuch), "the text had ended");
+        assert_eq!(
+            read_length(escaped.into_bytes()).await,
+            Err(BodyRefusal::TooManyValues),
+            "the text had ended"
+        );
     }
 }

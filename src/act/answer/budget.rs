@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// The error of a body without room: no other body should be dropped for it, or it was itself dropped for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct BudgetFull;
 
 /// The bytes that all bodies share.
 #[derive(Debug)]
@@ -49,12 +49,12 @@ impl ByteBudget {
     }
 
     /// Opens the share of a new body, with room for `expected` bytes at first.
-    pub(super) fn open(&self, expected: usize, now: Instant) -> Result<BudgetShare<'_>, Full> {
+    pub(super) fn open(&self, expected: usize, now: Instant) -> Result<BudgetShare<'_>, BudgetFull> {
         let mut all = self.buffers();
         let (id, evicted) = (all.next, Arc::<Notify>::default());
         all.next += 1;
         if !all.make_room(expected, expected, now, now) {
-            return Err(Full);
+            return Err(BudgetFull);
         }
         all.free -= expected;
         let unfinished =
@@ -78,9 +78,9 @@ impl Buffers {
             let Some((_, id)) = worst.filter(|(theirs, _)| *theirs > cost(all, since, now)) else {
                 return false;
             };
-            if let Some(gone) = self.unfinished.remove(&id) {
-                self.free += gone.bytes.capacity();
-                gone.evicted.notify_one();
+            if let Some(dropped) = self.unfinished.remove(&id) {
+                self.free += dropped.bytes.capacity();
+                dropped.evicted.notify_one();
             }
         }
         true
@@ -94,15 +94,15 @@ fn cost(bytes: usize, since: Instant, now: Instant) -> u128 {
 
 impl BudgetShare<'_> {
     /// Appends a piece of the body. `most` is the number of bytes that the whole body may hold.
-    pub(super) fn add(&mut self, piece: &[u8], most: usize, now: Instant) -> Result<(), Full> {
+    pub(super) fn add(&mut self, piece: &[u8], most: usize, now: Instant) -> Result<(), BudgetFull> {
         let mut all = self.budget.buffers();
-        let mut own = all.unfinished.remove(&self.id).ok_or(Full)?;
+        let mut own = all.unfinished.remove(&self.id).ok_or(BudgetFull)?;
         let (held, length) = (own.bytes.capacity(), own.bytes.len() + piece.len());
         if length > held {
             let wanted = length.max((held * 2).min(most));
             if !all.make_room(wanted - held, wanted, own.since, now) {
                 all.free += held;
-                return Err(Full);
+                return Err(BudgetFull);
             }
             own.bytes.reserve_exact(wanted - own.bytes.len());
             all.free = all.free.saturating_sub(own.bytes.capacity() - held);
@@ -113,8 +113,8 @@ impl BudgetShare<'_> {
     }
 
     /// Returns the bytes of a body that has arrived completely. They still count, but are no longer dropped for another body.
-    pub(super) fn finish(&mut self) -> Result<Vec<u8>, Full> {
-        let own = self.budget.buffers().unfinished.remove(&self.id).ok_or(Full)?;
+    pub(super) fn finish(&mut self) -> Result<Vec<u8>, BudgetFull> {
+        let own = self.budget.buffers().unfinished.remove(&self.id).ok_or(BudgetFull)?;
         self.finished = own.bytes.capacity();
         Ok(own.bytes)
     }
@@ -139,57 +139,57 @@ mod tests {
 
     use super::*;
 
-    const ALL: usize = 1000;
+    const CAPACITY: usize = 1000;
 
     fn free(budget: &ByteBudget) -> usize {
         budget.buffers().free
     }
 
     #[test]
-    fn what_is_given_back_can_be_had_again() {
-        let (budget, now) = (ByteBudget::new(ALL), Instant::now());
+    fn returned_bytes_are_free_again() {
+        let (budget, now) = (ByteBudget::new(CAPACITY), Instant::now());
         for _ in 0..3 {
             let mut share = budget.open(10, now).unwrap();
-            share.add(&[1; 700], ALL, now).unwrap();
+            share.add(&[1; 700], CAPACITY, now).unwrap();
             assert_eq!(free(&budget), 300);
             let whole = share.finish().unwrap();
             assert_eq!((whole.len(), free(&budget)), (700, 300), "a body that is being judged still counts");
             drop(share);
-            assert_eq!(free(&budget), ALL);
+            assert_eq!(free(&budget), CAPACITY);
         }
     }
 
     #[test]
-    fn whoever_held_most_for_longest_makes_way() {
-        let (budget, now) = (ByteBudget::new(ALL), Instant::now());
+    fn the_body_that_held_most_for_longest_is_evicted() {
+        let (budget, now) = (ByteBudget::new(CAPACITY), Instant::now());
         let later = now + Duration::from_secs(1);
         let mut large = budget.open(600, now).unwrap();
         let mut small = budget.open(300, now).unwrap();
         let mut real = budget.open(200, later).unwrap();
-        assert_eq!(large.add(b"x", ALL, later), Err(Full), "its room is gone");
-        assert_eq!(large.finish(), Err(Full));
-        small.add(b"x", ALL, later).unwrap();
-        real.add(b"x", ALL, later).unwrap();
+        assert_eq!(large.add(b"x", CAPACITY, later), Err(BudgetFull), "its room is gone");
+        assert_eq!(large.finish(), Err(BudgetFull));
+        small.add(b"x", CAPACITY, later).unwrap();
+        real.add(b"x", CAPACITY, later).unwrap();
         drop(large);
-        assert_eq!(free(&budget), ALL - 500);
+        assert_eq!(free(&budget), CAPACITY - 500);
     }
 
     #[test]
-    fn a_newcomer_that_is_the_heaviest_is_refused_itself() {
-        let (budget, now) = (ByteBudget::new(ALL), Instant::now());
+    fn a_new_body_that_costs_most_is_refused_itself() {
+        let (budget, now) = (ByteBudget::new(CAPACITY), Instant::now());
         let mut first = budget.open(200, now).unwrap();
         let mut hungry = budget.open(100, now).unwrap();
-        assert_eq!(hungry.add(&[1; 900], ALL, now), Err(Full));
+        assert_eq!(hungry.add(&[1; 900], CAPACITY, now), Err(BudgetFull));
         drop(hungry);
-        first.add(b"x", ALL, now).unwrap();
-        assert_eq!(free(&budget), ALL - 200);
+        first.add(b"x", CAPACITY, now).unwrap();
+        assert_eq!(free(&budget), CAPACITY - 200);
     }
 
     #[test]
-    fn what_is_being_judged_stays() {
-        let (budget, now) = (ByteBudget::new(ALL), Instant::now());
+    fn a_body_that_is_being_judged_is_not_evicted() {
+        let (budget, now) = (ByteBudget::new(CAPACITY), Instant::now());
         let mut judged = budget.open(900, now).unwrap();
         judged.finish().unwrap();
-        assert_eq!(budget.open(200, now + Duration::from_secs(60)).err(), Some(Full));
+        assert_eq!(budget.open(200, now + Duration::from_secs(60)).err(), Some(BudgetFull));
     }
 }

@@ -70,13 +70,13 @@ impl ConnectionProgress {
         if self.taken.is_some_and(|taken| now.duration_since(taken) > UNREAD_TIMEOUT) {
             return Some("slow");
         }
-        let (limit, why) = match self.stage {
+        let (limit, reason) = match self.stage {
             ConnectionStage::Handshake => (HANDSHAKE_DEADLINE, "handshake"),
             ConnectionStage::Waiting if self.served => (IDLE_TIMEOUT, "idle"),
             ConnectionStage::Waiting => (HEADERS_DEADLINE, "slow"),
             ConnectionStage::Answering => (ANSWER_DEADLINE, "slow"),
         };
-        (now.duration_since(self.since) > limit).then_some(why)
+        (now.duration_since(self.since) > limit).then_some(reason)
     }
 
     /// Returns the rank and the time that orders equal ranks, oldest first; `None` for a connection that is never evicted.
@@ -132,13 +132,13 @@ impl Connection {
     }
 
     /// Waits until the connection has to end, and returns the reason.
-    pub(super) async fn over(&self) -> &'static str {
+    pub(super) async fn ended(&self) -> &'static str {
         self.end_reason.wait().await
     }
 
-    /// Wakes the task that waits in [`Connection::over`].
-    fn end(&self, why: &'static str) {
-        let _ = self.end_reason.set(why);
+    /// Wakes the task that waits in [`Connection::ended`].
+    fn end(&self, reason: &'static str) {
+        let _ = self.end_reason.set(reason);
     }
 }
 
@@ -218,8 +218,8 @@ impl Connections {
     pub(super) fn sweep(&self, now: Instant) {
         for connection in self.table().open.values() {
             let overdue = connection.progress().overdue(now);
-            if let Some(why) = overdue {
-                connection.end(why);
+            if let Some(reason) = overdue {
+                connection.end(reason);
             }
         }
     }
@@ -255,12 +255,12 @@ impl Connections {
 
 impl InFlight {
     /// Records that hyper takes a piece of the answer, or is offered the first one.
-    pub(super) fn takes(&self) {
+    pub(super) fn piece_taken(&self) {
         self.connection.progress().taken = Some(Instant::now());
     }
 
     /// Sets the length of the answer.
-    pub(super) fn holds(&self, bytes: usize) {
+    pub(super) fn set_length(&self, bytes: usize) {
         self.all.hold(&self.connection, bytes);
     }
 }
@@ -273,7 +273,7 @@ impl Drop for Slot {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.holds(0);
+        self.set_length(0);
         let mut progress = self.connection.progress();
         progress.served |= self.served;
         // hyper may read the next request before it drops the body of this answer.

@@ -16,7 +16,6 @@ use engine::verdict::{Decision, Downgrade, Judged};
 use engine::webhooks::Endpoint;
 use facts::review::{self, Origin};
 use facts::view::{Freshness, View, World};
-use report;
 use tracing::info;
 
 use crate::act::events;
@@ -27,20 +26,20 @@ use super::body::Intake;
 use super::judge::judge;
 
 /// The answer to a client that was asked for a certificate and presented none.
-const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate was presented; configure the \
-    API server to present one to this webhook, in its AdmissionConfiguration";
+const NO_CLIENT_CERTIFICATE: &str = "gatera answers API servers only (--client-ca): no client certificate was presented; \
+    configure the API server to present one to this webhook, in its AdmissionConfiguration";
 
 /// The maximum length of an answer in bytes: several times the size of what is injected into a member, and of the most that the
 /// rulebook reports about a real request. A forged one may need more: a hundred findings that repeat names of maximum length.
-pub(super) const LONGEST_ANSWER: usize = 128 * 1024;
+pub(super) const MAX_ANSWER_BYTES: usize = 128 * 1024;
 /// The maximum length of a text in the log in characters, because a forged request may contain longer ones.
-const LONGEST_WORDS: usize = 1024;
+const MAX_LOGGED_CHARS: usize = 1024;
 /// The maximum number of log lines about one request, which are those of the worst findings.
-const MOST_LINES: usize = 20;
+const MAX_LOG_LINES: usize = 20;
 
 /// Returns the router for `/validate` and `/mutate`.
 pub fn admission(guard: Arc<Guard>) -> Router {
-    let state = Admission { guard, intake: Arc::default() };
+    let state = AdmissionState { guard, intake: Arc::default() };
     Router::new()
         .route(Endpoint::Validate.path(), post(|state, request| admit(Endpoint::Validate, state, request)))
         .route(Endpoint::Mutate.path(), post(|state, request| admit(Endpoint::Mutate, state, request)))
@@ -50,30 +49,30 @@ pub fn admission(guard: Arc<Guard>) -> Router {
 
 /// The state that admission requests share.
 #[derive(Clone)]
-struct Admission {
+struct AdmissionState {
     guard: Arc<Guard>,
     intake: Arc<Intake>,
 }
 
 async fn admit(
     endpoint: Endpoint,
-    State(Admission { guard, intake }): State<Admission>,
+    State(AdmissionState { guard, intake }): State<AdmissionState>,
     request: Request,
 ) -> Response {
-    let refused = |status: StatusCode, label: &'static str, words: &'static str| {
-        guard.metrics.not_answered(endpoint.path(), label);
-        (status, words).into_response()
+    let refused = |status: StatusCode, label: &'static str, message: &'static str| {
+        guard.metrics.count_unanswered(endpoint.path(), label);
+        (status, message).into_response()
     };
     let caller = request.extensions().get().copied().unwrap_or(Caller::Unverified);
     if caller == Caller::Unproven {
-        return refused(StatusCode::FORBIDDEN, "unproven", UNPROVEN);
+        return refused(StatusCode::FORBIDDEN, "unproven", NO_CLIENT_CERTIFICATE);
     }
-    let json = request
+    let is_json = request
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
-    let body = match intake.whole(request.into_body()).await {
-        Ok(body) if json => body,
+    let body = match intake.read(request.into_body()).await {
+        Ok(body) if is_json => body,
         Ok(_) => {
             return refused(
                 StatusCode::BAD_REQUEST,
@@ -81,13 +80,13 @@ async fn admit(
                 "the Content-Type must be application/json",
             );
         }
-        Err(why) => {
-            let (status, label, words) = why.response();
-            return refused(status, label, words);
+        Err(refusal) => {
+            let (status, label, message) = refusal.response();
+            return refused(status, label, message);
         }
     };
-    // A request takes its place only now, so that a body that arrives slowly keeps no other request out.
-    let Some(_place) = guard.place() else {
+    // A request takes its permit only now, so that a body that arrives slowly keeps no other request out.
+    let Some(_permit) = guard.request_permit() else {
         return refused(
             StatusCode::SERVICE_UNAVAILABLE,
             "busy",
@@ -105,17 +104,17 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let incoming = match review::read(body, origin, crate::rulebook().kinds()) {
         Ok(incoming) => incoming,
         Err(problem) => {
-            guard.metrics.not_answered(endpoint.path(), "malformed");
+            guard.metrics.count_unanswered(endpoint.path(), "malformed");
             return (StatusCode::BAD_REQUEST, problem.to_string()).into_response();
         }
     };
     let settings = guard.settings.load();
     let is_ahead =
         |world: &World| inject::is_ahead_of_view(&incoming.review, &View::new(world, started, &settings));
-    let world = guard.world_that(|world| !is_ahead(world)).await;
+    let world = guard.world_when(|world| !is_ahead(world)).await;
     let freshness = guard.freshness(&world);
     if freshness == Freshness::Loading {
-        guard.metrics.not_answered(endpoint.path(), "not_ready");
+        guard.metrics.count_unanswered(endpoint.path(), "not_ready");
         // An error, so that the entry's failurePolicy decides: requests about other objects pass, those about Galera clusters are
         // refused until the guard is ready.
         return (
@@ -127,7 +126,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let review = &incoming.review;
     let view = View { freshness, ..View::new(&world, started, &settings) };
     let unread = view.unread_config_maps(review);
-    let fetched = guard.config_maps.look(&review.namespace, unread).await;
+    let fetched = guard.config_maps.read(&review.namespace, unread).await;
     let view = View { busy: fetched.is_none(), fetched: fetched.as_deref().unwrap_or_default(), ..view };
     let (decision, reservations) = judge(guard, review, view).await;
     let view = View { reservations: &reservations, ..view };
@@ -136,23 +135,23 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     } else {
         Vec::new()
     };
-    let made = guard.config_maps.copy(&review.namespace, wanted).await;
+    let made = guard.config_maps.make_snapshots(&review.namespace, wanted).await;
     let view = View { new_snapshots: &made, ..view };
     let patch = match (endpoint, &incoming.object) {
         (Endpoint::Mutate, Some(object)) if decision.allowed() => amend(review, object, &decision, &view),
         _ => None,
     };
     let seconds = (guard.clock)().duration_since(started).as_secs_f64();
-    guard.metrics.answered(endpoint.path(), &decision, seconds, review.dry_run);
+    guard.metrics.count_answered(endpoint.path(), &decision, seconds, review.dry_run);
     let proven = caller == Caller::Proven;
-    log(review, &decision, proven);
+    log_findings(review, &decision, proven);
     for notice in events::notices(review, &decision, &view, proven) {
         guard.publish_request(notice);
     }
     let answer =
         report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref(), &settings.pages);
     match serde_json::to_vec(&answer) {
-        Ok(text) if text.len() <= LONGEST_ANSWER => {
+        Ok(text) if text.len() <= MAX_ANSWER_BYTES => {
             ([(header::CONTENT_TYPE, "application/json")], text).into_response()
         }
         // A refusal, not an error: after an error, an entry with failurePolicy Ignore lets the request pass.
@@ -161,16 +160,16 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
 }
 
 /// Logs every finding of a refused request, and every finding that a mode or an override made milder; nothing for a dry run.
-/// Others are only counted in the metrics: the audit reports a problem that existed before once, not with every change. The user is
-/// the one that the request names; only a proven caller is certain to be an API server.
-fn log(review: &review::Review, decision: &Decision, proven: bool) {
-    let let_pass =
+/// Others are only counted in the metrics: the audit reports a problem that existed before once, not with every change. The user
+/// is the one that the request names; only a proven caller is certain to be an API server.
+fn log_findings(review: &review::Review, decision: &Decision, proven: bool) {
+    let was_let_pass =
         |judged: &Judged| matches!(judged.softened, Some(Downgrade::ByMode(_) | Downgrade::ByOverride(_)));
-    let loud = |judged: &&Judged| !review.dry_run && (let_pass(judged) || !decision.allowed());
-    for judged in decision.judged.iter().filter(loud).take(MOST_LINES) {
+    let is_logged = |judged: &&Judged| !review.dry_run && (was_let_pass(judged) || !decision.allowed());
+    for judged in decision.judged.iter().filter(is_logged).take(MAX_LOG_LINES) {
         let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();
-        let (subject, user) = (short(&review.subject()), short(&review.user));
-        let (softened, says) = (short(&softened), short(&judged.finding.says));
+        let (subject, user) = (truncated(&review.subject()), truncated(&review.user));
+        let (softened, says) = (truncated(&softened), truncated(&judged.finding.says));
         info!(
             rule = judged.finding.rule,
             effect = judged.effect.name(),
@@ -184,8 +183,8 @@ fn log(review: &review::Review, decision: &Decision, proven: bool) {
     }
 }
 
-fn short(text: &str) -> String {
-    text.chars().take(LONGEST_WORDS).collect()
+fn truncated(text: &str) -> String {
+    text.chars().take(MAX_LOGGED_CHARS).collect()
 }
 
 /// Returns the router for `/livez`, `/readyz` and `/metrics`.
@@ -198,18 +197,18 @@ pub fn operations(guard: Arc<Guard>) -> Router {
 }
 
 async fn readyz(State(guard): State<Arc<Guard>>) -> Response {
-    let report = guard.report();
+    let report = guard.readiness_report();
     let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, report.text).into_response()
 }
 
 async fn metrics(State(guard): State<Arc<Guard>>, headers: HeaderMap) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let (kind, text) =
+    let (content_type, text) =
         if accepted.contains("text/plain") && !accepted.contains("application/openmetrics-text") {
             ("text/plain; version=0.0.4; charset=utf-8", guard.metrics.classic_text())
         } else {
             ("application/openmetrics-text; version=1.0.0; charset=utf-8", guard.metrics.text())
         };
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+    ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }

@@ -24,7 +24,7 @@ pub enum Error {
     Read(PathBuf, #[source] std::io::Error),
     /// The file holds no certificate, or data that is not a certificate of a CA.
     #[error("the client CAs in {0} are not PEM certificates of CAs: {1}")]
-    Form(PathBuf, String),
+    Invalid(PathBuf, String),
 }
 
 /// The configuration that every handshake uses, and what it is built from.
@@ -32,38 +32,38 @@ pub enum Error {
 pub struct Tls {
     leaf: Leaf,
     /// The file with the CAs whose certificates prove an API server; `None`: clients are not asked for a certificate.
-    clients: Option<PathBuf>,
+    client_ca_file: Option<PathBuf>,
     config: ArcSwap<ServerConfig>,
 }
 
 impl Tls {
     /// Creates the configuration with this leaf and, if API servers have to prove themselves, the current content of this file
     /// of client CAs.
-    pub fn new(leaf: Leaf, clients: Option<PathBuf>) -> Result<Arc<Self>, Error> {
-        let config = match &clients {
+    pub fn new(leaf: Leaf, client_ca_file: Option<PathBuf>) -> Result<Arc<Self>, Error> {
+        let config = match &client_ca_file {
             None => http1_only(&leaf, ServerConfig::builder().with_no_client_auth()),
             Some(file) => with_client_auth(&leaf, file, &read_pem(file)?)?,
         };
-        Ok(Arc::new(Self { leaf, clients, config: ArcSwap::new(config) }))
+        Ok(Arc::new(Self { leaf, client_ca_file, config: ArcSwap::new(config) }))
     }
 
     /// Returns the current configuration.
-    pub(super) fn now(&self) -> Arc<ServerConfig> {
+    pub(super) fn current(&self) -> Arc<ServerConfig> {
         self.config.load_full()
     }
 
     /// Returns whether clients are asked for a certificate.
-    pub(super) fn asks(&self) -> bool {
-        self.clients.is_some()
+    pub(super) fn requests_certificates(&self) -> bool {
+        self.client_ca_file.is_some()
     }
 
     /// Follows the file of client CAs until the process ends. Content that cannot be used is logged and changes nothing.
     pub async fn follow(self: Arc<Self>) {
-        let Some(file) = &self.clients else { return std::future::pending().await };
+        let Some(file) = &self.client_ca_file else { return std::future::pending().await };
         let read = || read_pem(file).map_err(|error| chain(&error));
-        // This includes the first content, because the file may have changed since the start.
-        let take = |now: &Result<Vec<u8>, String>| {
-            let pem = now.as_ref().map_err(Clone::clone);
+        // The first content is used, too, because the file may have changed since the start.
+        let use_content = |read: &Result<Vec<u8>, String>| {
+            let pem = read.as_ref().map_err(Clone::clone);
             let built =
                 |pem: &Vec<u8>| with_client_auth(&self.leaf, file, pem).map_err(|error| chain(&error));
             match pem.and_then(built) {
@@ -76,21 +76,21 @@ impl Tls {
                 }
             }
         };
-        reload::contents(read, take).await;
+        reload::follow_contents(read, use_content).await;
     }
 }
 
 /// Builds the configuration that asks for a client certificate of these CAs. A client without one completes the handshake,
 /// because only then can an answer explain what is wrong.
 fn with_client_auth(leaf: &Leaf, file: &Path, pem: &[u8]) -> Result<Arc<ServerConfig>, Error> {
-    let wrong = |words: String| Error::Form(file.to_owned(), words);
+    let invalid = |problem: String| Error::Invalid(file.to_owned(), problem);
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+        let certificate = certificate.map_err(|error| invalid(error.to_string()))?;
+        roots.add(certificate).map_err(|error| invalid(error.to_string()))?;
     }
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build();
-    let verifier = verifier.map_err(|error| wrong(error.to_string()))?;
+    let verifier = verifier.map_err(|error| invalid(error.to_string()))?;
     Ok(http1_only(leaf, ServerConfig::builder().with_client_cert_verifier(verifier)))
 }
 

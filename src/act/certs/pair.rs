@@ -15,11 +15,14 @@ use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
-use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, Error as E, KeyUsage, anchor_from_trusted_cert};
+use webpki::{
+    ALL_VERIFICATION_ALGS, EndEntityCert, Error as VerifierError, KeyUsage, anchor_from_trusted_cert,
+};
+use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
-use super::{Error, Lives};
+use super::{Error, Lifetimes};
 
 /// The time by which a new certificate is backdated, because clocks differ.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
@@ -44,9 +47,9 @@ impl Pair {
         Self { certificate, key }
     }
 
-    /// Returns the pair as rustls shows it to clients, and checks that the key belongs to the certificate.
-    pub fn loaded(&self) -> Result<Arc<CertifiedKey>, Error> {
-        let chain = all(&self.certificate)?;
+    /// Returns the pair as rustls presents it to clients, and checks that the key belongs to the certificate.
+    pub fn certified_key(&self) -> Result<Arc<CertifiedKey>, Error> {
+        let chain = certificates_in(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())
             .map_err(|error| Error::Read(format!("key: {error}")))?;
         let key = any_supported_type(&key).map_err(|error| Error::Read(error.to_string()))?;
@@ -56,7 +59,7 @@ impl Pair {
     }
 
     /// Returns when the leaf expires.
-    pub fn ends(&self) -> Result<Timestamp, Error> {
+    pub fn expires(&self) -> Result<Timestamp, Error> {
         Ok(self.validity()?.1)
     }
 
@@ -65,44 +68,46 @@ impl Pair {
         validity(&self.certificate)
     }
 
-    /// Checks that the pair can be shown now: the key belongs to the certificate, and the certificate is valid.
-    pub fn sound(&self, now: Timestamp) -> Result<(), Error> {
-        self.loaded()?;
-        counts(&self.certificate, now)
+    /// Checks that the pair can be used now: the key belongs to the certificate, and the certificate is valid.
+    pub fn check(&self, now: Timestamp) -> Result<(), Error> {
+        self.certified_key()?;
+        check_dates(&self.certificate, now)
     }
 
-    /// Checks that the pair can sign another one now.
-    pub(super) fn sound_ca(&self, now: Timestamp) -> Result<(), Error> {
-        self.sound(now)?;
+    /// Checks that the pair is a CA that can sign certificates now.
+    pub(super) fn check_ca(&self, now: Timestamp) -> Result<(), Error> {
+        self.check(now)?;
         KeyPair::from_pem(&self.key).map_err(|_| Error::Read("key: not one that can sign".into()))?;
-        is_ca(&self.certificate)
+        check_is_ca(&self.certificate)
     }
 
     /// Returns whether a client that trusts this bundle accepts the leaf for a server at some time; other checks judge the dates.
     pub fn trusted_by(&self, bundle: &str) -> bool {
-        let (Ok(cas), Ok(chain)) = (all(bundle), all(&self.certificate)) else { return false };
+        let (Ok(cas), Ok(chain)) = (certificates_in(bundle), certificates_in(&self.certificate)) else {
+            return false;
+        };
         // Where all dates of a path overlap, they do so at the time from which its youngest certificate is valid.
-        let mut begins = chain.iter().chain(&cas).filter_map(|der| Some(validity_of(der).ok()?.0));
-        begins.any(|begins| accepted(&chain, &cas, None, begins).is_ok())
+        let mut starts = chain.iter().chain(&cas).filter_map(|der| Some(validity_of(der).ok()?.0));
+        starts.any(|starts| check_as_client(&chain, &cas, None, starts).is_ok())
     }
 
     /// Checks that API servers with this bundle accept this pair now, for the server of this name if one is given.
-    pub fn fits(&self, bundle: &str, name: Option<&str>, now: Timestamp) -> Result<(), Error> {
-        self.sound(now)?;
-        match all(bundle)? {
+    pub fn check_against(&self, bundle: &str, name: Option<&str>, now: Timestamp) -> Result<(), Error> {
+        self.check(now)?;
+        match certificates_in(bundle)? {
             cas if cas.is_empty() => Err(Error::NoBundle),
-            cas => accepted(&all(&self.certificate)?, &cas, name, now),
+            cas => check_as_client(&certificates_in(&self.certificate)?, &cas, name, now),
         }
     }
 }
 
-fn all(pem: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn certificates_in(pem: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
     let all = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>();
     all.map_err(|error| Error::Read(format!("certificate: {error}")))
 }
 
-pub(super) fn new_ca(lives: Lives, now: Timestamp) -> Result<Pair, Error> {
-    let mut params = params(&[], now, lives.ca)?;
+pub(super) fn new_ca(lifetimes: Lifetimes, now: Timestamp) -> Result<Pair, Error> {
+    let mut params = params(&[], now, lifetimes.ca)?;
     // Every CA has a name of its own: chains are built by name, and two CAs in a bundle must not share one.
     params.distinguished_name.push(DnType::CommonName, format!("gatera CA {now}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -111,8 +116,13 @@ pub(super) fn new_ca(lives: Lives, now: Timestamp) -> Result<Pair, Error> {
     Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
 }
 
-pub(super) fn new_leaf(ca: &Pair, names: &[String], lives: Lives, now: Timestamp) -> Result<Pair, Error> {
-    let mut params = params(names, now, lives.leaf)?;
+pub(super) fn new_leaf(
+    ca: &Pair,
+    names: &[String],
+    lifetimes: Lifetimes,
+    now: Timestamp,
+) -> Result<Pair, Error> {
+    let mut params = params(names, now, lifetimes.leaf)?;
     params.distinguished_name.push(DnType::CommonName, "gatera");
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -133,25 +143,28 @@ fn params(names: &[String], now: Timestamp, life: SignedDuration) -> Result<Cert
     Ok(params)
 }
 
-/// Returns whether a third of its life is left, or less.
-pub(super) fn due(certificate: &str, life: SignedDuration, now: Timestamp) -> Result<bool, Error> {
+/// Returns whether at most a third of the certificate's lifetime is left.
+pub(super) fn is_due(certificate: &str, life: SignedDuration, now: Timestamp) -> Result<bool, Error> {
     Ok(now.duration_until(validity(certificate)?.1) <= life / 3)
 }
 
 fn validity(pem: &str) -> Result<(Timestamp, Timestamp), Error> {
-    validity_of(&first(pem)?)
+    validity_of(&first_certificate_in(pem)?)
 }
 
 fn validity_of(der: &CertificateDer<'_>) -> Result<(Timestamp, Timestamp), Error> {
-    let (_, parsed) = parse_x509_certificate(der).map_err(|error| Error::Read(error.to_string()))?;
+    let certificate = parsed(der)?;
     let at = |seconds: i64| Timestamp::from_second(seconds).map_err(|error| Error::Read(error.to_string()));
-    Ok((at(parsed.validity().not_before.timestamp())?, at(parsed.validity().not_after.timestamp())?))
+    Ok((
+        at(certificate.validity().not_before.timestamp())?,
+        at(certificate.validity().not_after.timestamp())?,
+    ))
 }
 
 pub(super) fn names_of(pem: &str) -> Result<Vec<String>, Error> {
-    let der = first(pem)?;
-    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
-    let names = parsed.subject_alternative_name().ok().flatten();
+    let der = first_certificate_in(pem)?;
+    let certificate = parsed(&der)?;
+    let names = certificate.subject_alternative_name().ok().flatten();
     let text = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
         GeneralName::IPAddress(bytes) => match **bytes {
@@ -164,7 +177,7 @@ pub(super) fn names_of(pem: &str) -> Result<Vec<String>, Error> {
 }
 
 /// Checks what a client that trusts these CAs checks: the path, its dates, its use for a server and, if one is given, the name.
-fn accepted(
+fn check_as_client(
     chain: &[CertificateDer<'_>],
     cas: &[CertificateDer<'_>],
     name: Option<&str>,
@@ -186,102 +199,113 @@ fn accepted(
         leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, others, time, usage, None, None).map(drop)
     };
     // API servers check the dates of a CA, too; the verifier does not.
-    let (counting, over): (Vec<_>, Vec<_>) = cas.iter().partition(|ca| counts_at(ca, now).is_ok());
-    match verified(&counting) {
+    let (valid, invalid): (Vec<_>, Vec<_>) = cas.iter().partition(|ca| check_dates_of(ca, now).is_ok());
+    match verified(&valid) {
         Ok(()) => Ok(()),
         // A certificate that is its own CA is a path of one, which API servers accept and the verifier does not look for.
-        Err(_) if cas.contains(first) => counts_at(first, now).and(for_servers(first)),
+        Err(_) if cas.contains(first) => check_dates_of(first, now).and(check_server_usage(first)),
         // API servers accept what the verifier does not support: a leaf that is also a CA, and keys such as P-521.
         Err(error) if is_beyond_the_verifier(&error) => {
             let signed = cas.iter().chain(others).any(|ca| names_as_issuer(first, ca));
-            if signed { for_servers(first) } else { Err(Error::OtherCa) }
+            if signed { check_server_usage(first) } else { Err(Error::OtherCa) }
         }
-        Err(error) => Err(match over.into_iter().find(|ca| verified(&[ca]).is_ok()) {
-            Some(ca) => counts_at(ca, now).err().map_or(Error::OtherCa, |it| Error::OldCa(it.into())),
+        Err(error) => Err(match invalid.into_iter().find(|ca| verified(&[ca]).is_ok()) {
+            Some(ca) => {
+                check_dates_of(ca, now).err().map_or(Error::OtherCa, |it| Error::InvalidCa(it.into()))
+            }
             None => refusal(&error, name),
         }),
     }
 }
 
-/// The OID of the signature algorithm, as DER.
+/// The OID of the signature algorithm ecdsa-with-SHA512, as DER.
 const ECDSA_SHA512: [u8; 10] = [0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04];
 
-fn is_beyond_the_verifier(error: &E) -> bool {
+fn is_beyond_the_verifier(error: &VerifierError) -> bool {
     match error {
-        E::CaUsedAsEndEntity | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => true,
-        E::UnsupportedSignatureAlgorithmContext(it) => it.signature_algorithm_id == ECDSA_SHA512,
+        VerifierError::CaUsedAsEndEntity
+        | VerifierError::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => true,
+        VerifierError::UnsupportedSignatureAlgorithmContext(it) => it.signature_algorithm_id == ECDSA_SHA512,
         _ => false,
     }
 }
 
 /// Returns whether a certificate names this CA as its issuer; the signature is not checked.
 fn names_as_issuer(der: &CertificateDer<'_>, ca: &CertificateDer<'_>) -> bool {
-    match (parse_x509_certificate(der), parse_x509_certificate(ca)) {
-        (Ok((_, it)), Ok((_, ca))) => it.issuer() == ca.subject(),
+    match (parsed(der), parsed(ca)) {
+        (Ok(it), Ok(ca)) => it.issuer() == ca.subject(),
         _ => false,
     }
 }
 
-fn for_servers(der: &CertificateDer<'_>) -> Result<(), Error> {
-    let (_, parsed) = parse_x509_certificate(der).map_err(|error| Error::Read(error.to_string()))?;
-    let usage = parsed.extended_key_usage().map_err(|error| Error::Read(error.to_string()))?;
+fn check_server_usage(der: &CertificateDer<'_>) -> Result<(), Error> {
+    let certificate = parsed(der)?;
+    let usage = certificate.extended_key_usage().map_err(|error| Error::Read(error.to_string()))?;
     let serves = usage.is_none_or(|it| it.value.any || it.value.server_auth);
-    if serves { Ok(()) } else { Err(Error::Refused(NO_SERVER.to_owned())) }
+    if serves { Ok(()) } else { Err(Error::Refused(NO_SERVER_AUTH.to_owned())) }
 }
 
-const NO_SERVER: &str = "the extended key usage of a certificate in its chain does not include serverAuth";
+const NO_SERVER_AUTH: &str =
+    "the extended key usage of a certificate in its chain does not include serverAuth";
 
 /// Returns the name of an error as separate words; such an error is too rare for a message of its own.
-fn plain(error: &E) -> String {
+fn spaced_name(error: &VerifierError) -> String {
     let name = error.to_string();
     let name = name.split(['(', ' ', '{']).next().unwrap_or_default();
-    let apart =
+    let spaced =
         name.chars().flat_map(|c| c.is_uppercase().then_some(' ').into_iter().chain(c.to_lowercase()));
-    apart.collect::<String>().trim().to_owned()
+    spaced.collect::<String>().trim().to_owned()
 }
 
 /// Turns the verifier's error into one with a message.
 pub(super) fn refusal(error: &webpki::Error, name: Option<&str>) -> Error {
-    let words = match error {
-        E::UnknownIssuer | E::InvalidSignatureForPublicKey => return Error::OtherCa,
-        E::RequiredEkuNotFoundContext(_) => NO_SERVER.to_owned(),
-        E::EndEntityUsedAsCa => "a certificate in its chain that is not a CA signed another one".to_owned(),
-        E::CertExpired { .. } => "a certificate in its chain has expired".to_owned(),
-        E::CertNotValidYet { .. } => "a certificate in its chain is not valid yet".to_owned(),
-        E::CertNotValidForName(_) => {
+    let problem = match error {
+        VerifierError::UnknownIssuer | VerifierError::InvalidSignatureForPublicKey => return Error::OtherCa,
+        VerifierError::RequiredEkuNotFoundContext(_) => NO_SERVER_AUTH.to_owned(),
+        VerifierError::EndEntityUsedAsCa => {
+            "a certificate in its chain that is not a CA signed another one".to_owned()
+        }
+        VerifierError::CertExpired { .. } => "a certificate in its chain has expired".to_owned(),
+        VerifierError::CertNotValidYet { .. } => "a certificate in its chain is not valid yet".to_owned(),
+        VerifierError::CertNotValidForName(_) => {
             format!("its subject alternative names do not include {}", name.unwrap_or_default())
         }
-        other => format!("its chain cannot be verified ({})", plain(other)),
+        other => format!("its chain cannot be verified ({})", spaced_name(other)),
     };
-    Error::Refused(words)
+    Error::Refused(problem)
 }
 
 /// Checks that the certificate is valid now.
-pub(super) fn counts(certificate: &str, now: Timestamp) -> Result<(), Error> {
-    counts_at(&first(certificate)?, now)
+pub(super) fn check_dates(certificate: &str, now: Timestamp) -> Result<(), Error> {
+    check_dates_of(&first_certificate_in(certificate)?, now)
 }
 
-fn counts_at(der: &CertificateDer<'_>, now: Timestamp) -> Result<(), Error> {
+fn check_dates_of(der: &CertificateDer<'_>, now: Timestamp) -> Result<(), Error> {
     match validity_of(der)? {
-        (begins, _) if now < begins => Err(Error::NotYet(begins)),
-        (_, ends) if ends <= now => Err(Error::Ended(ends)),
+        (starts, _) if now < starts => Err(Error::NotYetValid(starts)),
+        (_, ends) if ends <= now => Err(Error::Expired(ends)),
         _ => Ok(()),
     }
 }
 
 /// Returns when each certificate of a bundle expires.
-pub fn ends(bundle: &str) -> Result<Vec<Timestamp>, Error> {
+pub fn expirations(bundle: &str) -> Result<Vec<Timestamp>, Error> {
     let found: Vec<_> =
-        all(bundle)?.iter().map(|der| Ok(validity_of(der)?.1)).collect::<Result<_, Error>>()?;
+        certificates_in(bundle)?.iter().map(|der| Ok(validity_of(der)?.1)).collect::<Result<_, Error>>()?;
     if found.is_empty() { Err(Error::NoBundle) } else { Ok(found) }
 }
 
-fn is_ca(certificate: &str) -> Result<(), Error> {
-    let der = first(certificate)?;
-    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
-    if parsed.is_ca() { Ok(()) } else { Err(Error::NotACa) }
+fn check_is_ca(pem: &str) -> Result<(), Error> {
+    let der = first_certificate_in(pem)?;
+    let certificate = parsed(&der)?;
+    if certificate.is_ca() { Ok(()) } else { Err(Error::NotCa) }
 }
 
-fn first(pem: &str) -> Result<CertificateDer<'static>, Error> {
+fn first_certificate_in(pem: &str) -> Result<CertificateDer<'static>, Error> {
     CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| Error::Read(error.to_string()))
+}
+
+fn parsed<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, Error> {
+    let (_, certificate) = parse_x509_certificate(der).map_err(|error| Error::Read(error.to_string()))?;
+    Ok(certificate)
 }

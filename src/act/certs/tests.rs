@@ -12,38 +12,40 @@ fn at(days: i64) -> Timestamp {
 
 #[test]
 fn fresh_material_is_left_alone_and_survives_its_secret() {
-    let material = Material::new(&names(), Lives::default(), at(0)).unwrap();
+    let material = Material::new(&names(), Lifetimes::default(), at(0)).unwrap();
     assert_eq!(
-        material.next(None, &names(), Lives::default(), Some(&material.bundle()), at(59)).unwrap(),
+        material.next(None, &names(), Lifetimes::default(), Some(&material.bundle()), at(59)).unwrap(),
         None
     );
     let secret = Secret { data: Some(material.data()), ..Secret::default() };
     assert_eq!(Material::read(&secret), Some(material.clone()));
     assert_eq!(Material::read(&Secret::default()), None);
-    assert!(material.leaf.loaded().is_ok() && material.leaf.trusted_by(&material.bundle()));
+    assert!(material.leaf.certified_key().is_ok() && material.leaf.trusted_by(&material.bundle()));
     assert!(!format!("{material:?}").contains("PRIVATE"));
 }
 
 #[test]
 fn a_leaf_is_replaced_when_a_third_of_it_is_left_or_its_names_change() {
-    let material = Material::new(&names(), Lives::default(), at(0)).unwrap();
-    let next =
-        material.next(None, &names(), Lives::default(), Some(&material.bundle()), at(60)).unwrap().unwrap();
+    let material = Material::new(&names(), Lifetimes::default(), at(0)).unwrap();
+    let next = material
+        .next(None, &names(), Lifetimes::default(), Some(&material.bundle()), at(60))
+        .unwrap()
+        .unwrap();
     assert_eq!(next.bundle(), material.bundle());
-    assert_eq!(next.leaf.ends().unwrap(), at(150));
+    assert_eq!(next.leaf.expires().unwrap(), at(150));
     let other = vec!["other".to_owned()];
-    assert!(material.next(None, &other, Lives::default(), None, at(1)).unwrap().is_some());
+    assert!(material.next(None, &other, Lifetimes::default(), None, at(1)).unwrap().is_some());
 }
 
 /// In two rotations of the CA, the leaf in use is trusted by the registered bundle at every step.
 #[test]
 fn a_new_ca_is_registered_before_it_signs() {
-    let mut material = Material::new(&names(), Lives::default(), at(0)).unwrap();
+    let mut material = Material::new(&names(), Lifetimes::default(), at(0)).unwrap();
     let mut registered = material.bundle();
     let (mut cas, mut leaves) = (0, 0);
     for day in 0..600 {
         while let Some(next) =
-            material.next(None, &names(), Lives::default(), Some(&registered), at(day)).unwrap()
+            material.next(None, &names(), Lifetimes::default(), Some(&registered), at(day)).unwrap()
         {
             cas += i32::from(next.ca != material.ca);
             leaves += i32::from(next.leaf != material.leaf);
@@ -52,18 +54,18 @@ fn a_new_ca_is_registered_before_it_signs() {
             registered = material.bundle();
             assert!(material.leaf.trusted_by(&registered), "day {day}: the old one was forgotten too early");
         }
-        assert!(material.leaf.ends().unwrap() > at(day), "day {day}: ended");
+        assert!(material.leaf.expires().unwrap() > at(day), "day {day}: ended");
     }
     assert_eq!(cas, 2);
     assert!(leaves >= 9, "{leaves}");
     let last = at(599);
     let behind = Material {
-        ca: new_ca(Lives::default(), last).unwrap(),
+        ca: new_ca(Lifetimes::default(), last).unwrap(),
         previous_ca: Some(material.ca.certificate.clone()),
         ..material.clone()
     };
     assert_eq!(
-        behind.next(None, &names(), Lives::default(), Some(&registered), last).unwrap(),
+        behind.next(None, &names(), Lifetimes::default(), Some(&registered), last).unwrap(),
         None,
         "waits until the new CA is registered"
     );
@@ -83,7 +85,7 @@ fn text(material: &Material, key: &str) -> String {
 /// Lists everything that can be in a Secret and cannot be used, on day 0.
 fn broken() -> Vec<(&'static str, Material)> {
     let [good, other, early, late] =
-        [0, 0, 400, -400].map(|day| Material::new(&names(), Lives::default(), at(day)).unwrap());
+        [0, 0, 400, -400].map(|day| Material::new(&names(), Lifetimes::default(), at(day)).unwrap());
     // A certificate without valid dates.
     let undated = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
     let (ca, leaf) = (&good.ca, &good.leaf);
@@ -102,11 +104,11 @@ fn broken() -> Vec<(&'static str, Material)> {
         ("CA not yet valid", early.clone()),
         (
             "leaf ended",
-            Material { leaf: new_leaf(ca, &names(), Lives::default(), at(-91)).unwrap(), ..good.clone() },
+            Material { leaf: new_leaf(ca, &names(), Lifetimes::default(), at(-91)).unwrap(), ..good.clone() },
         ),
         (
             "leaf not yet valid",
-            Material { leaf: new_leaf(ca, &names(), Lives::default(), at(1)).unwrap(), ..good.clone() },
+            Material { leaf: new_leaf(ca, &names(), Lifetimes::default(), at(1)).unwrap(), ..good.clone() },
         ),
     ]
 }
@@ -117,12 +119,12 @@ fn converged(found: &Material, held: Option<&Material>, registered: &str) -> (Ma
     let (mut now, mut held, mut registered) = (found.clone(), held.cloned(), registered.to_owned());
     let mut steps = Vec::new();
     while let Some(next) =
-        now.next(held.as_ref(), &names(), Lives::default(), Some(&registered), at(0)).unwrap()
+        now.next(held.as_ref(), &names(), Lifetimes::default(), Some(&registered), at(0)).unwrap()
     {
         assert!(steps.len() < 4, "it does not come to an end");
         now = next;
         steps.push(now.clone());
-        if now.sound(at(0)).is_ok() {
+        if now.check(at(0)).is_ok() {
             held = Some(now.clone());
             registered = now.bundle();
         }
@@ -131,23 +133,23 @@ fn converged(found: &Material, held: Option<&Material>, registered: &str) -> (Ma
 }
 
 #[test]
-fn whatever_is_broken_is_made_again() {
+fn broken_material_is_made_again() {
     for (what, found) in broken() {
-        assert!(found.sound(at(0)).is_err(), "{what}");
+        assert!(found.check(at(0)).is_err(), "{what}");
         let (healed, _) = converged(&found, None, "another bundle");
-        assert!(healed.sound(at(0)).is_ok(), "{what}: {:?}", healed.sound(at(0)));
+        assert!(healed.check(at(0)).is_ok(), "{what}: {:?}", healed.check(at(0)));
         assert!(healed.leaf.trusted_by(&healed.ca.certificate), "{what}");
     }
 }
 
 /// While a replica holds a good leaf, every bundle on the way trusts it until API servers trust another.
 #[test]
-fn the_leaf_that_is_shown_is_never_cut_off() {
-    let held = Material::new(&names(), Lives::default(), at(0)).unwrap();
-    let other = Material::new(&names(), Lives::default(), at(0)).unwrap();
+fn the_leaf_in_use_is_always_trusted() {
+    let held = Material::new(&names(), Lifetimes::default(), at(0)).unwrap();
+    let other = Material::new(&names(), Lifetimes::default(), at(0)).unwrap();
     for (what, found) in broken().into_iter().chain([("all of another CA", other)]) {
         let (healed, steps) = converged(&found, Some(&held), &held.bundle());
-        assert!(healed.sound(at(0)).is_ok(), "{what}");
+        assert!(healed.check(at(0)).is_ok(), "{what}");
         let (mut shown, mut registered) = (held.leaf.clone(), held.bundle());
         for step in &steps {
             if step.leaf.trusted_by(&registered) {
@@ -157,18 +159,18 @@ fn the_leaf_that_is_shown_is_never_cut_off() {
             assert!(shown.trusted_by(&registered), "{what}: cut off");
         }
     }
-    let again = Material::with_new_ca(Some(&held), &names(), Lives::default(), at(0)).unwrap();
+    let again = Material::with_new_ca(Some(&held), &names(), Lifetimes::default(), at(0)).unwrap();
     assert_eq!((&again.leaf, again.previous_ca.as_ref()), (&held.leaf, Some(&held.ca.certificate)));
     assert_ne!(again.ca, held.ca);
-    let late = Material::with_new_ca(Some(&held), &names(), Lives::default(), at(400)).unwrap();
+    let late = Material::with_new_ca(Some(&held), &names(), Lifetimes::default(), at(400)).unwrap();
     assert_eq!(late.previous_ca, None, "a CA that ended is of no use");
 }
 
 /// A foreign CA may carry the name of the guard's, but its signature differs.
 #[test]
 fn a_leaf_is_not_trusted_by_a_ca_of_the_same_name() {
-    let [one, two] = [0, 0].map(|day| new_ca(Lives::default(), at(day)).unwrap());
-    let leaf = new_leaf(&one, &names(), Lives::default(), at(0)).unwrap();
+    let [one, two] = [0, 0].map(|day| new_ca(Lifetimes::default(), at(day)).unwrap());
+    let leaf = new_leaf(&one, &names(), Lifetimes::default(), at(0)).unwrap();
     assert!(leaf.trusted_by(&one.certificate));
     assert!(!leaf.trusted_by(&two.certificate));
 }
@@ -235,7 +237,7 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
     let no_name = custom_pair(&names()[0], Some(&root), long, |it| it.subject_alt_names.clear());
     let both = strange.certificate.clone() + &root.certificate;
     let (another, no_server) = ("tls.crt is signed by another CA than ca.crt", "does not include serverAuth");
-    for (what, pair, bundle, words) in [
+    for (what, pair, bundle, problem) in [
         ("a chain", good.clone(), &root.certificate, ""),
         ("a chain with its root", chain(&leaf, &[&intermediate, &root]), &root.certificate, ""),
         ("a chain in disorder", chain(&leaf, &[&root, &intermediate]), &root.certificate, ""),
@@ -298,15 +300,15 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
             "alternative names do not include gatera.gatera.svc",
         ),
     ] {
-        let outcome = pair.fits(bundle, Some(&names()[0]), at(0));
+        let outcome = pair.check_against(bundle, Some(&names()[0]), at(0));
         let outcome = outcome.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(outcome.contains(words) && outcome.is_empty() == words.is_empty(), "{what}: {outcome}");
+        assert!(outcome.contains(problem) && outcome.is_empty() == problem.is_empty(), "{what}: {outcome}");
     }
 }
 
 #[test]
 fn rare_errors_are_reported_without_identifiers_of_the_library() {
-    let words = pair::refusal(&webpki::Error::MaximumNameConstraintComparisonsExceeded, None).to_string();
-    let is = "API servers would refuse tls.crt: its chain cannot be verified (maximum name constraint comparisons exceeded)";
-    assert_eq!(words, is);
+    let problem = pair::refusal(&webpki::Error::MaximumNameConstraintComparisonsExceeded, None).to_string();
+    let expected = "API servers would refuse tls.crt: its chain cannot be verified (maximum name constraint comparisons exceeded)";
+    assert_eq!(problem, expected);
 }

@@ -21,29 +21,29 @@ pub(super) struct ClientConfig {
 pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> anyhow::Result<ClientConfig> {
     let mut files = match named {
         Some(path) => vec![path.to_owned()],
-        None => of_the_environment(),
+        None => files_in_environment(),
     };
     if files.is_empty() {
         match env::home_dir().map(|home| home.join(".kube").join("config")) {
-            Some(usual) if usual.exists() => files.push(usual),
-            usual => return in_a_pod(usual),
+            Some(default_file) if default_file.exists() => files.push(default_file),
+            default_file => return pod_config(default_file),
         }
     }
-    read(&files, context).await
+    load(&files, context).await
 }
 
 /// Returns the files that KUBECONFIG names. As with kubectl, some of them may be missing.
-fn of_the_environment() -> Vec<PathBuf> {
+fn files_in_environment() -> Vec<PathBuf> {
     let named = env::var_os("KUBECONFIG").unwrap_or_default();
     let all: Vec<_> = env::split_paths(&named).filter(|it| !it.as_os_str().is_empty()).collect();
-    let there: Vec<_> = all.iter().filter(|it| it.exists()).cloned().collect();
-    if there.is_empty() { all } else { there }
+    let existing: Vec<_> = all.iter().filter(|it| it.exists()).cloned().collect();
+    if existing.is_empty() { all } else { existing }
 }
 
 /// Returns the configuration of a pod, which has a service account instead of a file.
-fn in_a_pod(usual: Option<PathBuf>) -> anyhow::Result<ClientConfig> {
-    let home =
-        usual.map_or("there is no home folder".to_owned(), |it| format!("{} does not exist", it.display()));
+fn pod_config(default_file: Option<PathBuf>) -> anyhow::Result<ClientConfig> {
+    let home = default_file
+        .map_or("there is no home folder".to_owned(), |it| format!("{} does not exist", it.display()));
     // Which part of a service account is missing does not matter to a person outside of the cluster.
     let config = Config::incluster().map_err(|_| {
         anyhow!("there is no kubeconfig: --kubeconfig and KUBECONFIG are not given, and {home}; this is not a pod with a service account, either")
@@ -51,8 +51,8 @@ fn in_a_pod(usual: Option<PathBuf>) -> anyhow::Result<ClientConfig> {
     Ok(ClientConfig { config, origin: "the pod's service account".to_owned() })
 }
 
-async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<ClientConfig> {
-    let shown = files.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(" and ");
+async fn load(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<ClientConfig> {
+    let files_text = files.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(" and ");
     let mut merged = Kubeconfig::default();
     for path in files {
         merged = match Kubeconfig::read_from(path).and_then(|file| merged.merge(file)) {
@@ -65,23 +65,23 @@ async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Client
     let known: Vec<_> = merged.contexts.iter().map(|it| it.name.clone()).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     let wanted = context.map(str::to_owned).or_else(|| merged.current_context.clone());
-    let origin = format!("context {} of {shown}", wanted.as_deref().unwrap_or_default());
+    let origin = format!("context {} of {files_text}", wanted.as_deref().unwrap_or_default());
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     match Config::from_custom_kubeconfig(merged, &options).await {
         Ok(config) => Ok(ClientConfig { config, origin }),
         Err(KubeconfigError::CurrentContextNotSet) => {
-            Err(anyhow!("{shown} has no current context; choose one with --context: {known}"))
+            Err(anyhow!("{files_text} has no current context; choose one with --context: {known}"))
         }
         Err(KubeconfigError::LoadContext(context)) => {
-            Err(anyhow!("there is no context {context} in {shown}; it has {known}"))
+            Err(anyhow!("there is no context {context} in {files_text}; it has {known}"))
         }
-        Err(problem) => Err(anyhow!("{origin}: {}", unusable(&problem))),
+        Err(problem) => Err(anyhow!("{origin}: {}", description(&problem))),
     }
 }
 
 /// Returns what is wrong with a context, without quoting any of its contents.
-fn unusable(problem: &KubeconfigError) -> String {
-    let load = |what: &str, problem: &LoadDataError| match problem {
+fn description(problem: &KubeconfigError) -> String {
+    let loading = |what: &str, problem: &LoadDataError| match problem {
         LoadDataError::ReadFile(error, path) => format!("reading its {what} {}: {error}", path.display()),
         LoadDataError::DecodeBase64(_) => format!("its {what} is not base64"),
         LoadDataError::NoBase64DataOrFile => format!("its {what} is missing"),
@@ -93,12 +93,12 @@ fn unusable(problem: &KubeconfigError) -> String {
         KubeconfigError::MissingClusterUrl | KubeconfigError::ParseClusterUrl(_) => {
             "its cluster has no valid address (server)".to_owned()
         }
-        KubeconfigError::LoadCertificateAuthority(problem) => load("certificate authority", problem),
+        KubeconfigError::LoadCertificateAuthority(problem) => loading("certificate authority", problem),
         KubeconfigError::ParseCertificates(_) => {
             "its certificate authority is not a PEM certificate".to_owned()
         }
-        KubeconfigError::LoadClientCertificate(problem) => load("client certificate", problem),
-        KubeconfigError::LoadClientKey(problem) => load("client key", problem),
+        KubeconfigError::LoadClientCertificate(problem) => loading("client certificate", problem),
+        KubeconfigError::LoadClientKey(problem) => loading("client key", problem),
         _ => "it cannot be used".to_owned(),
     }
 }

@@ -11,7 +11,7 @@ use super::*;
 
 /// `kubectl get events --sort-by=.lastTimestamp` shows an Event, and a repeated one moves to the end.
 #[tokio::test]
-async fn an_event_says_when_it_was_first_and_last() {
+async fn an_event_contains_its_first_and_last_time() {
     let (asked, mut requests) = mpsc::unbounded_channel();
     let service = service_fn(move |request: Request<Body>| {
         let asked = asked.clone();
@@ -42,10 +42,10 @@ async fn an_event_says_when_it_was_first_and_last() {
 
 /// The API server counts bytes, and refuses the whole Event if the note is too long.
 #[test]
-fn a_note_fits_whatever_it_is_written_in() {
+fn a_note_in_any_script_fits() {
     for text in ["a".repeat(2000), "я".repeat(700), format!("a{}", "я".repeat(700)), "short".to_owned()] {
-        let note = fitting(&text);
-        assert!(note.len() <= LONGEST_NOTE && text.starts_with(&note), "{} bytes", note.len());
-        assert!(note.len() + 4 > text.len().min(LONGEST_NOTE), "{} bytes", note.len());
+        let note = truncated(&text);
+        assert!(note.len() <= MAX_NOTE_BYTES && text.starts_with(&note), "{} bytes", note.len());
+        assert!(note.len() + 4 > text.len().min(MAX_NOTE_BYTES), "{} bytes", note.len());
     }
 }

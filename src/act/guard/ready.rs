@@ -35,7 +35,7 @@ pub struct Readiness {
 
 /// The answer of `/readyz`.
 #[derive(Debug)]
-pub struct Report {
+pub struct ReadinessReport {
     /// Whether requests should be sent to this replica.
     pub ready: bool,
     /// The state of each part, one per line.
@@ -44,12 +44,12 @@ pub struct Report {
 
 impl Readiness {
     /// Reports on every part of readiness.
-    pub fn report(&self, view: &View<'_>) -> Report {
+    pub fn report(&self, view: &View<'_>) -> ReadinessReport {
         let now = view.now;
-        let lists = match view.freshness {
+        let view_state = match view.freshness {
             Freshness::Loading => Err("still listing the objects of the cluster".to_owned()),
             Freshness::Current | Freshness::Partial => Ok(match self.unlisted.load().as_deref() {
-                Some(words) => format!("current; {words}"),
+                Some(text) => format!("current; {text}"),
                 None => "current".to_owned(),
             }),
             Freshness::Stale(age) => Ok(format!(
@@ -57,51 +57,51 @@ impl Readiness {
                 age.as_secs()
             )),
         };
-        let trouble = self.certificates.load();
-        let trouble = trouble.as_deref().map(|words| format!("; {words}")).unwrap_or_default();
-        let early = self.leaf_begins.load().as_deref().copied().filter(|begins| now < *begins);
-        let leaf = match (self.leaf_ends.load().as_deref(), early) {
-            (None, _) => Err(format!("no certificate yet{trouble}")),
-            (Some(ends), _) if *ends <= now => Err(format!("expired at {ends}{trouble}")),
-            (_, Some(begins)) => Err(format!("not valid before {begins}{trouble}")),
+        let problem = self.certificates.load();
+        let problem = problem.as_deref().map(|text| format!("; {text}")).unwrap_or_default();
+        let valid_from = self.leaf_begins.load().as_deref().copied().filter(|begins| now < *begins);
+        let certificate = match (self.leaf_ends.load().as_deref(), valid_from) {
+            (None, _) => Err(format!("no certificate yet{problem}")),
+            (Some(ends), _) if *ends <= now => Err(format!("expired at {ends}{problem}")),
+            (_, Some(begins)) => Err(format!("not valid before {begins}{problem}")),
             _ if self.untrusted.load(Ordering::Relaxed) => {
-                Err(format!("not signed by a CA in the registered caBundle{trouble}"))
+                Err(format!("not signed by a CA in the registered caBundle{problem}"))
             }
-            (Some(ends), None) => Ok(format!("valid until {ends}{trouble}")),
+            (Some(ends), None) => Ok(format!("valid until {ends}{problem}")),
         };
-        let leaving = if self.leaving.load(Ordering::Relaxed) {
+        let server = if self.leaving.load(Ordering::Relaxed) {
             Err("shutting down".to_owned())
         } else {
             Ok("serving".to_owned())
         };
-        let known = self.registration.load();
-        let webhooks = known.as_deref().map_or("not registered yet", |words| words).to_owned();
-        let trouble = self.settings.load();
-        let settings = match trouble.as_deref() {
-            Some(words) => words.clone(),
+        let registration = self.registration.load();
+        let webhooks = registration.as_deref().map_or("not registered yet", |text| text).to_owned();
+        let problem = self.settings.load();
+        let settings = match problem.as_deref() {
+            Some(text) => text.clone(),
             None if self.adopting.load(Ordering::Relaxed) => {
                 "listing the objects that `adopt` now selects".to_owned()
             }
-            None => match once_guarded::line(view) {
-                Some(words) => format!("current; {words}"),
+            None => match once_guarded::summary(view) {
+                Some(text) => format!("current; {text}"),
                 None => "current".to_owned(),
             },
         };
         let parts = [
-            ("view", lists),
-            ("certificate", leaf),
+            ("view", view_state),
+            ("certificate", certificate),
             ("webhooks", Ok(webhooks)),
             ("settings", Ok(settings)),
-            ("server", leaving),
+            ("server", server),
         ];
         let mut text = String::new();
         for (name, part) in &parts {
-            let (sign, words) = match part {
-                Ok(words) => ('+', words),
-                Err(words) => ('-', words),
+            let (sign, state) = match part {
+                Ok(state) => ('+', state),
+                Err(state) => ('-', state),
             };
-            text.push_str(&format!("[{sign}] {name}: {words}\n"));
+            text.push_str(&format!("[{sign}] {name}: {state}\n"));
         }
-        Report { ready: parts.iter().all(|(_, part)| part.is_ok()), text }
+        ReadinessReport { ready: parts.iter().all(|(_, part)| part.is_ok()), text }
     }
 }

@@ -24,17 +24,17 @@ struct LastProof {
 impl WatchFreshness {
     /// Creates the record of watches that have reported nothing yet; `needed` says of each whether the age of the view depends
     /// on it.
-    pub fn of(needed: impl IntoIterator<Item = bool>) -> Self {
+    pub fn new(needed: impl IntoIterator<Item = bool>) -> Self {
         Self(needed.into_iter().map(|needed| LastProof { needed, at: ArcSwapOption::empty() }).collect())
     }
 
     /// Records that this watch has missed nothing until now.
-    pub fn now(&self, watch: usize) {
-        self.at(watch, Instant::now());
+    pub fn record_now(&self, watch: usize) {
+        self.record_at(watch, Instant::now());
     }
 
     /// Records that this watch has missed nothing until the given moment.
-    pub fn at(&self, watch: usize, moment: Instant) {
+    pub fn record_at(&self, watch: usize, moment: Instant) {
         if let Some(last) = self.0.get(watch) {
             last.at.rcu(|before| before.as_deref().copied().max(Some(moment)).map(Arc::new));
         }
@@ -61,16 +61,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_most_silent_watch_counts() {
         // The third watch never reports, and is not needed.
-        let watch_freshness = WatchFreshness::of([true, true, false]);
-        watch_freshness.now(0);
+        let watch_freshness = WatchFreshness::new([true, true, false]);
+        watch_freshness.record_now(0);
         assert_eq!(watch_freshness.freshness(), Freshness::Loading, "one watch has not reported yet");
-        watch_freshness.now(1);
+        watch_freshness.record_now(1);
         assert_eq!(watch_freshness.freshness(), Freshness::Current);
         advance(Duration::from_secs(10)).await;
-        watch_freshness.now(1);
+        watch_freshness.record_now(1);
         advance(Duration::from_secs(6)).await;
         assert_eq!(watch_freshness.freshness(), Freshness::Stale(SignedDuration::from_secs(16)));
-        watch_freshness.now(0);
+        watch_freshness.record_now(0);
         assert_eq!(watch_freshness.freshness(), Freshness::Current);
     }
 }

@@ -34,7 +34,7 @@ pub fn seat(gauge: Gauge) -> (Seat, Leading) {
 }
 
 /// Returns what is left of a term, if anything.
-fn left(term: TermEnd) -> Option<Duration> {
+fn time_left(term: TermEnd) -> Option<Duration> {
     term.map(|end| end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
 }
 
@@ -50,7 +50,7 @@ impl Seat {
     }
 
     pub(super) fn is_taken(&self) -> bool {
-        left(*self.term.borrow()).is_some()
+        time_left(*self.term.borrow()).is_some()
     }
 
     /// Waits for `what`, and ends the term if its time is over before that.
@@ -90,12 +90,12 @@ impl Seat {
 impl Leading {
     /// Returns whether this replica leads at this very moment.
     pub fn holds(&self) -> bool {
-        left(*self.term.borrow()).is_some()
+        time_left(*self.term.borrow()).is_some()
     }
 
     /// Returns how long a step that begins now may take, so that it ends before another replica can lead.
     pub fn time_for_a_step(&self) -> Option<Duration> {
-        left(*self.term.borrow()).map(|left| left + super::STEP_GRACE)
+        time_left(*self.term.borrow()).map(|left| left + super::STEP_GRACE)
     }
 
     /// Waits until this replica leads; false: it will not lead any more.

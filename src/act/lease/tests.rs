@@ -9,7 +9,7 @@ use super::*;
 use crate::act::lease_store::Dated;
 
 #[test]
-fn who_may_write() {
+fn a_record_is_written_if_it_is_free_or_ours_or_its_holder_is_silent() {
     let after = Duration::from_secs;
     for (holder, unchanged, may) in [
         ("", 0, true),
@@ -25,27 +25,27 @@ fn who_may_write() {
 
 /// The API server behind a link that stalls: a request, its answer, or both may take long.
 #[derive(Clone)]
-struct Link {
+struct StallingStore {
     server: Arc<Mutex<Option<Lease>>>,
     /// The state of the random number generator.
     stalls: Arc<Mutex<u64>>,
 }
 
-impl Link {
+impl StallingStore {
     /// Waits: usually some milliseconds, sometimes seconds, sometimes longer than any timeout.
-    async fn travel(&self) {
-        let drawn = drawn(&mut self.stalls.lock().unwrap());
-        let longest = match drawn % 10 {
+    async fn stall(&self) {
+        let random_number = random_number(&mut self.stalls.lock().unwrap());
+        let longest = match random_number % 10 {
             0..7 => 20,
             7..9 => 5_000,
             _ => 60_000,
         };
-        sleep(Duration::from_millis((drawn >> 8) % longest)).await;
+        sleep(Duration::from_millis((random_number >> 8) % longest)).await;
     }
 }
 
 /// Returns the next number of a SplitMix64 generator.
-fn drawn(state: &mut u64) -> u64 {
+fn random_number(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -57,24 +57,24 @@ async fn sent<T: Send + 'static>(what: impl Future<Output = T> + Send + 'static)
     tokio::spawn(what).await.unwrap()
 }
 
-impl LeaseStore for Link {
+impl LeaseStore for StallingStore {
     async fn read(&self, _name: &str) -> kube::Result<Dated<Option<Lease>>> {
-        let link = self.clone();
+        let store = self.clone();
         sent(async move {
-            link.travel().await;
-            let lease = link.server.lock().unwrap().clone();
-            link.travel().await;
+            store.stall().await;
+            let lease = store.server.lock().unwrap().clone();
+            store.stall().await;
             Ok((lease, None))
         })
         .await
     }
 
     async fn write(&self, _name: &str, lease: &Lease) -> kube::Result<Dated<Lease>> {
-        let (link, mut lease) = (self.clone(), lease.clone());
+        let (store, mut lease) = (self.clone(), lease.clone());
         sent(async move {
-            link.travel().await;
+            store.stall().await;
             let outcome = {
-                let mut server = link.server.lock().unwrap();
+                let mut server = store.server.lock().unwrap();
                 let known = server.as_ref().and_then(|it| it.metadata.resource_version.clone());
                 if known == lease.metadata.resource_version {
                     let next = known.map_or(1, |version| version.parse::<u64>().unwrap() + 1);
@@ -86,7 +86,7 @@ impl LeaseStore for Link {
                     Err(kube::Error::Api(status.boxed()))
                 }
             };
-            link.travel().await;
+            store.stall().await;
             outcome
         })
         .await
@@ -112,7 +112,7 @@ async fn five_minutes(seed: u64) -> usize {
         .into_iter()
         .map(|(index, me)| {
             let stalls = Arc::new(Mutex::new(seed << 8 | index));
-            let store = Link { server: Arc::clone(&server), stalls };
+            let store = StallingStore { server: Arc::clone(&server), stalls };
             let (seat, leading) = seat(Gauge::default());
             let turns = Election { store, blank: Lease::default(), me: me.into(), seen: None, seat };
             tokio::spawn(turns.run(closing.clone()));
@@ -150,10 +150,10 @@ async fn a_term_ends_while_an_answer_is_awaited_and_only_what_is_ours_is_given_u
     seat.take(Instant::now());
     assert!(!announced(&mut leading).await, "a term that is over does not begin");
 
-    let link = Link { server: Arc::default(), stalls: Arc::default() };
-    *link.server.lock().unwrap() = Some(renewed(Lease::default(), "other"));
-    give_up(&link, "me").await.unwrap();
-    assert_eq!(holder(link.server.lock().unwrap().as_ref().unwrap()), "other");
-    give_up(&link, "other").await.unwrap();
-    assert_eq!(holder(link.server.lock().unwrap().as_ref().unwrap()), "");
+    let store = StallingStore { server: Arc::default(), stalls: Arc::default() };
+    *store.server.lock().unwrap() = Some(renewed(Lease::default(), "other"));
+    give_up(&store, "me").await.unwrap();
+    assert_eq!(holder(store.server.lock().unwrap().as_ref().unwrap()), "other");
+    give_up(&store, "other").await.unwrap();
+    assert_eq!(holder(store.server.lock().unwrap().as_ref().unwrap()), "");
 }

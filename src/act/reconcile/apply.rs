@@ -16,38 +16,42 @@ use leader::plan::{Announcement, LeaderStep, Mark, PendingDeletion};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Done, StepContext, configure, finish, identity};
+use super::{StepContext, StepResult, configure, finish, identity};
 use crate::act::api::{self, Exactly, Fault};
 use crate::act::events;
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::watch::resource;
 
 /// Carries out one step.
-pub(super) async fn step(context: &StepContext, step: &LeaderStep) -> kube::Result<Done> {
+pub(super) async fn step(context: &StepContext, step: &LeaderStep) -> kube::Result<StepResult> {
     let client = &context.client;
     match step {
         LeaderStep::Mark(it) => mark(client, it).await?,
-        LeaderStep::Address { pod, uid, text } => annotate_pod(client, pod, uid, marks::MY_CNF, text).await?,
-        LeaderStep::Ask { id, uid } => return identity::record_identity(context, id, uid).await,
-        LeaderStep::Identity { pod, uid, is } => annotate_pod(client, pod, uid, marks::IDENTITY, is).await?,
+        LeaderStep::UpdateOptionFile { pod, uid, text } => {
+            annotate_pod(client, pod, uid, marks::MY_CNF, text).await?
+        }
+        LeaderStep::RecordIdentity { id, uid } => return identity::record_identity(context, id, uid).await,
+        LeaderStep::AnnotateIdentity { pod, uid, value } => {
+            annotate_pod(client, pod, uid, marks::IDENTITY, value).await?
+        }
         LeaderStep::Configure(it) => return configure::configure(context, step, it).await,
         LeaderStep::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
-        LeaderStep::Condemn(it) => set_removing(client, it, Some(&it.owner)).await?,
+        LeaderStep::MarkForRemoval(it) => set_removing(client, it, Some(&it.owner)).await?,
         LeaderStep::Delete(it) => delete(client, it).await?,
-        LeaderStep::Correct { events, mark: note } => {
+        LeaderStep::CorrectRecord { events, mark: corrected } => {
             for event in events {
                 announce(client, event).await?;
             }
-            if note.bootstrap.is_some() {
-                mark(client, note).await?;
+            if corrected.bootstrap.is_some() {
+                mark(client, corrected).await?;
             } else {
-                remove_bootstrap_mark(client, note).await?;
+                remove_bootstrap_mark(client, corrected).await?;
             }
         }
         LeaderStep::Finish(it) => return finish::finish(context, step, it).await,
         LeaderStep::Announce(event) => announce(client, event).await?,
     }
-    Ok(Done::Yes)
+    Ok(StepResult::Done)
 }
 
 /// Applies these marks to the StatefulSet. They belong to the guard alone, so the apply takes ownership by force; both are
@@ -125,7 +129,7 @@ pub(super) async fn delete(client: &Client, it: &PendingDeletion) -> kube::Resul
 /// Creates an Event whose name is derived from its text, so that the next leader does not create it again.
 pub(super) async fn announce(client: &Client, event: &Announcement) -> kube::Result<()> {
     let api: Api<Event> = Api::namespaced(client.clone(), &event.id.namespace);
-    match api.create(&PostParams::default(), &events::once(event, Timestamp::now())).await {
+    match api.create(&PostParams::default(), &events::announcement(event, Timestamp::now())).await {
         Err(error) if Fault::of(&error) == Fault::Conflict => Ok(()),
         result => result.map(drop),
     }

@@ -21,14 +21,14 @@ use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 
 /// The shortest pause after a round, for a storm of watch events.
-const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a round, as a multiple of the time that it took, which is therefore at most a tenth of the whole.
 const PAUSE_FACTOR: u32 = 9;
 /// The longest wait for a change before the next round: overrides expire without a watch event.
-const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
-/// The maximum number of Events about findings in each [`EVENT_PERIOD`]; the others follow later. A guard with new rules may have
-/// many new findings at once in a big cluster.
-const MOST_EVENTS: usize = 50;
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// The maximum number of Events about findings in each [`EVENT_PERIOD`]; the others follow later. After an upgrade with new
+/// rules, a large cluster may have many new findings at once.
+const MAX_EVENTS: usize = 50;
 /// The period in which Events about findings are counted.
 const EVENT_PERIOD: Duration = Duration::from_secs(60);
 
@@ -36,34 +36,34 @@ const EVENT_PERIOD: Duration = Duration::from_secs(60);
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
     while leading.elected().await {
         tokio::select! {
-            () = audits(client.clone(), &guard, &mut changed) => return,
+            () = run_rounds(client.clone(), &guard, &mut changed) => return,
             () = leading.deposed() => {}
         }
-        guard.metrics.not_auditing();
+        guard.metrics.clear_audit();
     }
 }
 
 /// Runs one round after the other, until `changed` is closed. The findings of a round are reported after it, so that a replica
 /// that no longer leads reports nothing.
-async fn audits(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
+async fn run_rounds(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     let began = Instant::now();
     let rounds = Arc::new(Mutex::new(IncrementalAudit::default()));
     let mut reports = PolicyReports::new(client);
     let mut reported =
-        Reported { counts: Counts::new(), open: BTreeMap::new(), events_left: MOST_EVENTS, since: began };
+        Reported { counts: Counts::new(), open: BTreeMap::new(), events_left: MAX_EVENTS, since: began };
     loop {
         changed.mark_unchanged();
-        let (looked, most) = (Instant::now(), reported.events_left());
+        let (round_began, max_events) = (Instant::now(), reported.events_left());
         let reported_in = reports.namespaces().await;
-        let (judging, rounds) = (Arc::clone(guard), Arc::clone(&rounds));
+        let (guard_of_round, rounds) = (Arc::clone(guard), Arc::clone(&rounds));
         // Judging runs on a thread of its own, so that requests are answered meanwhile.
         let judged = tokio::task::spawn_blocking(move || {
             // A round that panicked was logged; what it had judged until then is kept.
             let mut rounds = rounds.lock().unwrap_or_else(PoisonError::into_inner);
-            judge(&judging, &mut rounds, began.elapsed(), most, reported_in.as_ref())
+            run_round(&guard_of_round, &mut rounds, began.elapsed(), max_events, reported_in.as_ref())
         });
         let judged = judged.await;
-        let cost = looked.elapsed();
+        let cost = round_began.elapsed();
         match judged {
             Ok(RoundResult { round, open, news, findings }) => {
                 reported.report_break_glass(guard, open);
@@ -73,10 +73,10 @@ async fn audits(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receive
             Err(error) => warn!(%error, "an audit failed"),
         }
         debug!(milliseconds = cost.as_millis(), "an audit took this long");
-        tokio::time::sleep(AT_MOST_EVERY.max(cost * PAUSE_FACTOR)).await;
+        tokio::time::sleep(MIN_PAUSE.max(cost * PAUSE_FACTOR)).await;
         tokio::select! {
             changed = changed.changed() => if changed.is_err() { return },
-            () = tokio::time::sleep(AT_LEAST_EVERY) => {}
+            () = tokio::time::sleep(MAX_PAUSE) => {}
         }
     }
 }
@@ -94,23 +94,25 @@ struct RoundResult {
     findings: FindingsByNamespace,
 }
 
-fn judge(
+fn run_round(
     guard: &Guard,
     rounds: &mut IncrementalAudit,
     now: Duration,
-    most: usize,
+    max_events: usize,
     reported_in: Option<&BTreeSet<String>>,
 ) -> RoundResult {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
     let (mut news, mut findings) = (Vec::new(), FindingsByNamespace::new());
-    let see = |namespace: &str, audit: &Audit| {
+    let collect_results = |namespace: &str, audit: &Audit| {
         if reported_in.is_some() {
             let results = report::policy_report::results(&audit.objects, view.now);
             findings.insert(namespace.to_owned(), results);
         }
     };
-    let round = rounds.next(crate::rulebook(), &view, now, most, see, |it| news.push(events::found(it)));
+    let round = rounds.next(crate::rulebook(), &view, now, max_events, collect_results, |it| {
+        news.push(events::audit_finding(it));
+    });
     // A stale view does not prove that a finding is gone.
     if round.counts.is_some() {
         for namespace in reported_in.into_iter().flatten().filter(|it| !rounds.has_findings(it)) {
@@ -121,7 +123,7 @@ fn judge(
     RoundResult { round, open, news, findings }
 }
 
-/// What has been reported so far.
+/// The findings and break-glasses that have been reported so far.
 struct Reported {
     counts: Counts,
     open: OpenNamespaces,
@@ -132,7 +134,7 @@ struct Reported {
 impl Reported {
     fn events_left(&mut self) -> usize {
         if self.since.elapsed() >= EVENT_PERIOD {
-            (self.events_left, self.since) = (MOST_EVENTS, Instant::now());
+            (self.events_left, self.since) = (MAX_EVENTS, Instant::now());
         }
         self.events_left
     }
@@ -154,7 +156,7 @@ impl Reported {
     }
 
     fn report_round(&mut self, guard: &Guard, mut round: Round, news: Vec<Notice>) {
-        guard.metrics.clusters_are(mem::take(&mut round.clusters));
+        guard.metrics.set_clusters(mem::take(&mut round.clusters));
         let sent = news.len();
         self.events_left -= sent;
         for notice in news {
@@ -164,7 +166,7 @@ impl Reported {
         if counts != self.counts {
             info!(objects = judged, refused, warned, "the audit's findings have changed");
         }
-        guard.metrics.audited(&counts, &self.counts);
+        guard.metrics.set_findings(&counts, &self.counts);
         self.counts = counts;
         if held_back > 0 && sent > 0 {
             info!(sent, held_back, "there are more Events than are sent at once; the others follow");

@@ -16,9 +16,9 @@ use leader::plan::{Announcement, LeaderStep};
 use serde_json::{Value, json};
 
 use super::apply::{annotate, announce};
-use super::{Done, StepContext};
+use super::{StepContext, StepResult};
 use crate::act::api::{self, Exactly, Fault};
-use crate::act::config_maps::make;
+use crate::act::config_maps::make_snapshot;
 use crate::act::telemetry::chain;
 
 /// The number of unused snapshots that are kept; older ones are deleted.
@@ -29,37 +29,37 @@ pub(super) async fn configure(
     context: &StepContext,
     step: &LeaderStep,
     it: &Configure,
-) -> kube::Result<Done> {
+) -> kube::Result<StepResult> {
     let (client, ns) = (&context.client, &it.id.namespace);
     let next = it.record.next.iter().map(|next| &next.revision);
     for revision in next.chain([&it.record.good]) {
         for (source, digest) in revision.iter() {
-            let copy = context.look(|view| {
+            let found = context.with_view(|view| {
                 let cluster = view.cluster(ns, &it.id.name)?;
                 Some(snapshot(cluster, view, source, digest))
             });
-            match copy {
+            match found {
                 Some(Snapshot::ToCreate(value)) => {
                     if let Some(refused) =
-                        refused(make(client, ns, value).await, it, &digest.snapshot_name(source))?
+                        refused(make_snapshot(client, ns, value).await, it, &digest.snapshot_name(source))?
                     {
                         return Ok(refused);
                     }
                 }
                 Some(Snapshot::Lost) if *revision != it.record.good => {
-                    return Ok(Done::NotNow(format!("ConfigMap {source} has changed")));
+                    return Ok(StepResult::Postponed(format!("ConfigMap {source} has changed")));
                 }
                 _ => {}
             }
         }
     }
     if !context.may(step) {
-        return Ok(Done::NotNow("the cluster has changed since this step was planned".to_owned()));
+        return Ok(StepResult::Postponed("the cluster has changed since this step was planned".to_owned()));
     }
     for event in &it.events {
         announce(client, event).await?;
     }
-    let known = context.look(|view| {
+    let known = context.with_view(|view| {
         let cluster = view.cluster(ns, &it.id.name)?;
         Some((cluster.workload.metadata.resource_version.clone(), cluster.rollout.is_some()))
     });
@@ -69,13 +69,13 @@ pub(super) async fn configure(
     // Before the first record there was nothing to keep, and an API server lists the snapshots of one cluster by looking at all
     // ConfigMaps of its namespace.
     if has_record && it.record.next.is_none() {
-        sweep(context, &it.id, &it.record).await?;
+        delete_unused_snapshots(context, &it.id, &it.record).await?;
     }
-    Ok(Done::Yes)
+    Ok(StepResult::Done)
 }
 
 /// Returns the refusal of the step, with its Event, if a snapshot was refused: no member restarts without a snapshot.
-fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<Option<Done>> {
+fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<Option<StepResult>> {
     let why = match made {
         Ok(()) => return Ok(None),
         Err(error) => match Fault::of(&error) {
@@ -90,7 +90,7 @@ fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<O
         },
     };
     let note = format!("members keep the configuration that they have: {why}");
-    Ok(Some(Done::Refused(Announcement {
+    Ok(Some(StepResult::Refused(Announcement {
         id: it.id.clone(),
         uid: it.uid.clone(),
         reason: rollout::WAITS,
@@ -103,11 +103,11 @@ fn first_line(error: &kube::Error) -> String {
 }
 
 /// Deletes the snapshots that neither the record nor a pod names, except for the newest [`UNUSED_SNAPSHOTS_KEPT`].
-async fn sweep(context: &StepContext, id: &Id, record: &RolloutRecord) -> kube::Result<()> {
+async fn delete_unused_snapshots(context: &StepContext, id: &Id, record: &RolloutRecord) -> kube::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &id.namespace);
-    let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, id.name));
-    let mut all: Vec<_> = api.list_metadata(&ours).await?.items;
-    let used = context.look(|view| {
+    let of_cluster = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, id.name));
+    let mut all: Vec<_> = api.list_metadata(&of_cluster).await?.items;
+    let used = context.with_view(|view| {
         let cluster = view.cluster(&id.namespace, &id.name);
         let run = cluster.iter().flat_map(|it| it.pods()).filter_map(|pod| pod.revision.as_ref());
         run.chain(record.revisions()).flat_map(|it| it.snapshots().collect::<Vec<_>>()).collect::<Vec<_>>()
@@ -121,7 +121,7 @@ async fn sweep(context: &StepContext, id: &Id, record: &RolloutRecord) -> kube::
 }
 
 /// Evicts a member's pod. A PodDisruptionBudget, or the guard itself, may refuse that.
-pub(super) async fn evict(context: &StepContext, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
+pub(super) async fn evict(context: &StepContext, id: &Id, pod: &str, uid: &str) -> kube::Result<StepResult> {
     let client = &context.client;
     let api: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
     // kube serializes the options of an eviction under a name that API servers do not read.
@@ -134,16 +134,16 @@ pub(super) async fn evict(context: &StepContext, id: &Id, pod: &str, uid: &str) 
     match api.create_subresource::<Value, Value>("eviction", pod, &PostParams::default(), &eviction).await {
         Err(error) if matches!(Fault::of(&error), Fault::Forbidden | Fault::TooMany) => {
             let set = context
-                .look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
+                .with_view(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
             let why = first_line(&error);
-            Ok(Done::Refused(Announcement {
+            Ok(StepResult::Refused(Announcement {
                 id: id.clone(),
                 uid: set.unwrap_or_default(),
                 reason: rollout::WAITS,
                 note: format!("the restart of {pod} is refused for now: {why}"),
             }))
         }
-        Err(error) if Fault::of(&error).is_overtaken() => Ok(Done::NotNow(chain(&error))),
-        result => result.map(|_| Done::Yes),
+        Err(error) if Fault::of(&error).is_overtaken() => Ok(StepResult::Postponed(chain(&error))),
+        result => result.map(|_| StepResult::Done),
     }
 }

@@ -14,29 +14,35 @@ use crate::act::config_maps;
 use crate::act::watch::pages::ListPages;
 
 use super::apply::{announce, delete, mark, set_removing};
-use super::{Done, StepContext};
+use super::{StepContext, StepResult};
 
 /// The maximum size of what is kept of the objects of one kind while readers of a ConfigMap are looked for. Several thousand
 /// ReplicaSets fit.
-const MOST_READER_BYTES: usize = 8 << 20;
+const MAX_READER_BYTES: usize = 8 << 20;
 
 /// Deletes the objects that may be deleted, publishes Events about what became of each, and records the end of the clean-up.
-pub(super) async fn finish(context: &StepContext, step: &LeaderStep, it: &Finish) -> kube::Result<Done> {
+pub(super) async fn finish(
+    context: &StepContext,
+    step: &LeaderStep,
+    it: &Finish,
+) -> kube::Result<StepResult> {
     let client = &context.client;
     let mut left = it.left.clone();
-    for target in &it.rest {
+    for target in &it.remaining {
         let found = look_up(client, &it.id.namespace, target).await?;
         if !context.may(step) {
-            return Ok(Done::NotNow("the cluster has changed since this step was planned".to_owned()));
+            return Ok(StepResult::Postponed(
+                "the cluster has changed since this step was planned".to_owned(),
+            ));
         }
-        let warrant = context.look(|view| {
+        let warrant = context.with_view(|view| {
             let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
             Some(plan::warrant(cluster, view, it, target, &found))
         });
         match warrant {
             None | Some(Warrant::Gone) => {}
             Some(Warrant::Given(version)) => delete(client, &pending(it, target, version)).await?,
-            Some(Warrant::Waits(what)) => return Ok(Done::NotNow(what)),
+            Some(Warrant::Waits(what)) => return Ok(StepResult::Postponed(what)),
             Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
         }
         let is_left = left.iter().any(|(it, _)| it == target);
@@ -46,7 +52,7 @@ pub(super) async fn finish(context: &StepContext, step: &LeaderStep, it: &Finish
     }
     for (target, _) in &it.left {
         let service =
-            context.look(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
+            context.with_view(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
         if let Some(meta) = service {
             unmark(client, it, target, &meta).await?;
         }
@@ -55,7 +61,7 @@ pub(super) async fn finish(context: &StepContext, step: &LeaderStep, it: &Finish
         announce(client, &event).await?;
     }
     mark(client, &it.mark()).await?;
-    Ok(Done::Yes)
+    Ok(StepResult::Done)
 }
 
 fn pending(it: &Finish, target: &RemovalTarget, version: String) -> PendingDeletion {
@@ -84,8 +90,8 @@ async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> ku
     let mut all = Vec::new();
     for (kind, api, plural) in ConfigMapReader::KINDS {
         // Of a Deployment only its existence matters, not its readers.
-        let asked = target.kind == Kind::ConfigMap || target.kind.name() == kind;
-        if !asked {
+        let is_needed = target.kind == Kind::ConfigMap || target.kind.name() == kind;
+        if !is_needed {
             continue;
         }
         match readers(client, namespace, &target.name, (kind, api, plural)).await? {
@@ -105,10 +111,10 @@ async fn readers(
 ) -> kube::Result<Result<Vec<ConfigMapReader>, String>> {
     let url = format!("/{api}/namespaces/{namespace}/{plural}");
     let (mut pages, mut found, mut room) =
-        (ListPages::of(client, url, ListParams::default()), Vec::new(), MOST_READER_BYTES);
+        (ListPages::of(client, url, ListParams::default()), Vec::new(), MAX_READER_BYTES);
     loop {
-        let piece = match pages.next().await {
-            Ok(Some(piece)) => piece,
+        let object = match pages.next().await {
+            Ok(Some(object)) => object,
             Ok(None) => return Ok(Ok(found)),
             Err(error) => {
                 return match Fault::of(&error) {
@@ -119,7 +125,7 @@ async fn readers(
                 };
             }
         };
-        let reader = match ConfigMapReader::read(kind, &piece.text) {
+        let reader = match ConfigMapReader::read(kind, &object.text) {
             Ok(reader) => reader,
             Err(problem) => return Ok(Err(format!("a {kind} {problem}"))),
         };
@@ -129,7 +135,7 @@ async fn readers(
             let Some(left) = room.checked_sub(format!("{reader:?}").len()) else {
                 return Ok(Err(format!(
                     "the {plural} of namespace {namespace} exceed the {} MiB that gatera can check",
-                    MOST_READER_BYTES >> 20
+                    MAX_READER_BYTES >> 20
                 )));
             };
             room = left;
@@ -149,7 +155,7 @@ mod tests {
     use super::*;
 
     /// Looks for readers among `count` ReplicaSets, each with this much text that is not kept and a label this long that is.
-    async fn of(count: usize, text: usize, label: usize) -> Result<usize, String> {
+    async fn reader_count(count: usize, text: usize, label: usize) -> Result<usize, String> {
         let (text, label) = ("x".repeat(text), "y".repeat(label));
         let meta = |number| {
             format!(r#"{{"name":"rs-{number}","labels":{{"a":"{label}"}},"annotations":{{"a":"{text}"}}}}"#)
@@ -167,8 +173,8 @@ mod tests {
 
     #[tokio::test]
     async fn thousands_of_ordinary_objects_are_looked_at_and_large_ones_are_not() {
-        assert_eq!(of(4000, 4000, 60).await, Ok(4000));
-        let problem = of(4000, 0, 4000).await.unwrap_err();
+        assert_eq!(reader_count(4000, 4000, 60).await, Ok(4000));
+        let problem = reader_count(4000, 0, 4000).await.unwrap_err();
         assert_eq!(problem, "the replicasets of namespace db exceed the 8 MiB that gatera can check");
     }
 }

@@ -8,16 +8,16 @@ use facts::marks;
 use facts::view::Id;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Api;
-use leader::plan::identity::{self, Concluded, concluded};
+use leader::plan::identity::{self, Conclusion, conclusion};
 
 use super::apply::{annotate, annotate_pod, announce};
-use super::{Done, StepContext};
+use super::{StepContext, StepResult};
 use crate::act::watch::member_events::{self, Topic};
 
 /// Lists the Events of the cluster's pods, and records the identity that follows from their reports, if one does. An Event is
 /// published about each pod that serves another cluster.
-pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -> kube::Result<Done> {
-    let pods: Vec<String> = context.look(|view| {
+pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -> kube::Result<StepResult> {
+    let pods: Vec<String> = context.with_view(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).into_iter();
         cluster.flat_map(|it| identity::proven(it, view).map(|pod| pod.uid.clone())).collect()
     });
@@ -27,31 +27,31 @@ pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -
             member_events::events(&context.client, Topic::Probes, Some(&id.namespace), Some(&pod)).await?,
         );
     }
-    let answers =
+    let reports =
         events.into_iter().filter_map(|it| Some((it.uid, (it.at, IdentityReport::read(&it.message)?))));
-    let answers: identity::Answers = answers.collect();
-    let found = context.look(|view| {
+    let reports: identity::PodReports = reports.collect();
+    let found = context.with_view(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
-        let found = concluded(cluster, view, &answers)?;
-        let value = inject::identity::reported_value(cluster, view, found.is.as_ref()).to_owned();
+        let found = conclusion(cluster, view, &reports)?;
+        let value = inject::identity::reported_value(cluster, view, found.identity.as_ref()).to_owned();
         Some((found, value, cluster.workload.metadata.resource_version.clone()))
     });
-    let Some((Concluded { is, new, unannotated, beside }, value, version)) = found else {
-        return Ok(Done::NotNow(
+    let Some((Conclusion { identity, is_new, unannotated, events }, value, version)) = found else {
+        return Ok(StepResult::Postponed(
             "its members have not reported the id of their cluster, or their reports differ".to_owned(),
         ));
     };
-    if new {
+    if is_new {
         let api = Api::<StatefulSet>::namespaced(context.client.clone(), &id.namespace);
-        let mark = inject::identity::mark_value(is.as_ref());
+        let mark = inject::identity::mark_value(identity.as_ref());
         annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(mark)).await?;
     }
-    for event in beside {
+    for event in events {
         announce(&context.client, &event).await?;
     }
     for (pod, uid) in unannotated {
         let pod = Id::new(&id.namespace, &pod);
         annotate_pod(&context.client, &pod, &uid, marks::IDENTITY, &value).await?;
     }
-    Ok(Done::Yes)
+    Ok(StepResult::Done)
 }

@@ -130,7 +130,7 @@ impl PolicyReports {
             for (namespace, results) in findings {
                 match self.write_one(&kind, &namespace, &results).await {
                     // A namespace that refuses its report, such as one that is being deleted, must not cost others theirs.
-                    Err(error) if !Fault::of(&error).is_away() => {
+                    Err(error) if !Fault::of(&error).is_transient() => {
                         first_error = first_error.or(Some((namespace, error)));
                     }
                     result => result.map_err(|error| (namespace, error))?,
@@ -144,7 +144,7 @@ impl PolicyReports {
                     info!("the audit's reports can be written again");
                 }
             }
-            Ok(Err((_, error))) if Fault::of(&error).is_away() => self.pause_after(&error),
+            Ok(Err((_, error))) if Fault::of(&error).is_transient() => self.pause_after(&error),
             Ok(Err((namespace, error))) => {
                 self.warn_once(&format!("namespace {namespace}: {}", chain(&error)));
             }
@@ -188,7 +188,7 @@ impl PolicyReports {
         let pause = match Fault::of(error) {
             // The chart grants no permission while its policyReports.enabled is false.
             Fault::Forbidden => RELIST_PAUSE,
-            fault if fault.is_away() => SHORT_PAUSE,
+            fault if fault.is_transient() => SHORT_PAUSE,
             _ => PAUSE,
         };
         self.give_up(&chain(error), pause);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reports_of_the_kind_that_was_replaced_go() {
+    async fn reports_of_the_kind_that_was_replaced_are_deleted() {
         let requests = Arc::default();
         let mut reports = PolicyReports::new(client(&requests, 200));
         assert_eq!(reports.namespaces().await, Some(BTreeSet::new()));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn another_number_of_findings_that_are_left_out_is_another_report() {
+    fn a_changed_number_of_omitted_findings_changes_the_report() {
         let left_out = |number: u8| vec![json!({ "message": format!("{number} more findings") })];
         assert_ne!(fingerprint(&left_out(5)), fingerprint(&left_out(6)));
         let timed = |message| vec![json!({ "rule": "G11", "message": message })];
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_namespace_that_takes_no_report_keeps_no_other_from_its_own() {
+    async fn a_namespace_that_refuses_its_report_does_not_affect_others() {
         let mut reports = PolicyReports::new(client(&Arc::default(), 200));
         assert_eq!(reports.namespaces().await, Some(BTreeSet::new()));
         let one = || vec![json!({ "rule": "G11", "result": "fail" })];

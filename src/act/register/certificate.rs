@@ -21,34 +21,36 @@ use crate::act::ownership;
 use crate::act::telemetry::Trouble;
 
 use super::watch::Watched;
-use super::{Error, Registrar, Registration, words};
+use super::{Error, Registrar, Registration, logged};
 
 /// The time after which every API server has noticed a change of the entries.
-const SETTLE: Duration = Duration::from_secs(30);
+const SETTLE_TIME: Duration = Duration::from_secs(30);
 
 impl Registrar {
     /// Puts the leaf into use and learns its bundle, if they can be used; on the leader, first writes what the Secret should
     /// hold.
     pub(super) async fn certificate(&mut self, leads: bool) -> Result<(), Error> {
         if let Some(folder) = self.registration.folder.clone() {
-            return self.show_files(&folder);
+            return self.use_files(&folder);
         }
-        let made = if leads { self.make().await } else { Ok(()) };
+        let updated = if leads { self.update_secret().await } else { Ok(()) };
         let (pair, taken) = self.known.take(leads, &self.registration.secret, Timestamp::now());
-        let shown = pair.map_or(Ok(()), |pair| self.show(pair));
-        made.and(shown).and(taken)
+        let used = pair.map_or(Ok(()), |pair| self.use_pair(pair));
+        updated.and(used).and(taken)
     }
 
     /// Creates the Secret if it is gone, and writes what it should hold. Only the leader does this.
-    async fn make(&mut self) -> Result<(), Error> {
+    async fn update_secret(&mut self) -> Result<(), Error> {
         if self.known.secret.is_gone() {
-            self.known.secret = Watched::There(self.create().await?);
+            self.known.secret = Watched::There(self.create_secret().await?);
         }
-        let Registration { names, lives, .. } = &self.registration;
-        let settled = self.known.settled(SETTLE.min((lives.leaf / 20).unsigned_abs()), Instant::now());
-        let next = self.known.next(names, *lives, settled.as_deref(), Timestamp::now())?;
+        let Registration { names, lifetimes, .. } = &self.registration;
+        let settled =
+            self.known.settled(SETTLE_TIME.min((lifetimes.leaf / 20).unsigned_abs()), Instant::now());
+        let next = self.known.next(names, *lifetimes, settled.as_deref(), Timestamp::now())?;
         let (Some(secret), Some(next)) = (self.known.secret.there().cloned(), next) else { return Ok(()) };
-        let secret = if secret.immutable == Some(true) { self.create_anew(&secret).await? } else { secret };
+        let secret =
+            if secret.immutable == Some(true) { self.recreate_secret(&secret).await? } else { secret };
         let secret = Secret { data: Some(next.data()), ..secret };
         match self.secrets().replace(&self.registration.secret, &PostParams::default(), &secret).await {
             Ok(secret) => {
@@ -65,7 +67,7 @@ impl Registrar {
     /// Creates the Secret again, empty, as the chart does, or returns the one that another writer created meanwhile. It is
     /// applied because RBAC can limit an apply to a name, but not a POST. The apply sets no content: two writers at once do no
     /// harm.
-    async fn create(&self) -> Result<Secret, Error> {
+    async fn create_secret(&self) -> Result<Secret, Error> {
         let Registration { namespace, release, secret, .. } = &self.registration;
         let body = Secret { metadata: ownership::metadata(release, namespace, secret), ..Secret::default() };
         let params = PatchParams::apply(FIELD_MANAGER);
@@ -74,21 +76,21 @@ impl Registrar {
     }
 
     /// Deletes an immutable Secret whose content has to change, and creates it again.
-    async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
-        let deleted = api::delete(&self.secrets(), Exactly::of(&frozen.metadata)).await;
+    async fn recreate_secret(&self, immutable: &Secret) -> Result<Secret, Error> {
+        let deleted = api::delete(&self.secrets(), Exactly::of(&immutable.metadata)).await;
         deleted.map_err(|error| Error::WriteSecret(self.registration.secret.clone(), error))?;
-        self.create().await
+        self.create_secret().await
     }
 
     fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.registration.namespace)
     }
 
-    /// Shows this pair in new handshakes, unless it is already in use.
-    fn show(&mut self, pair: Pair) -> Result<(), Error> {
+    /// Uses this pair in new handshakes, unless it is already in use.
+    fn use_pair(&mut self, pair: Pair) -> Result<(), Error> {
         if self.known.shown.as_ref() != Some(&pair) {
             let (begins, ends) = pair.validity()?;
-            self.leaf.swap(pair.loaded()?);
+            self.leaf.swap(pair.certified_key()?);
             self.guard.ready.leaf_begins.store(Some(Arc::new(begins)));
             self.guard.ready.leaf_ends.store(Some(Arc::new(ends)));
             #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit a double for a while")]
@@ -101,30 +103,30 @@ impl Registrar {
 
     /// Puts the files of a folder into use. A half-written set of files is a temporary error: the pair in use and the registered
     /// bundle stay.
-    fn show_files(&mut self, folder: &Path) -> Result<(), Error> {
+    fn use_files(&mut self, folder: &Path) -> Result<(), Error> {
         let read = |name: &str| {
             std::fs::read_to_string(folder.join(name)).map_err(|error| Error::Read(folder.join(name), error))
         };
         let (pair, bundle) = (Pair::new(read("tls.crt")?, read("tls.key")?), read("ca.crt")?);
-        pair.fits(&bundle, self.registration.names.first().map(String::as_str), Timestamp::now())?;
-        self.show(pair)?;
+        pair.check_against(&bundle, self.registration.names.first().map(String::as_str), Timestamp::now())?;
+        self.use_pair(pair)?;
         self.known.bundle = Some(bundle);
         Ok(())
     }
 
     /// Records whether API servers would accept the leaf. Every replica does this.
-    pub(super) fn judge_trust(&self) {
+    pub(super) fn report_trust(&self) {
         self.guard.ready.untrusted.store(self.known.untrusted(), Ordering::Relaxed);
-        let early =
+        let not_yet_valid =
             self.guard.ready.leaf_begins.load().as_deref().is_some_and(|begins| Timestamp::now() < *begins);
-        self.guard.metrics.trouble(Trouble::LEAF_NOT_YET_VALID, early);
+        self.guard.metrics.set_trouble(Trouble::LEAF_NOT_YET_VALID, not_yet_valid);
     }
 
     /// Reports the outcome in `/readyz` and the metrics, where a failure stays until it is over.
     pub(super) fn report_certificate(&self, outcome: Result<(), Error>) {
         let unusable = matches!(outcome, Err(Error::Unusable(..) | Error::Empty(_) | Error::NoSecret(_)));
-        self.guard.metrics.trouble(Trouble::SECRET_UNUSABLE, unusable);
-        let trouble = outcome.err().map(|error| Arc::new(format!("{}; trying again", words(&error))));
+        self.guard.metrics.set_trouble(Trouble::SECRET_UNUSABLE, unusable);
+        let trouble = outcome.err().map(|error| Arc::new(format!("{}; trying again", logged(&error))));
         self.guard.ready.certificates.store(trouble);
     }
 }
@@ -132,7 +134,7 @@ impl Registrar {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::act::certs::{Leaf, Lives, Material};
+    use crate::act::certs::{Leaf, Lifetimes, Material};
     use crate::act::guard::Guard;
     use engine::webhooks::Destination;
     use facts::settings::Settings;
@@ -150,14 +152,14 @@ mod tests {
             configuration: String::new(),
             target: Destination::Service { namespace: "gatera".into(), name: "gatera".into() },
             names: Vec::new(),
-            lives: Lives::default(),
+            lifetimes: Lifetimes::default(),
             folder: Some(folder.path().to_owned()),
         };
         let guard = Arc::new(Guard::new(Arc::default(), Settings::default(), Timestamp::now));
         let mut registrar =
             Registrar::new(kube::Client::try_from(client).unwrap(), guard, Leaf::default(), registration);
         let [first, second] =
-            [0, 0].map(|_| Material::new(&["a".to_owned()], Lives::default(), Timestamp::now()).unwrap());
+            [0, 0].map(|_| Material::new(&["a".to_owned()], Lifetimes::default(), Timestamp::now()).unwrap());
         let mut look = async |leaf: &Material, ca: &str| {
             let keys = leaf.data();
             for (name, text) in
@@ -167,9 +169,9 @@ mod tests {
             }
             let outcome = registrar.certificate(true).await;
             registrar.report_certificate(outcome);
-            let words = registrar.guard.ready.certificates.load().as_deref().cloned().unwrap_or_default();
+            let text = registrar.guard.ready.certificates.load().as_deref().cloned().unwrap_or_default();
             let shown = registrar.known.shown.as_ref().map(|pair| pair.certificate.clone());
-            (shown, registrar.known.bundle.clone(), words)
+            (shown, registrar.known.bundle.clone(), text)
         };
         let nothing = "certificates: ca.crt holds no certificate; trying again".to_owned();
         assert_eq!(look(&first, "").await, (None, None, nothing.clone()));
@@ -178,8 +180,8 @@ mod tests {
         let other = "certificates: tls.crt is signed by another CA than ca.crt; trying again".to_owned();
         assert_eq!(look(&second, &first.bundle()).await, (good.0.clone(), good.1.clone(), other));
         assert_eq!(look(&second, "").await, (good.0, good.1, nothing));
-        let (shown, bundle, words) = look(&second, &second.bundle()).await;
+        let (shown, bundle, text) = look(&second, &second.bundle()).await;
         assert_eq!((shown, bundle), (Some(second.leaf.certificate.clone()), Some(second.bundle())));
-        assert_eq!(words, "");
+        assert_eq!(text, "");
     }
 }

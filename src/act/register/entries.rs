@@ -25,10 +25,10 @@ use crate::act::telemetry::Trouble;
 
 use super::known::{CONFIGURATIONS, Configuration};
 use super::watch::Watched;
-use super::{Error, Registrar, words};
+use super::{Error, Registrar, logged};
 
 /// The outcome of a write.
-enum Filled {
+enum EntriesWrite {
     Written(Configuration),
     /// The guard's Service has no ready endpoint, so an entry would block all requests.
     Waits,
@@ -39,10 +39,10 @@ enum Filled {
 impl Registrar {
     /// Compares both configurations with the table of entries and returns their state for `/readyz`. Differences are corrected if
     /// `writes` is set, which it is only on the leader.
-    pub(super) async fn register(&mut self, writes: bool) -> Result<String, Error> {
+    pub(super) async fn update_entries(&mut self, writes: bool) -> Result<String, Error> {
         let name = self.registration.configuration.clone();
         let Some(bundle) = self.known.bundle.clone() else { return Ok(self.known.summary(&name, None)) };
-        let (mut strange, mut waits, mut failed, mut contested) = (None, false, Ok(()), None);
+        let (mut foreign_change, mut no_endpoint, mut failed, mut contested) = (None, false, Ok(()), None);
         for (index, (endpoint, kind, _)) in CONFIGURATIONS.into_iter().enumerate() {
             let Some(found) = self.known.entries[index].there().cloned() else { continue };
             let (settings, world) = (self.guard.settings.load(), self.guard.world.load());
@@ -54,45 +54,52 @@ impl Registrar {
             let empty = found.entries.is_empty();
             // A replica that no longer leads does not compete with the other writer.
             if !writes || same(&found.entries, &wanted) {
-                self.paces[index].rest(now);
-            } else if self.paces[index].wait(now, empty).is_zero() {
-                match self.fill(kind, &found, &wanted).await {
-                    Ok(Filled::Written(written)) => {
+                self.paces[index].reset_if_quiet(now);
+            } else if self.paces[index].remaining_pause(now, empty).is_zero() {
+                match self.write_entries(kind, &found, &wanted).await {
+                    Ok(EntriesWrite::Written(written)) => {
                         // Some clusters change what is written; the difference is then reported.
                         difference = first_difference(&written.entries, &wanted);
-                        self.paces[index].wrote(self.begun.elapsed());
+                        self.paces[index].record_write(self.begun.elapsed());
                         self.known.entries[index] = Watched::There(written);
                     }
-                    Ok(Filled::Overtaken) => {}
-                    Ok(Filled::Waits) => waits = true,
+                    Ok(EntriesWrite::Overtaken) => {}
+                    Ok(EntriesWrite::Waits) => no_endpoint = true,
                     Err(error) => failed = Err(error),
                 }
             }
             let pace = &mut self.paces[index];
-            if pace.contested() {
-                let words = contest(kind, &name, pace.wait(self.begun.elapsed(), empty));
-                if pace.news() {
-                    self.guard
-                        .publish(events::entries_contested(&self.registration.namespace, words.clone()));
+            if pace.is_contested() {
+                let text = contest_message(kind, &name, pace.remaining_pause(self.begun.elapsed(), empty));
+                if pace.is_new_contest() {
+                    self.guard.publish(events::entries_contested(&self.registration.namespace, text.clone()));
                 }
-                contested = contested.or(Some(words));
+                contested = contested.or(Some(text));
             }
-            strange = strange.or(difference);
+            foreign_change = foreign_change.or(difference);
         }
-        self.guard.metrics.trouble(Trouble::CONTESTED_ENTRIES, contested.is_some());
-        self.guard.metrics.trouble(Trouble::FOREIGN_ENTRIES, strange.is_some());
+        self.guard.metrics.set_trouble(Trouble::CONTESTED_ENTRIES, contested.is_some());
+        self.guard.metrics.set_trouble(Trouble::FOREIGN_ENTRIES, foreign_change.is_some());
         failed?;
-        if waits {
+        if no_endpoint {
             return Ok("waiting for a ready endpoint of our Service".to_owned());
         }
-        let summary = self.known.summary(&name, strange);
-        Ok(contested.map_or_else(|| summary.clone(), |contest| format!("{summary}; {contest}")))
+        let summary = self.known.summary(&name, foreign_change);
+        Ok(match contested {
+            Some(message) => format!("{summary}; {message}"),
+            None => summary,
+        })
     }
 
     /// Writes all entries of a configuration, unless it has changed since it was read.
-    async fn fill(&self, kind: &str, found: &Configuration, entries: &[Value]) -> Result<Filled, Error> {
+    async fn write_entries(
+        &self,
+        kind: &str,
+        found: &Configuration,
+        entries: &[Value],
+    ) -> Result<EntriesWrite, Error> {
         if found.entries.is_empty() && !self.has_endpoint().await? {
-            return Ok(Filled::Waits);
+            return Ok(EntriesWrite::Waits);
         }
         let name = &self.registration.configuration;
         let body = json!({ "metadata": { "resourceVersion": found.version }, "webhooks": entries });
@@ -109,9 +116,9 @@ impl Registrar {
             Ok(written) => {
                 info!(kind, entries = entries.len(), "webhook entries are written");
                 self.guard.metrics.entries_written.inc();
-                Ok(Filled::Written(written))
+                Ok(EntriesWrite::Written(written))
             }
-            Err(error) if Fault::of(&error).is_overtaken() => Ok(Filled::Overtaken),
+            Err(error) if Fault::of(&error).is_overtaken() => Ok(EntriesWrite::Overtaken),
             Err(error) => Err(Error::WriteEntries(format!("{kind} {name}"), error)),
         }
     }
@@ -128,24 +135,24 @@ impl Registrar {
 
     /// Reports the outcome in `/readyz`, where a failure stays until it is over.
     pub(super) fn report_entries(&self, outcome: Result<String, Error>) {
-        let words = outcome.unwrap_or_else(|error| format!("{}; trying again", words(&error)));
-        self.guard.ready.registration.store(Some(Arc::new(words)));
+        let text = outcome.unwrap_or_else(|error| format!("{}; trying again", logged(&error)));
+        self.guard.ready.registration.store(Some(Arc::new(text)));
     }
 
     /// Reports deleted configurations in the metrics and, on the leader, by an Event.
     pub(super) fn report_deletions(&mut self, leads: bool) {
         let gone = self.known.gone().len();
-        self.guard.metrics.trouble(Trouble::CONFIGURATION_DELETED, gone == 1);
-        self.guard.metrics.trouble(Trouble::BOTH_CONFIGURATIONS_DELETED, gone == 2);
+        self.guard.metrics.set_trouble(Trouble::CONFIGURATION_DELETED, gone == 1);
+        self.guard.metrics.set_trouble(Trouble::BOTH_CONFIGURATIONS_DELETED, gone == 2);
         if let Some(kinds) = self.known.deleted(leads) {
-            let words = self.known.summary(&self.registration.configuration, None);
-            self.guard.publish(events::configurations_deleted(&self.registration.namespace, &kinds, words));
+            let text = self.known.summary(&self.registration.configuration, None);
+            self.guard.publish(events::configurations_deleted(&self.registration.namespace, &kinds, text));
         }
     }
 }
 
 /// Returns the message that is shown while another writer undoes each write.
-fn contest(kind: &str, name: &str, pause: Duration) -> String {
+fn contest_message(kind: &str, name: &str, pause: Duration) -> String {
     format!(
         "another client keeps changing the entries of {kind} {name}; the guard writes them again in {} s; `kubectl get \
          {kind} {name} --show-managed-fields -o yaml` names that client",

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use crate::act::certs::{self, Lives, Material, Pair};
+use crate::act::certs::{self, Lifetimes, Material, Pair};
 
 use super::Error;
 use super::watch::Watched;
@@ -48,7 +48,7 @@ impl From<ValidatingWebhookConfiguration> for Configuration {
 
 /// Everything that the registration knows.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownState {
     /// The pair that new handshakes use.
     pub(super) shown: Option<Pair>,
     /// The last usable content that was taken from the Secret.
@@ -66,20 +66,20 @@ pub(super) struct Known {
     reported_deletions: Vec<&'static str>,
 }
 
-impl Known {
+impl KnownState {
     /// Returns what the Secret should hold instead of what it holds; `None`: nothing else.
     pub(super) fn next(
         &self,
         names: &[String],
-        lives: Lives,
+        lifetimes: Lifetimes,
         settled: Option<&str>,
         now: Timestamp,
     ) -> Result<Option<Material>, certs::Error> {
         let Some(secret) = self.secret.there() else { return Ok(None) };
         let now = corrected_time(secret, now);
         match Material::read(secret) {
-            None => Material::with_new_ca(self.held.as_ref(), names, lives, now).map(Some),
-            Some(found) => found.next(self.held.as_ref(), names, lives, settled, now),
+            None => Material::with_new_ca(self.held.as_ref(), names, lifetimes, now).map(Some),
+            Some(found) => found.next(self.held.as_ref(), names, lifetimes, settled, now),
         }
     }
 
@@ -97,7 +97,7 @@ impl Known {
         };
         let now = corrected_time(secret, now);
         let Some(found) = Material::read(secret) else { return (None, Err(Error::Empty(name.to_owned()))) };
-        let sound = found.sound(now).map_err(|error| Error::Unusable(name.to_owned(), error));
+        let sound = found.check(now).map_err(|error| Error::Unusable(name.to_owned(), error));
         // A pair that cannot be used is shown only if there is no other: the clock of this process may be wrong.
         if sound.is_err() && self.shown.is_some() {
             return (None, sound);
@@ -195,7 +195,7 @@ fn corrected_time(secret: &Secret, now: Timestamp) -> Timestamp {
 /// shown one is missing or unusable.
 fn takes_over(new: &Pair, shown: Option<&Pair>, registered: Option<&str>, now: Timestamp) -> bool {
     let trusted = |pair: &Pair| registered.is_none_or(|bundle| pair.trusted_by(bundle));
-    shown.is_none_or(|shown| trusted(new) || !trusted(shown) || shown.sound(now).is_err())
+    shown.is_none_or(|shown| trusted(new) || !trusted(shown) || shown.check(now).is_err())
 }
 
 #[cfg(test)]
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_leaf_is_shown_when_it_is_trusted_or_nothing_else_is() {
-        let made = |seconds| Material::new(&["a".to_owned()], Lives::default(), at(seconds)).unwrap();
+        let made = |seconds| Material::new(&["a".to_owned()], Lifetimes::default(), at(seconds)).unwrap();
         let [old, new, late] = [0, 0, -90 * 86_400].map(made);
         let both = format!("{}{}", old.bundle(), new.bundle());
         for (shown, registered, swaps) in [
@@ -262,7 +262,7 @@ mod tests {
     }
 
     fn made(seconds: i64) -> Material {
-        Material::new(&["a".to_owned()], Lives::default(), at(seconds)).unwrap()
+        Material::new(&["a".to_owned()], Lifetimes::default(), at(seconds)).unwrap()
     }
 
     fn secret(material: &Material) -> Watched<Secret> {
@@ -279,7 +279,7 @@ mod tests {
     fn what_the_secret_holds_is_taken_if_it_can_be_used() {
         let [ours, theirs, over] = [0, 0, -9_000 * 86_400].map(made);
         let name = "gatera-tls";
-        let mut known = Known::default();
+        let mut known = KnownState::default();
         assert!(matches!(known.take(false, name, at(0)), (None, Ok(()))), "it is not known yet");
         known.secret = Watched::Gone;
         assert!(matches!(known.take(false, name, at(0)), (None, Err(Error::NoSecret(_)))));
@@ -321,9 +321,9 @@ mod tests {
     #[test]
     fn what_the_secret_should_hold_follows_from_what_it_holds() {
         let names = ["a".to_owned()];
-        let next = |known: &Known| known.next(&names, Lives::default(), None, at(0)).unwrap();
+        let next = |known: &KnownState| known.next(&names, Lifetimes::default(), None, at(0)).unwrap();
         let ours = made(0);
-        let mut known = Known::default();
+        let mut known = KnownState::default();
         assert!(next(&known).is_none(), "it is not known yet");
         known.secret = Watched::There(Secret::default());
         assert!(next(&known).is_some(), "it is empty");
@@ -339,7 +339,7 @@ mod tests {
         let [old, new] = [0, 0].map(made);
         let (notice_time, begin) = (Duration::from_secs(30), Instant::now());
         let after = |seconds| begin + Duration::from_secs(seconds);
-        let mut known = Known::default();
+        let mut known = KnownState::default();
         assert_eq!(known.settled(notice_time, begin), None, "there are no entries");
         known.entries = entries(&old.bundle());
         assert_eq!(known.settled(notice_time, begin), Some(String::new()));
@@ -355,8 +355,9 @@ mod tests {
 
     #[test]
     fn the_summary_names_what_is_missing_and_a_deletion_is_reported_once() {
-        let said = |known: &Known, change: Option<&str>| known.summary("gatera", change.map(str::to_owned));
-        let mut known = Known::default();
+        let said =
+            |known: &KnownState, change: Option<&str>| known.summary("gatera", change.map(str::to_owned));
+        let mut known = KnownState::default();
         assert_eq!(said(&known, None), "not registered yet");
         known.entries = entries("CA");
         assert_eq!(said(&known, None), "registered");

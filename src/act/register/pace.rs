@@ -9,11 +9,11 @@ use std::time::Duration;
 
 /// The period in which writes are counted, and the longest pause.
 const COUNTED_PERIOD: Duration = Duration::from_secs(60);
-/// The number of writes within [`COUNTED_PERIOD`] that need no pause: a person who experiments does not wait, and two writers that
-/// compete reach it within seconds.
+/// The number of writes within [`COUNTED_PERIOD`] that need no pause: a person who experiments does not wait, and two writers
+/// that compete reach it within seconds.
 const UNPAUSED_WRITES: usize = 100;
 /// The first pause between two writes.
-const FIRST_PAUSE: Duration = super::LOOK;
+const FIRST_PAUSE: Duration = super::CHECK_INTERVAL;
 
 /// The writes of the last minute, and the pause that follows from them.
 #[derive(Debug, Default)]
@@ -26,15 +26,16 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Returns how long the next write has to wait: not for long if there are no entries, because then nothing is guarded.
-    pub(super) fn wait(&self, now: Duration, empty: bool) -> Duration {
+    pub(super) fn remaining_pause(&self, now: Duration, empty: bool) -> Duration {
         let pause = if empty { self.pause.min(FIRST_PAUSE) } else { self.pause };
         let due = self.writes.back().map_or(Duration::ZERO, |last| *last + pause);
         due.saturating_sub(now)
     }
 
-    /// Records a write. After [`UNPAUSED_WRITES`] writes within a minute the pause is [`FIRST_PAUSE`], and each further write doubles it.
-    pub(super) fn wrote(&mut self, now: Duration) {
-        self.rest(now);
+    /// Records a write. After [`UNPAUSED_WRITES`] writes within a minute the pause is [`FIRST_PAUSE`], and each further write
+    /// doubles it.
+    pub(super) fn record_write(&mut self, now: Duration) {
+        self.reset_if_quiet(now);
         self.writes.retain(|write| now.saturating_sub(*write) < COUNTED_PERIOD);
         self.writes.push_back(now);
         if !self.pause.is_zero() || self.writes.len() >= UNPAUSED_WRITES {
@@ -43,7 +44,7 @@ impl Pace {
     }
 
     /// Resets the pace if the other writer has stopped: nothing had to be written for a minute after the pause.
-    pub(super) fn rest(&mut self, now: Duration) {
+    pub(super) fn reset_if_quiet(&mut self, now: Duration) {
         let over =
             self.writes.back().is_none_or(|last| now.saturating_sub(*last) > self.pause + COUNTED_PERIOD);
         if over {
@@ -52,13 +53,13 @@ impl Pace {
     }
 
     /// Returns whether another writer undoes what is written here.
-    pub(super) fn contested(&self) -> bool {
+    pub(super) fn is_contested(&self) -> bool {
         !self.pause.is_zero()
     }
 
     /// Returns whether the contest is new, which it is only once: the leader then announces it.
-    pub(super) fn news(&mut self) -> bool {
-        self.contested() && !std::mem::replace(&mut self.announced, true)
+    pub(super) fn is_new_contest(&mut self) -> bool {
+        self.is_contested() && !std::mem::replace(&mut self.announced, true)
     }
 }
 
@@ -69,54 +70,60 @@ mod tests {
 
     /// What the other writer does to the entries.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Entries {
+    enum ObservedEntries {
         Ours,
         Empty,
         Foreign,
         Deleted,
     }
 
-    fn by_others() -> impl Strategy<Value = Entries> {
-        prop_oneof![Just(Entries::Empty), Just(Entries::Foreign), Just(Entries::Deleted)]
+    fn foreign_change() -> impl Strategy<Value = ObservedEntries> {
+        prop_oneof![
+            Just(ObservedEntries::Empty),
+            Just(ObservedEntries::Foreign),
+            Just(ObservedEntries::Deleted)
+        ]
     }
 
     /// The other writer: what it does and how many milliseconds it waits.
-    fn steps() -> impl Strategy<Value = Vec<(Entries, u64)>> {
-        let calm = (by_others(), 0_u64..120_000);
-        let fast = (by_others(), 0_u64..200);
+    fn steps() -> impl Strategy<Value = Vec<(ObservedEntries, u64)>> {
+        let calm = (foreign_change(), 0_u64..120_000);
+        let fast = (foreign_change(), 0_u64..200);
         prop_oneof![
             proptest::collection::vec(fast, 50..400),
-            proptest::collection::vec(prop_oneof![calm, (by_others(), 0_u64..3_000)], 1..100),
+            proptest::collection::vec(prop_oneof![calm, (foreign_change(), 0_u64..3_000)], 1..100),
         ]
     }
 
     /// One look of the leader, as `entries.rs` does it.
-    fn look(entries: &mut Entries, pace: &mut Pace, now: Duration, writes: &mut Vec<Duration>) {
+    fn look(entries: &mut ObservedEntries, pace: &mut Pace, now: Duration, writes: &mut Vec<Duration>) {
         match *entries {
-            Entries::Ours => pace.rest(now),
-            Entries::Empty | Entries::Foreign if pace.wait(now, *entries == Entries::Empty).is_zero() => {
-                *entries = Entries::Ours;
-                pace.wrote(now);
+            ObservedEntries::Ours => pace.reset_if_quiet(now),
+            ObservedEntries::Empty | ObservedEntries::Foreign
+                if pace.remaining_pause(now, *entries == ObservedEntries::Empty).is_zero() =>
+            {
+                *entries = ObservedEntries::Ours;
+                pace.record_write(now);
                 writes.push(now);
             }
-            Entries::Deleted | Entries::Empty | Entries::Foreign => {}
+            ObservedEntries::Deleted | ObservedEntries::Empty | ObservedEntries::Foreign => {}
         }
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Whatever another writer does, writes are few, and the entries come back once it stops.
+        /// Against any behaviour of another writer, writes are few, and the entries come back once it stops.
         #[test]
         fn writes_are_few_and_entries_come_back(steps in steps()) {
-            let (mut entries, mut pace, mut writes) = (Entries::Ours, Pace::default(), Vec::new());
+            let (mut entries, mut pace, mut writes) = (ObservedEntries::Ours, Pace::default(), Vec::new());
             let mut now = Duration::ZERO;
             for (change, pause) in steps {
                 entries = change;
                 look(&mut entries, &mut pace, now, &mut writes);
                 let next = now + Duration::from_millis(pause);
-                while now + super::super::LOOK < next {
-                    now += super::super::LOOK;
+                while now + super::super::CHECK_INTERVAL < next {
+                    now += super::super::CHECK_INTERVAL;
                     look(&mut entries, &mut pace, now, &mut writes);
                 }
                 now = next;
@@ -126,15 +133,15 @@ mod tests {
                 let looks = usize::try_from(COUNTED_PERIOD.as_secs() / FIRST_PAUSE.as_secs()).unwrap();
                 prop_assert!(within <= UNPAUSED_WRITES + looks, "{within} writes in the minute after {first:?}");
             }
-            if entries == Entries::Deleted {
-                entries = Entries::Empty;
+            if entries == ObservedEntries::Deleted {
+                entries = ObservedEntries::Empty;
             }
             let mut stopped = now;
-            while stopped <= now + COUNTED_PERIOD + super::super::LOOK && entries != Entries::Ours {
+            while stopped <= now + COUNTED_PERIOD + super::super::CHECK_INTERVAL && entries != ObservedEntries::Ours {
                 look(&mut entries, &mut pace, stopped, &mut writes);
-                stopped += super::super::LOOK;
+                stopped += super::super::CHECK_INTERVAL;
             }
-            prop_assert_eq!(entries, Entries::Ours, "they do not come back");
+            prop_assert_eq!(entries, ObservedEntries::Ours, "they do not come back");
         }
     }
 
@@ -142,16 +149,16 @@ mod tests {
     fn pauses_grow_to_a_minute_and_end_with_the_contest() {
         let (mut pace, mut now, mut waits) = (Pace::default(), Duration::from_secs(7), Vec::new());
         for _ in 1..UNPAUSED_WRITES + 6 {
-            pace.wrote(now);
-            waits.push(pace.wait(now, false).as_secs());
-            assert!(pace.wait(now, true) <= FIRST_PAUSE, "nothing is guarded");
-            now += pace.wait(now, false);
+            pace.record_write(now);
+            waits.push(pace.remaining_pause(now, false).as_secs());
+            assert!(pace.remaining_pause(now, true) <= FIRST_PAUSE, "nothing is guarded");
+            now += pace.remaining_pause(now, false);
         }
         assert_eq!(waits[UNPAUSED_WRITES - 2..], [0, 5, 10, 20, 40, 60, 60]);
-        assert!(pace.news() && !pace.news(), "once");
-        pace.rest(now + COUNTED_PERIOD);
-        assert!(pace.contested());
-        pace.rest(now + COUNTED_PERIOD + Duration::from_secs(1));
-        assert!(!pace.contested() && pace.wait(now, false).is_zero());
+        assert!(pace.is_new_contest() && !pace.is_new_contest(), "once");
+        pace.reset_if_quiet(now + COUNTED_PERIOD);
+        assert!(pace.is_contested());
+        pace.reset_if_quiet(now + COUNTED_PERIOD + Duration::from_secs(1));
+        assert!(!pace.is_contested() && pace.remaining_pause(now, false).is_zero());
     }
 }

@@ -15,7 +15,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
-use super::unwatched;
+use super::log_watch_error;
 
 /// The duration of one watch in seconds; a dead connection is noticed at most five seconds later.
 const WATCH_SECONDS: u32 = 8;
@@ -68,7 +68,7 @@ where
         let failed = event.is_err();
         let state = match event {
             Err(error) => {
-                unwatched(&error, &K::kind(&()));
+                log_watch_error(&error, &K::kind(&()));
                 None
             }
             Ok(Event::Init) => {

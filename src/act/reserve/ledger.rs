@@ -1,4 +1,4 @@
-//! The reservations that one replica knows: whose each is and when it ends.
+//! The reservations that one replica knows: the member of each, and when it ends.
 //!
 //! Must not know: clients, or the clock of this machine. The age of another replica's reservation is measured by the API
 //! server's clock alone: the writer of a note takes its time from the `Date` header of the previous answer, and the reader
@@ -22,7 +22,7 @@ pub(super) const RESERVATION_LIFETIME: Duration = Duration::from_secs(30);
 /// The time within which another removal of the same member needs no second note.
 const SAME_REMOVAL_PERIOD: Duration = Duration::from_secs(2);
 /// The tolerated difference between the clocks of two API servers, including the time that an answer takes.
-pub(super) const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(5);
+pub(super) const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// The API server's clock, as read from the date of an answer.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,7 @@ impl Ledger {
         if let (Some(before), Some(shown)) = (self.clock, clock) {
             let behind = before.at_least(shown.asked).duration_since(shown.date);
             let ahead = shown.date.duration_since(before.at_most(shown.answered));
-            if behind.max(ahead) > CLOCKS_DIFFER {
+            if behind.max(ahead) > CLOCK_TOLERANCE {
                 self.clock_set = Some(shown.answered);
             }
         }
@@ -140,7 +140,7 @@ impl Ledger {
             return Duration::ZERO;
         }
         let times = note.at.zip(self.clock);
-        let age = times.map(|(at, clock)| clock.at_least(now).duration_since(at) - CLOCKS_DIFFER);
+        let age = times.map(|(at, clock)| clock.at_least(now).duration_since(at) - CLOCK_TOLERANCE);
         age.and_then(|age| age.try_into().ok()).unwrap_or_default()
     }
 
@@ -158,7 +158,8 @@ impl Ledger {
             return LedgerStep::Reserved;
         }
         let times = latest.map_or(1, |(note, _)| note.times.saturating_add(1));
-        let new_note = ReservationNote::of(member_removal, times, self.stamp(now).filter(|_| dated));
+        let new_note =
+            ReservationNote::of(member_removal, times, self.latest_server_time(now).filter(|_| dated));
         // The other notes come from memory and not from the Lease, which may have been deleted.
         let other_notes = self
             .known
@@ -168,22 +169,22 @@ impl Ledger {
     }
 
     /// Returns the notes for a Lease that replaces a deleted one: the known ones, and one for any others that it may have held.
-    pub(super) fn remains(&self, shard: usize, now: Instant) -> Vec<ReservationNote> {
+    pub(super) fn notes_for_replacement(&self, shard: usize, now: Instant) -> Vec<ReservationNote> {
         let known = self.known.iter().filter(|(_, known)| known.shard == shard && known.counts(now));
-        [ReservationNote::lost(self.stamp(now))]
+        [ReservationNote::lost(self.latest_server_time(now))]
             .into_iter()
             .chain(known.map(|(note, _)| note.clone()))
             .collect()
     }
 
     /// Returns the latest time that the API server's clock may show now, if it is known.
-    fn stamp(&self, now: Instant) -> Option<Timestamp> {
+    fn latest_server_time(&self, now: Instant) -> Option<Timestamp> {
         Some(self.clock?.at_most(now))
     }
 
     /// Records notes that were written. Returns whether the time of the first one agrees with the date of the answer, so that
     /// its pod may leave: a process that was suspended for a while counts too little time.
-    pub(super) fn wrote(
+    pub(super) fn record_written(
         &mut self,
         shard: usize,
         notes: Vec<ReservationNote>,
@@ -196,7 +197,7 @@ impl Ledger {
         let time_is_right = first
             .at
             .zip(self.clock)
-            .is_none_or(|(at, clock)| at.duration_since(clock.date).abs() <= CLOCKS_DIFFER);
+            .is_none_or(|(at, clock)| at.duration_since(clock.date).abs() <= CLOCK_TOLERANCE);
         if let Some(known) = self.known.get_mut(&first).filter(|_| time_is_right) {
             known.written_here = true;
             known.ends = now + RESERVATION_LIFETIME;

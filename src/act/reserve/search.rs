@@ -2,10 +2,11 @@
 //! answers, while replicas restart, the Lease is deleted, and clocks are set.
 //!
 //! Laws: no two members are allowed to leave within the lifetime of a reservation, none without a note, and no refusal relies on
-//! an older note. A run follows from its number; `GATERA_SEARCH_RUNS` sets how many there are. A process reads no wall clock, so
-//! there are only those of the API servers: two, a second apart. They are set by an hour while no reservation counts, or, in
-//! every other run, once at any time. In those runs each replica has read the Lease before, because until then it has only these
-//! clocks; and a clock that is set back before a replica looks again counts as never set for it.
+//! an older note. The number of a run determines it; `GATERA_SEARCH_RUNS` sets how many runs there are. Replicas read no wall
+//! clock, so only the clocks of the API servers matter: two, a second apart. In half of the runs they are set by an hour, forward
+//! or back, while no reservation counts; in the other half, once at any time. In the latter, each replica has read the Lease
+//! before, because one that has not judges the age of notes by these clocks alone. For a replica that does not look in between, a
+//! clock that is set and set back was never set.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use super::*;
 const SLACK: Duration = Duration::from_secs(12);
 
 /// The greatest age of the note behind a permission: an answer is awaited, and the same pod may be asked about again.
-const A_MOMENT: Duration = Duration::from_secs(4);
+const MAX_NOTE_AGE: Duration = Duration::from_secs(4);
 /// The amount by which a clock is set.
 const AN_HOUR: Duration = Duration::from_hours(1);
 
@@ -84,35 +85,35 @@ impl Server {
 }
 
 #[derive(Clone)]
-struct Link {
+struct UnreliableStore {
     server: Arc<Lock<Server>>,
     random: Random,
 }
 
-impl Link {
+impl UnreliableStore {
     /// Completes a request even if its sender has given up.
     async fn ask<T: Send + 'static>(
         &self,
-        what: impl FnOnce(&mut Server) -> kube::Result<T> + Send + 'static,
+        operation: impl FnOnce(&mut Server) -> kube::Result<T> + Send + 'static,
     ) -> kube::Result<(T, Option<Timestamp>)> {
         const USUAL: [u64; 8] = [20, 20, 20, 20, 20, 600, 3_000, 20_000];
-        let link = self.clone();
+        let store = self.clone();
         let asked = tokio::spawn(async move {
-            link.random.pause(&USUAL).await;
+            store.random.pause(&USUAL).await;
             let answer = {
-                let mut server = link.server.lock().unwrap();
+                let mut server = store.server.lock().unwrap();
                 let date =
-                    server.shows() + SignedDuration::from_secs(i64::try_from(link.random.below(2)).unwrap());
-                what(&mut server).map(|answer| (answer, Some(date)))
+                    server.shows() + SignedDuration::from_secs(i64::try_from(store.random.below(2)).unwrap());
+                operation(&mut server).map(|answer| (answer, Some(date)))
             };
-            link.random.pause(&USUAL).await;
+            store.random.pause(&USUAL).await;
             answer
         });
         asked.await.unwrap()
     }
 }
 
-impl LeaseStore for Link {
+impl LeaseStore for UnreliableStore {
     async fn read(&self, _: &str) -> kube::Result<(Option<Lease>, Option<Timestamp>)> {
         self.ask(|server| Ok(server.lease.clone())).await
     }
@@ -120,8 +121,8 @@ impl LeaseStore for Link {
     async fn write(&self, _: &str, lease: &Lease) -> kube::Result<(Lease, Option<Timestamp>)> {
         let mut lease = lease.clone();
         self.ask(move |server| {
-            let there = server.lease.as_ref().and_then(|it| it.metadata.resource_version.clone());
-            if there != lease.metadata.resource_version {
+            let existing = server.lease.as_ref().and_then(|it| it.metadata.resource_version.clone());
+            if existing != lease.metadata.resource_version {
                 let status = kube::core::Status { code: 409, ..kube::core::Status::default() };
                 return Err(kube::Error::Api(status.boxed()));
             }
@@ -150,7 +151,12 @@ struct Answered {
 }
 
 /// Asks as `judge.rs` does.
-async fn ask(shared: Arc<ReservationStore<Link>>, link: Link, world: Arc<World>, pod: u64) -> Answered {
+async fn ask(
+    replica_store: Arc<ReservationStore<UnreliableStore>>,
+    store: UnreliableStore,
+    world: Arc<World>,
+    pod: u64,
+) -> Answered {
     let settings = Settings::default();
     let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
     let cluster = view.cluster("db", "galera").unwrap();
@@ -159,22 +165,23 @@ async fn ask(shared: Arc<ReservationStore<Link>>, link: Link, world: Arc<World>,
         |known: &Reservations| known.other_leaving(cluster, &pod).map(|(other, _)| other.to_owned());
     let member_removal =
         MemberRemoval { cluster: cluster.id.clone(), pod: pod.clone(), uid: pod.clone(), rule: "G02" };
-    let first = besides(&shared.current());
+    let first = besides(&replica_store.current());
     let (allowed, besides, unsure) = match first {
         Some(other) => (false, Some(other), false),
-        None => match shared.reserve(&member_removal, |known| besides(known).is_none()).await {
+        None => match replica_store.reserve(&member_removal, |known| besides(known).is_none()).await {
             Reserving::Reserved => (true, None, false),
             Reserving::Lost(known) => {
                 // A process may be paused anywhere.
-                link.random.pause(&[1, 3_000]).await;
+                store.random.pause(&[1, 3_000]).await;
                 (besides(&known).is_none(), besides(&known), false)
             }
             Reserving::Unknown(why) => (false, None, why.contains("was deleted")),
         },
     };
     // A note without a pod says that a Lease was deleted, which was noticed only then.
-    let whose = besides.as_deref().unwrap_or(if unsure { "" } else { &pod });
-    let written = link.server.lock().unwrap().written.iter().rfind(|(of, _)| of == whose).map(|(_, at)| *at);
+    let pod_of_note = besides.as_deref().unwrap_or(if unsure { "" } else { &pod });
+    let written =
+        store.server.lock().unwrap().written.iter().rfind(|(of, _)| of == pod_of_note).map(|(_, at)| *at);
     Answered { at: Instant::now(), allowed, besides, unsure, written, pod }
 }
 
@@ -209,20 +216,20 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
         unknown_until: now,
     };
     let server = Arc::new(Lock::new(server));
-    let link = Link { server: Arc::clone(&server), random: random.clone() };
+    let store = UnreliableStore { server: Arc::clone(&server), random: random.clone() };
     let at_any_time = random.below(2) == 0;
     let new = || {
-        let shared = ReservationStore::at(Some(link.clone()), Default::default());
+        let replica_store = ReservationStore::new(Some(store.clone()), Default::default());
         let known = server.lock().unwrap();
         if let Some(lease) = known.lease.as_ref().filter(|_| at_any_time) {
-            let (now, mut ledger) = (Instant::now(), shared.ledger());
-            ledger.observe_clock(shown(Some(known.shows()), now, now));
+            let (now, mut ledger) = (Instant::now(), replica_store.ledger());
+            ledger.observe_clock(server_clock(Some(known.shows()), now, now));
             ledger.learn(shard_of(&Id::new("db", "galera")), note::of(lease), now, now);
         }
-        Arc::new(shared)
+        Arc::new(replica_store)
     };
     let blank = Lease { metadata: ownership::metadata("gatera", "gatera", "it"), spec: None };
-    link.write("it", &blank).await.map_err(|error| chain(&error))?;
+    store.write("it", &blank).await.map_err(|error| chain(&error))?;
     let mut replicas: Vec<_> = (0..2 + random.below(2)).map(|_| new()).collect();
     let (mut asked, mut all) = (JoinSet::new(), Vec::new());
     for _ in 0..24 {
@@ -249,21 +256,21 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
                 }
             }
             _ => {
-                let shared = Arc::clone(&replicas[replica]);
-                asked.spawn(ask(shared, link.clone(), Arc::clone(world), random.below(3)));
+                let replica_store = Arc::clone(&replicas[replica]);
+                asked.spawn(ask(replica_store, store.clone(), Arc::clone(world), random.below(3)));
             }
         }
         while let Some(answered) = asked.try_join_next() {
-            lawful(&mut all, answered.unwrap(), &server.lock().unwrap())?;
+            check_laws(&mut all, answered.unwrap(), &server.lock().unwrap())?;
         }
     }
     while let Some(answered) = asked.join_next().await {
-        lawful(&mut all, answered.unwrap(), &server.lock().unwrap())?;
+        check_laws(&mut all, answered.unwrap(), &server.lock().unwrap())?;
     }
     Ok(all)
 }
 
-fn lawful(all: &mut Vec<Answered>, it: Answered, server: &Server) -> Result<(), String> {
+fn check_laws(all: &mut Vec<Answered>, it: Answered, server: &Server) -> Result<(), String> {
     let other = all.iter().find(|other| {
         let (first, second) = if other.at < it.at { (*other, &it) } else { (&it, *other) };
         let both = first.allowed && second.allowed && first.pod != second.pod;
@@ -272,7 +279,7 @@ fn lawful(all: &mut Vec<Answered>, it: Answered, server: &Server) -> Result<(), 
     if let Some(other) = other {
         return Err(format!("two members were allowed to leave: {other:?} and {it:?}"));
     }
-    if it.allowed && it.written.is_none_or(|at| it.at > at + A_MOMENT) {
+    if it.allowed && it.written.is_none_or(|at| it.at > at + MAX_NOTE_AGE) {
         return Err(format!("a member was allowed to leave without a note: {it:?}"));
     }
     let since = it.written.into_iter().chain([server.unknown_until]).max();
@@ -285,7 +292,7 @@ fn lawful(all: &mut Vec<Answered>, it: Answered, server: &Server) -> Result<(), 
 }
 
 #[test]
-fn in_no_order_two_members_leave_or_one_is_refused_by_what_is_over() {
+fn in_no_order_two_members_leave_or_an_expired_note_refuses_one() {
     let runs = std::env::var("GATERA_SEARCH_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
     let world = Arc::new(world());
     let (mut allowed, mut besides, mut unsure) = (0, 0, 0);
@@ -293,7 +300,7 @@ fn in_no_order_two_members_leave_or_one_is_refused_by_what_is_over() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         let all = runtime.unwrap().block_on(run(seed, &world));
         let all = all.unwrap_or_else(|law| panic!("run {seed}: {law}"));
-        let count = |such: &dyn Fn(&&Answered) -> bool| all.iter().filter(such).count();
+        let count = |is_counted: &dyn Fn(&&Answered) -> bool| all.iter().filter(is_counted).count();
         allowed += count(&|it| it.allowed);
         besides += count(&|it| it.besides.is_some());
         unsure += count(&|it| it.unsure);

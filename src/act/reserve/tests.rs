@@ -1,6 +1,6 @@
 //! One replica: how long a reservation counts, and what is read from a Lease.
 
-use super::ledger::{CLOCKS_DIFFER, RESERVATION_LIFETIME};
+use super::ledger::{CLOCK_TOLERANCE, RESERVATION_LIFETIME};
 use super::*;
 use jiff::SignedDuration;
 use tokio::time::advance;
@@ -26,11 +26,11 @@ async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_a
     let lost =
         reservations.reserve(&member_removal("a", "a-1"), |known| *known == Reservations::none()).await;
     assert_eq!(lost, Reserving::Lost(reservations.current()));
-    let almost = Duration::from_secs(29);
-    advance(almost).await;
+    let just_before_expiry = Duration::from_secs(29);
+    advance(just_before_expiry).await;
     assert!(counts());
     assert_eq!(reservations.reserve(&member_removal("a", "a-0"), |_| true).await, Reserving::Reserved);
-    advance(almost).await;
+    advance(just_before_expiry).await;
     assert!(counts());
     advance(Duration::from_secs(1)).await;
     assert!(!counts());
@@ -46,7 +46,7 @@ async fn an_expired_reservation_does_not_begin_again_when_it_is_read_again() {
         |ledger: &mut Ledger, shard, notes| ledger.learn(shard, notes, Instant::now(), Instant::now());
     learn(&mut ledger, shard, vec![note.clone()]);
     advance(RESERVATION_LIFETIME).await;
-    learn(&mut ledger, (shard + 1) % leases().count(), Vec::new());
+    learn(&mut ledger, (shard + 1) % lease_names().count(), Vec::new());
     learn(&mut ledger, shard, vec![note.clone()]);
     assert!(all_over(&ledger));
     learn(&mut ledger, shard, Vec::new());
@@ -59,7 +59,7 @@ async fn an_expired_reservation_does_not_begin_again_when_it_is_read_again() {
 #[tokio::test(start_paused = true)]
 async fn a_note_that_is_read_for_the_first_time_counts_from_when_it_was_written() {
     let member_removal = member_removal("a", "a-0");
-    let tolerance = CLOCKS_DIFFER.as_secs();
+    let tolerance = CLOCK_TOLERANCE.as_secs();
     for (at, counts) in [
         (Some(ago(24 * 3600)), 0),
         (Some(ago(30 + tolerance)), 0),
@@ -128,7 +128,7 @@ async fn a_reservation_that_was_only_read_is_written_again() {
     let next = |ledger: &Ledger| ledger.next(&member_removal, true, Instant::now());
     let notes = vec![ReservationNote::of(&member_removal, 2, None)];
     assert_eq!(next(&ledger), LedgerStep::Write(notes.clone()));
-    assert!(ledger.wrote(shard, notes, Instant::now(), Instant::now()));
+    assert!(ledger.record_written(shard, notes, Instant::now(), Instant::now()));
     assert_eq!(next(&ledger), LedgerStep::Reserved, "it wrote that itself, a moment ago");
 }
 
@@ -143,7 +143,7 @@ async fn a_note_with_a_wrong_time_reserves_nothing() {
         ledger.observe_clock(Some(shown_now(ago(wrote))));
         let LedgerStep::Write(notes) = ledger.next(&member_removal, true, Instant::now()) else { panic!() };
         ledger.observe_clock(Some(shown_now(ago(0))));
-        assert_eq!(ledger.wrote(shard, notes, Instant::now(), Instant::now()), right, "{wrote}");
+        assert_eq!(ledger.record_written(shard, notes, Instant::now(), Instant::now()), right, "{wrote}");
         let next = ledger.next(&member_removal, true, Instant::now());
         assert_eq!(next == LedgerStep::Reserved, right, "{wrote}");
     }
@@ -157,11 +157,11 @@ fn notes_are_read_as_they_were_written_and_invalid_ones_count_as_lost() {
     ];
     let lease = note::with(Lease::default(), &notes);
     assert_eq!(note::of(&lease), notes);
-    for odd in ["", "{}", "[1]", "[{\"pod\":\"a\"}]", "null"] {
+    for invalid in ["", "{}", "[1]", "[{\"pod\":\"a\"}]", "null"] {
         let mut lease = lease.clone();
         for text in lease.metadata.annotations.iter_mut().flat_map(|all| all.values_mut()) {
-            odd.clone_into(text);
+            invalid.clone_into(text);
         }
-        assert_eq!(note::of(&lease), [ReservationNote::lost(None)], "{odd}");
+        assert_eq!(note::of(&lease), [ReservationNote::lost(None)], "{invalid}");
     }
 }

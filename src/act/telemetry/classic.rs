@@ -12,8 +12,8 @@ pub(super) fn classic(text: &str) -> String {
     let counters: BTreeSet<_> = text.lines().filter_map(declared).collect();
     let mut classic = String::with_capacity(text.len());
     for line in text.lines().filter(|line| *line != "# EOF") {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
+        let mut parts = line.splitn(4, ' ');
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(name) => {
                 classic.push_str(&format!("# {what} {name}_total {rest}"));
             }
@@ -28,6 +28,6 @@ pub(super) fn classic(text: &str) -> String {
 fn counters_are_declared_as_they_are_counted() {
     let text =
         "# HELP a b c.\n# TYPE a counter\na_total{x=\"y z\"} 1\n# HELP b d.\n# TYPE b gauge\nb 1\n# EOF\n";
-    let is = "# HELP a_total b c.\n# TYPE a_total counter\na_total{x=\"y z\"} 1\n# HELP b d.\n# TYPE b gauge\nb 1\n";
-    assert_eq!(classic(text), is);
+    let expected = "# HELP a_total b c.\n# TYPE a_total counter\na_total{x=\"y z\"} 1\n# HELP b d.\n# TYPE b gauge\nb 1\n";
+    assert_eq!(classic(text), expected);
 }

@@ -85,9 +85,9 @@ mod tests {
         };
         let metrics = Metrics::default();
         assert!(!metrics.text().contains("gatera_cluster_"));
-        metrics.clusters_are(vec![reading("a", State::Degraded, 2), reading("b", State::Healthy, 3)]);
+        metrics.set_clusters(vec![reading("a", State::Degraded, 2), reading("b", State::Healthy, 3)]);
         assert_eq!(lines(&metrics).len(), 8);
-        metrics.clusters_are(vec![reading("a", State::Healthy, 3)]);
+        metrics.set_clusters(vec![reading("a", State::Healthy, 3)]);
         let only = [
             r#"state{namespace="db",cluster="a",state="HEALTHY"} 1"#,
             r#"rollout{namespace="db",cluster="a",state="settled"} 1"#,
@@ -95,7 +95,7 @@ mod tests {
             r#"members_ready{namespace="db",cluster="a"} 3"#,
         ];
         assert_eq!(lines(&metrics), only);
-        metrics.not_auditing();
+        metrics.clear_audit();
         assert!(!metrics.text().contains("gatera_cluster_"));
     }
 }

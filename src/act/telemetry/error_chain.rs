@@ -14,11 +14,11 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        let (says, ends) = words(error);
+        let (own_text, ends) = text_and_end(error);
         if text.is_empty() {
-            text = says;
-        } else if !says.is_empty() && !text.ends_with(&says) {
-            text = format!("{text}: {says}");
+            text = own_text;
+        } else if !own_text.is_empty() && !text.ends_with(&own_text) {
+            text = format!("{text}: {own_text}");
         }
         next = if ends { None } else { error.source() };
     }
@@ -30,8 +30,8 @@ const LAYERS: [&str; 3] = ["client error (Connect)", "client error (SendRequest)
 
 /// Returns the text of one error of a chain, in terms that an operator knows, and whether the chain ends here: the sources of
 /// some errors add nothing, or more than may be printed.
-fn words(error: &(dyn Error + 'static)) -> (String, bool) {
-    let last = |says: &str| (says.to_owned(), true);
+fn text_and_end(error: &(dyn Error + 'static)) -> (String, bool) {
+    let last = |text: &str| (text.to_owned(), true);
     match error.downcast_ref::<kube::Error>() {
         // The API server's answer contains a sentence; kube prints all other fields around it.
         Some(kube::Error::Api(status)) if !status.message.is_empty() => return last(&status.message),
@@ -50,17 +50,17 @@ fn words(error: &(dyn Error + 'static)) -> (String, bool) {
             "the credentials that the kubeconfig names could not be obtained (exec plugin, auth provider or token file)",
         );
     }
-    if let Some(says) = certificate(error) {
-        return last(says);
+    if let Some(text) = certificate_problem(error) {
+        return last(text);
     }
-    let says = error.to_string();
-    let says =
-        if LAYERS.contains(&&*says) { "" } else { says.split(" (os error ").next().unwrap_or_default() };
-    (says.to_owned(), false)
+    let text = error.to_string();
+    let text =
+        if LAYERS.contains(&&*text) { "" } else { text.split(" (os error ").next().unwrap_or_default() };
+    (text.to_owned(), false)
 }
 
 /// Returns what is wrong with the certificate of a server, if this error is about that.
-fn certificate(error: &(dyn Error + 'static)) -> Option<&'static str> {
+fn certificate_problem(error: &(dyn Error + 'static)) -> Option<&'static str> {
     // rustls wraps its errors in an io::Error.
     let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
     let rustls::Error::InvalidCertificate(problem) = inner.downcast_ref()? else { return None };

@@ -50,19 +50,19 @@ impl Usage {
 }
 
 impl Collector for ProcessMetrics {
-    fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let Some(usage) = Usage::now() else { return Ok(()) };
-        let mut put = |name: &str, help: &str, metric: &dyn EncodeMetric| {
-            metric.encode(to.encode_descriptor(name, help, None, metric.metric_type())?)
+        let mut encode = |name: &str, help: &str, metric: &dyn EncodeMetric| {
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
         };
-        put("process_cpu_seconds", "CPU time of this process.", &ConstCounter::new(usage.cpu_seconds))?;
-        put(
+        encode("process_cpu_seconds", "CPU time of this process.", &ConstCounter::new(usage.cpu_seconds))?;
+        encode(
             "process_resident_memory_bytes",
             "Memory of this process.",
             &ConstGauge::new(usage.resident_bytes),
         )?;
-        put("process_open_fds", "Open files of this process.", &ConstGauge::new(usage.open_files))?;
-        put(
+        encode("process_open_fds", "Open files of this process.", &ConstGauge::new(usage.open_files))?;
+        encode(
             "process_start_time_seconds",
             "Start time of this process, in seconds since the Unix epoch.",
             &ConstGauge::new(usage.started),
@@ -79,8 +79,8 @@ mod tests {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 99 0 0 0 150 50 0 0 20 0 5 0 12345 8192 300 1";
         let status = "Name:\ta\nVmPeak:\t  90 kB\nVmRSS:\t   64 kB\n";
         let usage = Usage::of(stat, status, "cpu 1 2 3\nbtime 1000\n", 9);
-        let is = Usage { cpu_seconds: 2.0, resident_bytes: 65536.0, open_files: 9.0, started: 1123.45 };
-        assert_eq!(usage, Some(is));
+        let expected = Usage { cpu_seconds: 2.0, resident_bytes: 65536.0, open_files: 9.0, started: 1123.45 };
+        assert_eq!(usage, Some(expected));
         assert_eq!(Usage::of("7 (a) S", status, "btime 1", 9), None);
     }
 }

@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 /// The pause between the first line about a failure and the second; each later pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 /// The limit to which the pause between two lines about a failure grows.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
 /// The time after which a failure that has not occurred again counts as new.
-const FORGOTTEN: Duration = Duration::from_secs(600);
-/// The number of failures that are remembered: their texts can name objects, so any number of them may occur.
-const MOST: usize = 1000;
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+/// The maximum number of failures that are remembered: their texts can name objects, so any number of them may occur.
+const MAX_FAILURES: usize = 1000;
 
 /// The failures of the whole process, because it has one log.
 static FAILURES: LazyLock<Mutex<Failures>> = LazyLock::new(Mutex::default);
 
-/// Returns how often this failure occurred since the last line about it, if another line is due. `doing` names what failed,
+/// Returns how often this failure occurred since the last line about it, if another line is due. `operation` names what failed,
 /// because different operations fail with the same text.
-pub fn times(doing: &str, failure: &str) -> Option<u64> {
-    let failure = format!("{doing}: {failure}");
+pub fn times(operation: &str, failure: &str) -> Option<u64> {
+    let failure = format!("{operation}: {failure}");
     FAILURES.lock().unwrap_or_else(PoisonError::into_inner).times(&failure, Instant::now())
 }
 
@@ -39,17 +39,17 @@ struct Failure {
 
 impl Failures {
     fn times(&mut self, failure: &str, now: Instant) -> Option<u64> {
-        self.0.retain(|_, it| now.duration_since(it.last) < FORGOTTEN);
+        self.0.retain(|_, it| now.duration_since(it.last) < FORGET_AFTER);
         if let Some(known) = self.0.get_mut(failure) {
             (known.times, known.last) = (known.times + 1, now);
             if now < known.next_line {
                 return None;
             }
-            known.pause = (known.pause * 2).min(LONGEST_PAUSE);
+            known.pause = (known.pause * 2).min(MAX_PAUSE);
             known.next_line = now + known.pause;
             return Some(std::mem::take(&mut known.times));
         }
-        if self.0.len() < MOST {
+        if self.0.len() < MAX_FAILURES {
             let known = Failure { times: 0, last: now, next_line: now + FIRST_PAUSE, pause: FIRST_PAUSE };
             self.0.insert(failure.to_owned(), known);
         }

@@ -22,11 +22,11 @@ use crate::act::config_maps;
 use crate::act::telemetry::{chain, repeated};
 
 /// The number of ConfigMaps that a command fetches at the same time (`once.rs`).
-pub(super) const AT_ONCE: usize = 16;
+pub(super) const CONCURRENT_FETCHES: usize = 16;
 /// The memory that allows one more fetch at the same time, because a ConfigMap may have 1.5 MB: 128 MiB allow four.
 const MEMORY_PER_FETCH: usize = 32 << 20;
 /// The largest number of fetches at the same time, however much memory there is.
-const MOST_UNDER_WAY: usize = 32;
+const MAX_UNDER_WAY: usize = 32;
 /// The memory that allows one more ConfigMap of each namespace to be kept or fetched: 128 MiB allow 256.
 const MEMORY_PER_MAP: usize = 512 << 10;
 const TOO_MANY: Unreadable =
@@ -42,9 +42,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct ContentTracker {
     /// The number of ConfigMaps of one namespace whose text is kept or fetched.
-    most: usize,
+    max_per_namespace: usize,
     /// The number of fetches that may be under way; a namespace has half of them.
-    most_under_way: usize,
+    max_under_way: usize,
     /// The version in which each ConfigMap exists.
     existing: HashMap<Id, String>,
     /// The last version that needs no fetch: its text is kept, has no room, or cannot be read.
@@ -67,7 +67,7 @@ pub(super) struct ContentTracker {
 /// The ConfigMaps of one namespace.
 #[derive(Debug, Default)]
 struct NamespaceQueue {
-    /// ConfigMaps whose text is known or requested; at most [`ContentTracker::most`].
+    /// ConfigMaps whose text is known or requested; at most [`ContentTracker::max_per_namespace`].
     looked_at: HashSet<Id>,
     /// ConfigMaps that are needed beyond that number.
     beyond: BTreeSet<Id>,
@@ -87,8 +87,8 @@ impl ContentTracker {
     /// Creates a tracker for a process with this memory, in bytes.
     pub(super) fn within(memory: usize) -> Self {
         Self {
-            most: memory / MEMORY_PER_MAP,
-            most_under_way: (memory / MEMORY_PER_FETCH).clamp(2, MOST_UNDER_WAY),
+            max_per_namespace: memory / MEMORY_PER_MAP,
+            max_under_way: (memory / MEMORY_PER_FETCH).clamp(2, MAX_UNDER_WAY),
             existing: HashMap::new(),
             known: HashMap::new(),
             under_way: HashMap::new(),
@@ -102,12 +102,12 @@ impl ContentTracker {
     }
 
     /// Records a version that the metadata watch reported.
-    pub(super) fn saw(&mut self, id: Id, version: String) {
+    pub(super) fn set_version(&mut self, id: Id, version: String) {
         self.existing.insert(id, version);
     }
 
     /// Records that the ConfigMap is gone, according to the metadata watch.
-    pub(super) fn gone(&mut self, id: &Id) {
+    pub(super) fn set_gone(&mut self, id: &Id) {
         self.existing.remove(id);
     }
 
@@ -140,7 +140,7 @@ impl ContentTracker {
             return Ok(false);
         }
         let namespace = self.namespaces.entry(id.namespace.clone()).or_default();
-        if namespace.looked_at.len() >= self.most && !namespace.looked_at.contains(id) {
+        if namespace.looked_at.len() >= self.max_per_namespace && !namespace.looked_at.contains(id) {
             self.beyond_count += usize::from(namespace.beyond.insert(id.clone()));
             return Err(TOO_MANY);
         }
@@ -156,12 +156,12 @@ impl ContentTracker {
 
     /// Returns the ConfigMap to fetch now, which then counts as under way: the next one of the next namespace that has fewer
     /// fetches under way than it may have.
-    pub(super) fn ask(&mut self) -> Option<Id> {
+    pub(super) fn next_fetch(&mut self) -> Option<Id> {
         // Usually no text is awaited, and there may be thousands of namespaces.
-        while self.under_way.len() < self.most_under_way && !self.outdated_since.is_empty() {
+        while self.under_way.len() < self.max_under_way && !self.outdated_since.is_empty() {
             let waits = |(name, namespace): &(&String, &NamespaceQueue)| {
                 let under_way = self.under_way.keys().filter(|id| id.namespace == **name);
-                !namespace.queue.is_empty() && under_way.count() < self.most_under_way / 2
+                !namespace.queue.is_empty() && under_way.count() < self.max_under_way / 2
             };
             let after = self.namespaces.range::<str, _>((Excluded(&*self.last_namespace), Unbounded));
             self.last_namespace = after.chain(&self.namespaces).find(waits)?.0.clone();
@@ -181,7 +181,7 @@ impl ContentTracker {
 
     /// Ends a fetch with its answer. Returns whether the answer may be used. It is not older than the version that existed when
     /// the fetch began; if another version was reported since then, the text is fetched again, unless the answer is that version.
-    pub(super) fn came(&mut self, id: &Id, answer: &Fetched) -> bool {
+    pub(super) fn end_fetch(&mut self, id: &Id, answer: &Fetched) -> bool {
         let fetch = self.under_way.remove(id);
         let (Some((begun, version)), Some(current), Some(&since)) =
             (fetch, self.existing.get(id), self.outdated_since.get(id))
@@ -215,12 +215,12 @@ impl ContentTracker {
             return None;
         }
         let beyond = |namespace: &NamespaceQueue| {
-            namespace.beyond.first().filter(|_| namespace.looked_at.len() < self.most).cloned()
+            namespace.beyond.first().filter(|_| namespace.looked_at.len() < self.max_per_namespace).cloned()
         };
         let of_namespaces =
             || if self.beyond_count == 0 { None } else { self.namespaces.values().find_map(beyond) };
         let id = self.room.next_that_fits().or_else(of_namespaces)?;
-        if self.lack().is_some() {
+        if self.awaited_since().is_some() {
             return None;
         }
         self.last_retry = Some(Instant::now());
@@ -229,7 +229,7 @@ impl ContentTracker {
     }
 
     /// Returns the earliest time since which an awaited text is not of the version that exists; `None` if no text is awaited.
-    pub(super) fn lack(&self) -> Option<Instant> {
+    pub(super) fn awaited_since(&self) -> Option<Instant> {
         self.outdated_since.values().filter(|since| since.elapsed() < WAIT_LIMIT).min().copied()
     }
 

@@ -26,7 +26,7 @@ use tracing::warn;
 
 use super::pages::{self, ListPages};
 use super::sent::RawObject;
-use super::{Message, read};
+use super::{Message, message_about};
 use crate::act::api::{Fault, refusal};
 use crate::act::guard::{Guard, WatchFreshness};
 use crate::act::telemetry::{chain, repeated};
@@ -39,14 +39,14 @@ const CATCH_UP_SECONDS: u32 = 1;
 /// The time after the planned end of a round within which a working API server always ends it.
 const ROUND_GRACE: Duration = Duration::from_secs(3);
 /// The time within which a round, or a list of a pack's kind, ends unless something is wrong.
-const LONGEST_ROUND: Duration = Duration::from_secs(15);
+const ROUND_DEADLINE: Duration = Duration::from_secs(15);
 /// The time within which the API server must begin its answer to a watch.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The tolerance for the end of a round. A round that ends earlier than this before its planned end was cut off.
+/// A round that ends earlier than this before its planned end was cut off.
 const EARLY_END: Duration = Duration::from_millis(500);
-/// The pause after a first failure. It doubles with each further one, up to `LONGEST_PAUSE`.
+/// The pause after a first failure. It doubles with each further one, up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// Follows one collection, or the part of it that a selector matches.
 pub(super) struct Follower {
@@ -60,8 +60,8 @@ pub(super) struct Follower {
     pub(super) freshness: WatchFreshness,
     /// The guard, whose settings determine which packs are on.
     pub(super) guard: Arc<Guard>,
-    /// Whether to list again: objects for which there was no room may have room now.
-    pub(super) again: Arc<AtomicBool>,
+    /// Whether to list again, because there may be room now for objects for which there was none.
+    pub(super) relist: Arc<AtomicBool>,
     pub(super) messages: mpsc::Sender<(usize, Message)>,
 }
 
@@ -122,7 +122,7 @@ impl Follower {
     pub(super) async fn follow(self) {
         let (mut progress, mut pause, mut reported) = (None, FIRST_PAUSE, KindReport::None);
         loop {
-            let outcome = if self.is_off() {
+            let outcome = if self.pack_is_off() {
                 Err(Interruption::PackOff)
             } else {
                 self.list_or_round_with_report(&mut progress, &mut reported).await
@@ -147,7 +147,7 @@ impl Follower {
                     return;
                 }
                 (reported, pause) = (KindReport::Absent, FIRST_PAUSE);
-                self.freshness.now(self.watch);
+                self.freshness.record_now(self.watch);
                 sleep(Duration::from_secs(u64::from(ROUND_SECONDS))).await;
                 continue;
             }
@@ -167,18 +167,18 @@ impl Follower {
                 return;
             }
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 
     /// Returns whether the pack of this kind is switched off. The answer may change: settings can be reloaded at any time.
-    fn is_off(&self) -> bool {
+    fn pack_is_off(&self) -> bool {
         self.kind.is_optional() && !crate::rulebook().reads(self.kind, &self.guard.settings.load())
     }
 
     /// Reports that there are no objects of this kind, because it is not offered or its pack is switched off.
     async fn report_absent(&self) -> Result<(), Interruption> {
-        for message in [Message::Begun, Message::Serves(false), Message::Listed] {
+        for message in [Message::ListBegun, Message::Serves(false), Message::Listed] {
             self.send(message).await?;
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Follower {
         progress: &mut Option<WatchProgress>,
         reported: &mut KindReport,
     ) -> Result<(), Interruption> {
-        let limit = if *reported == KindReport::None { ROUND_GRACE } else { LONGEST_ROUND };
+        let limit = if *reported == KindReport::None { ROUND_GRACE } else { ROUND_DEADLINE };
         let mut attempt = std::pin::pin!(self.list_or_round(progress));
         if self.kind.is_optional() {
             if let Ok(outcome) = timeout(limit, attempt.as_mut()).await {
@@ -214,7 +214,7 @@ impl Follower {
 
     /// Runs one list, or one round of the watch.
     async fn list_or_round(&self, progress: &mut Option<WatchProgress>) -> Result<(), Interruption> {
-        if self.again.swap(false, Ordering::Relaxed) {
+        if self.relist.swap(false, Ordering::Relaxed) {
             *progress = None;
         }
         let Some(progress) = progress else {
@@ -234,13 +234,13 @@ impl Follower {
 
     /// Lists the collection, and returns the version from which the watch continues.
     async fn list(&self) -> Result<String, Interruption> {
-        self.send(Message::Begun).await?;
+        self.send(Message::ListBegun).await?;
         let requested_at = Instant::now();
         let params = ListParams { label_selector: self.selector.clone(), ..ListParams::default() };
         let pages = ListPages::of(&self.client, self.url.clone(), params);
         let mut pages = pages.metadata_only(self.kind == Kind::ConfigMap);
-        while let Some(piece) = pages.next().await? {
-            let message = self.message(piece.read().map_err(Interruption::Unreadable)?);
+        while let Some(object) = pages.next().await? {
+            let message = self.message(object.read().map_err(Interruption::Unreadable)?);
             self.send(message).await?;
         }
         if self.kind.is_optional() {
@@ -248,7 +248,7 @@ impl Follower {
         }
         self.send(Message::Listed).await?;
         // All pages show the state at the time when the first one was requested.
-        self.freshness.at(self.watch, requested_at);
+        self.freshness.record_at(self.watch, requested_at);
         Ok(pages.version())
     }
 
@@ -275,24 +275,24 @@ impl Follower {
             return Err(refusal(code, &within(ANSWER_TIMEOUT, body.collect()).await??.to_bytes()).into());
         }
         let silence = ROUND_GRACE + Duration::from_secs(u64::from(seconds));
-        let (mut text, mut searched, mut turn) = (Vec::new(), 0, None);
+        let (mut text, mut searched, mut permit) = (Vec::new(), 0, None);
         loop {
             let waiting_since = Instant::now();
             let frame = within(silence, body.frame()).await?;
             progress.data_at = Instant::now();
             let Some(frame) = frame else { break };
             let Ok(data) = frame?.into_data() else { continue };
-            if turn.is_none() && text.len() + data.len() > pages::UNLIMITED_TEXT_SIZE {
-                turn = pages::turn().await;
+            if permit.is_none() && text.len() + data.len() > pages::UNLIMITED_TEXT_SIZE {
+                permit = pages::large_text_permit().await;
             }
             text.extend_from_slice(&data);
             while let Some(end) = text[searched..].iter().position(|byte| *byte == b'\n') {
                 let rest = text.split_off(searched + end + 1);
-                self.line(&text, progress).await?;
+                self.apply_line(&text, progress).await?;
                 (text, searched) = (rest, 0);
             }
             searched = text.len();
-            turn = turn.filter(|_| searched > pages::UNLIMITED_TEXT_SIZE);
+            permit = permit.filter(|_| searched > pages::UNLIMITED_TEXT_SIZE);
             // If the keeper accepted no messages for this long, the API server may have cut off the watch.
             if waiting_since.elapsed() > silence + ROUND_GRACE {
                 return Err(Interruption::Silent(waiting_since.elapsed()));
@@ -308,7 +308,7 @@ impl Follower {
     }
 
     /// Handles one line of a watch.
-    async fn line(&self, line: &[u8], progress: &mut WatchProgress) -> Result<(), Interruption> {
+    async fn apply_line(&self, line: &[u8], progress: &mut WatchProgress) -> Result<(), Interruption> {
         let WatchLine { kind, object } = serde_json::from_slice(line).map_err(Interruption::Unreadable)?;
         if kind == "ERROR" {
             let code = serde_json::from_str::<Status>(object.get()).map_or(500, |status| status.code);
@@ -318,30 +318,30 @@ impl Follower {
         progress.version.clone_from(&sent.version);
         match &*kind {
             "BOOKMARK" => self.up_to_date(progress),
-            "DELETED" => self.event(Message::Gone(sent.id), progress).await?,
-            _ => self.event(self.message(sent), progress).await?,
+            "DELETED" => self.send_event(Message::Gone(sent.id), progress).await?,
+            _ => self.send_event(self.message(sent), progress).await?,
         }
         Ok(())
     }
 
     /// Sends a change to the keeper. After an interruption it may be one of many, so it does not prove that the watch caught up.
-    async fn event(&self, message: Message, progress: &WatchProgress) -> Result<(), Interruption> {
+    async fn send_event(&self, message: Message, progress: &WatchProgress) -> Result<(), Interruption> {
         self.send(message).await?;
         if progress.caught_up {
-            self.freshness.at(self.watch, progress.data_at);
+            self.freshness.record_at(self.watch, progress.data_at);
         }
         Ok(())
     }
 
     fn up_to_date(&self, progress: &mut WatchProgress) {
         progress.caught_up = true;
-        self.freshness.at(self.watch, progress.data_at);
+        self.freshness.record_at(self.watch, progress.data_at);
     }
 
     fn message(&self, sent: RawObject<'_>) -> Message {
         match self.kind {
             Kind::ConfigMap => Message::Version(sent.id, sent.version),
-            kind => read(kind, sent),
+            kind => message_about(kind, sent),
         }
     }
 

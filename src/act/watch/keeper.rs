@@ -26,7 +26,7 @@ use super::{CHECK_INTERVAL, MAX_QUEUED, Message};
 use crate::act::guard::Guard;
 
 /// The shortest pause between two Worlds while many events arrive.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// The pause after a World, as a multiple of the time that building it took: building takes at most a fifth of the time.
 const PAUSE_FACTOR: u32 = 4;
 /// The shortest interval at which kinds with objects that had no room are listed again.
@@ -37,9 +37,9 @@ pub(super) struct WatchSource {
     kind: Kind,
     listed: bool,
     /// The objects of this source. Another source may have the same object by another selector.
-    holds: HashMap<Id, HeldObject>,
+    objects: HashMap<Id, HeldObject>,
     /// Whether this source is to be listed again.
-    pub(super) again: Arc<AtomicBool>,
+    pub(super) relist: Arc<AtomicBool>,
 }
 
 /// An object of one source.
@@ -52,13 +52,13 @@ struct HeldObject {
 
 impl WatchSource {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, listed: false, holds: HashMap::new(), again: Arc::default() }
+        Self { kind, listed: false, objects: HashMap::new(), relist: Arc::default() }
     }
 
     /// Records that the object exists in this version. Returns the version, if it is a number.
-    fn has(&mut self, id: &Id, version: &str) -> Option<u64> {
+    fn record(&mut self, id: &Id, version: &str) -> Option<u64> {
         let version = version.parse().ok();
-        self.holds.insert(id.clone(), HeldObject { version, named: true });
+        self.objects.insert(id.clone(), HeldObject { version, named: true });
         version
     }
 }
@@ -118,7 +118,7 @@ impl Keeper {
                 }
                 changed |= self.apply(source, message);
             }
-            changed |= self.look();
+            changed |= self.apply_time();
             // Before the first lists are complete no request is answered, so no World is built.
             if changed && self.knows_everything() {
                 let begun = Instant::now();
@@ -132,13 +132,13 @@ impl Keeper {
                     return;
                 }
                 // Messages that arrive meanwhile wait in the channel and together cost one World.
-                sleep(SHORTEST_PAUSE.max(cost * PAUSE_FACTOR)).await;
+                sleep(MIN_PAUSE.max(cost * PAUSE_FACTOR)).await;
             }
         }
     }
 
     /// Applies changes that the passing of time brings, such as late texts. Returns false if the facts did not change.
-    fn look(&mut self) -> bool {
+    fn apply_time(&mut self) -> bool {
         let known = &self.facts.unreadable;
         let is_new = |id: &&Id| known.get(&(Kind::ConfigMap, (*id).clone())) != Some(&LATE);
         let late: Vec<_> = self.contents.late().filter(is_new).cloned().collect();
@@ -149,7 +149,7 @@ impl Keeper {
             self.last_relist_check = Instant::now();
             let kinds = self.facts.kinds_that_may_fit();
             for source in self.sources.iter().filter(|source| kinds.contains(&source.kind)) {
-                source.again.store(true, Ordering::Relaxed);
+                source.relist.store(true, Ordering::Relaxed);
             }
         }
         self.request_texts();
@@ -173,28 +173,28 @@ impl Keeper {
         let source = &mut self.sources[index];
         match message {
             // An object that an earlier, failed list named is gone if this list does not name it.
-            Message::Begun => {
-                source.holds.values_mut().for_each(|held| held.named = false);
+            Message::ListBegun => {
+                source.objects.values_mut().for_each(|held| held.named = false);
                 return false;
             }
             Message::Put(object) => {
                 let (id, kind) = (Id::of(object.meta()), source.kind);
-                let version = source.has(&id, &object.meta().resource_version);
+                let version = source.record(&id, &object.meta().resource_version);
                 if self.is_newest(index, &id, version) {
                     self.facts.unreadable.remove(&(kind, id.clone()));
                     self.change_and_request_texts(kind, &id, |facts| _ = facts.put(*object));
                 }
             }
             Message::Version(id, version) => {
-                source.has(&id, &version);
-                self.contents.saw(id.clone(), version);
+                source.record(&id, &version);
+                self.contents.set_version(id.clone(), version);
                 self.want_text(&id);
                 self.request_texts();
                 return self.facts.reads(&id);
             }
             Message::Fetched(id, answer) => self.apply_fetch(&id, answer),
             Message::Gone(id) => {
-                source.holds.remove(&id);
+                source.objects.remove(&id);
                 self.forget(index, &id);
             }
             Message::Serves(is_served) => return self.facts.kept.set_served(source.kind, is_served),
@@ -206,7 +206,8 @@ impl Keeper {
             Message::Listed => {
                 source.listed = true;
                 self.facts.kept.set_listed(source.kind, true);
-                let gone: Vec<_> = source.holds.extract_if(|_, held| !held.named).map(|(id, _)| id).collect();
+                let gone: Vec<_> =
+                    source.objects.extract_if(|_, held| !held.named).map(|(id, _)| id).collect();
                 for id in gone {
                     self.forget(index, &id);
                 }
@@ -217,7 +218,7 @@ impl Keeper {
                 return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
             }
             Message::Unreadable(id, problem) => {
-                source.has(&id, "");
+                source.record(&id, "");
                 self.facts.cannot_read(source.kind, id, problem);
             }
         }
@@ -230,7 +231,7 @@ impl Keeper {
     fn is_newest(&self, index: usize, id: &Id, version: Option<u64>) -> bool {
         let kind = self.sources[index].kind;
         let of_kind = self.sources.iter().filter(|source| source.kind == kind);
-        let mut versions = of_kind.filter_map(|source| source.holds.get(id)?.version);
+        let mut versions = of_kind.filter_map(|source| source.objects.get(id)?.version);
         !versions.any(|held| version.is_some_and(|version| version < held))
     }
 
@@ -265,14 +266,14 @@ impl Keeper {
         if let Some(next) = self.contents.next_that_fits() {
             self.want_text(&next);
         }
-        while let Some(id) = self.contents.ask() {
+        while let Some(id) = self.contents.next_fetch() {
             let _ = self.text_requests.send(id);
         }
     }
 
     /// Stores the text from a fetch, if the answer may be used and there is room for it.
     fn apply_fetch(&mut self, id: &Id, answer: Fetched) {
-        if self.contents.came(id, &answer) {
+        if self.contents.end_fetch(id, &answer) {
             let problem = match answer {
                 Fetched::Text(mut map) => match self.contents.take(&mut map) {
                     Ok(()) => {
@@ -302,11 +303,11 @@ impl Keeper {
     /// Removes an object that this source no longer has from the facts, unless another source of its kind still has it.
     fn forget(&mut self, index: usize, id: &Id) {
         let kind = self.sources[index].kind;
-        if self.sources.iter().any(|source| source.kind == kind && source.holds.contains_key(id)) {
+        if self.sources.iter().any(|source| source.kind == kind && source.objects.contains_key(id)) {
             return;
         }
         if kind == Kind::ConfigMap {
-            self.contents.gone(id);
+            self.contents.set_gone(id);
             self.forget_text(id);
         } else {
             self.change_and_request_texts(kind, id, |facts| facts.remove(kind, id));
@@ -318,8 +319,9 @@ impl Keeper {
         if self.all_listed.is_none() && self.sources.iter().all(|source| source.listed) {
             self.all_listed = Some(Instant::now());
         }
-        self.all_loaded |=
-            self.all_listed.is_some_and(|listed| self.contents.lack().is_none_or(|since| since > listed));
+        self.all_loaded |= self
+            .all_listed
+            .is_some_and(|listed| self.contents.awaited_since().is_none_or(|since| since > listed));
         self.all_loaded
     }
 }

@@ -24,17 +24,17 @@ use crate::act::guard::Guard;
 use crate::act::telemetry::{chain, repeated};
 
 /// The interval at which the Events of a member that is not Ready are listed at first: a recovery waits for its reports.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-/// The number of listings at that interval. After them it grows.
-const EAGER: u32 = 4;
+const LIST_INTERVAL: Duration = Duration::from_secs(10);
+/// The number of listings at that interval, after which the interval grows.
+const LISTINGS_BEFORE_BACK_OFF: u32 = 4;
 /// The longest interval between two listings for the same member.
-const MOST_PATIENT: Duration = Duration::from_secs(120);
+const MAX_INTERVAL: Duration = Duration::from_secs(120);
 /// The delay before the reason for a missing pod is listed: a pod is also missing for a moment whenever it restarts.
 const MISSING_POD_DELAY: Duration = Duration::from_secs(30);
-/// The number of Events of one object that are read.
-const MOST: usize = 1000;
-/// The size of the longest message that is kept, in bytes: no probe of the guard prints more.
-const LONGEST_MESSAGE: usize = 2048;
+/// The maximum number of Events of one object that are read.
+const MAX_EVENTS: usize = 1000;
+/// The maximum length of a message that is kept, in bytes: no probe of the guard prints more.
+const MAX_MESSAGE_BYTES: usize = 2048;
 
 /// The topic of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,14 +75,14 @@ pub async fn events(
     namespace: Option<&str>,
     uid: Option<&str>,
 ) -> kube::Result<Vec<MemberEvent>> {
-    let of_one = uid.map(|uid| format!(",involvedObject.uid={uid}")).unwrap_or_default();
-    let most = if uid.is_some() { MOST } else { usize::MAX };
-    let params = ListParams::default().fields(&format!("{}{of_one}", about.fields()));
+    let uid_selector = uid.map(|uid| format!(",involvedObject.uid={uid}")).unwrap_or_default();
+    let max_events = if uid.is_some() { MAX_EVENTS } else { usize::MAX };
+    let params = ListParams::default().fields(&format!("{}{uid_selector}", about.fields()));
     let mut pages = ListPages::of(client, Event::url_path(&(), namespace), params);
     let (mut found, mut seen) = (Vec::new(), 0);
-    while let Some(piece) = pages.next().await?.filter(|_| seen < most) {
+    while let Some(object) = pages.next().await?.filter(|_| seen < max_events) {
         seen += 1;
-        found.extend(event(serde_json::from_str(&piece.text).map_err(kube::Error::SerdeError)?));
+        found.extend(event(serde_json::from_str(&object.text).map_err(kube::Error::SerdeError)?));
     }
     found.sort_by_key(|event| event.at);
     Ok(found)
@@ -91,38 +91,38 @@ pub async fn events(
 fn event(event: Event) -> Option<MemberEvent> {
     let about = event.involved_object;
     let id = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
-    let (uid, message) = (about.uid?, event.message.filter(|text| text.len() <= LONGEST_MESSAGE)?);
+    let (uid, message) = (about.uid?, event.message.filter(|text| text.len() <= MAX_MESSAGE_BYTES)?);
     let at = event.last_timestamp.map(|at| at.0).unwrap_or_default();
     Some(MemberEvent { about: id, uid, at, message })
 }
 
 /// Lists the Events of members that are not Ready or are missing, while there are any, and sends them to the keeper.
-pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Sender<(usize, Message)>) {
-    let mut look = interval(LOOK_INTERVAL);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+pub(super) async fn follow(client: Client, guard: Arc<Guard>, sender: mpsc::Sender<(usize, Message)>) {
+    let mut ticker = interval(LIST_INTERVAL);
+    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut pauses: HashMap<WatchedRun, ListingPause> = HashMap::new();
     loop {
-        look.tick().await;
-        let waiting = waiting(&guard);
+        ticker.tick().await;
+        let waiting = watched_runs(&guard);
         pauses.retain(|run, _| waiting.contains(run));
         for run in waiting {
             let first = if run.about == Topic::Creation { MISSING_POD_DELAY } else { Duration::ZERO };
-            let rest = pauses.entry(run.clone()).or_insert_with(|| ListingPause {
+            let pause_of_run = pauses.entry(run.clone()).or_insert_with(|| ListingPause {
                 until: Instant::now() + first,
-                pause: LOOK_INTERVAL,
-                looks: 0,
+                pause: LIST_INTERVAL,
+                listings: 0,
             });
-            if Instant::now() < rest.until {
+            if Instant::now() < pause_of_run.until {
                 continue;
             }
-            rest.until = Instant::now() + rest.pause;
-            rest.looks += 1;
-            if rest.looks > EAGER {
-                rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
+            pause_of_run.until = Instant::now() + pause_of_run.pause;
+            pause_of_run.listings += 1;
+            if pause_of_run.listings > LISTINGS_BEFORE_BACK_OFF {
+                pause_of_run.pause = (pause_of_run.pause * 3 / 2).min(MAX_INTERVAL);
             }
             let namespace = &run.namespace;
             let listing = events(&client, run.about, Some(namespace), Some(&run.uid));
-            let error = match timeout(LOOK_INTERVAL, listing).await {
+            let error = match timeout(LIST_INTERVAL, listing).await {
                 // Index 0 has no meaning here: these Events belong to no source of the keeper.
                 Ok(Ok(events)) => {
                     if sender.send((0, Message::MemberEvents(run.about, events))).await.is_err() {
@@ -153,11 +153,11 @@ struct WatchedRun {
 struct ListingPause {
     until: Instant,
     pause: Duration,
-    looks: u32,
+    listings: u32,
 }
 
 /// Returns the members whose server runs and is not Ready, and the StatefulSets that lack a member.
-fn waiting(guard: &Guard) -> Vec<WatchedRun> {
+fn watched_runs(guard: &Guard) -> Vec<WatchedRun> {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View::new(&world, (guard.clock)(), &settings);
     let of = |cluster: &Cluster| {

@@ -12,11 +12,11 @@ use kube::api::{DynamicObject, GetParams, ListParams, Request};
 use kube::{Client, Resource as _};
 use objects::{Kind, Object};
 
-use super::contents::AT_ONCE;
+use super::contents::CONCURRENT_FETCHES;
 use super::member_events::{MemberEvent, Topic, events};
 use super::pages::ListPages;
 use super::sent::RawObject;
-use super::{Message, read, resource, unreadable};
+use super::{Message, message_about, resource, unreadable_message};
 use crate::act::api::Fault;
 use crate::act::config_maps;
 
@@ -61,13 +61,13 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
         let plural = kind.plural();
         match (kind, namespace) {
             (Kind::Namespace, Some(name)) => {
-                let found = namespace_named(client, name, &mut listed.facts).await;
+                let found = get_namespace(client, name, &mut listed.facts).await;
                 found.map_err(|error| match Fault::of(&error) {
                     Fault::NotFound => Error::NoNamespace(name.to_owned()),
                     _ => Error::List(plural, error),
                 })?;
             }
-            _ => match all(client, namespace, kind, &mut listed.facts).await {
+            _ => match list_all(client, namespace, kind, &mut listed.facts).await {
                 Err(error) if kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
@@ -77,7 +77,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                 }
                 // Every user may ask whether the API server offers a kind.
                 Err(error) if kind.is_optional() && is_forbidden(&error) => {
-                    if offers(client, kind).await {
+                    if is_served(client, kind).await {
                         listed.unseen.push(plural);
                     }
                 }
@@ -93,11 +93,12 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
             },
         }
     }
-    let wanted = listed.facts.config_maps_that_are_read();
-    let mut found = stream::iter(wanted.into_iter().map(|id| content(client, id))).buffer_unordered(AT_ONCE);
+    let ids = listed.facts.config_maps_that_are_read();
+    let mut found = stream::iter(ids.into_iter().map(|id| config_map_message(client, id)))
+        .buffer_unordered(CONCURRENT_FETCHES);
     while let Some(message) = found.try_next().await? {
         if let Some(message) = message {
-            take(&mut listed.facts, Kind::ConfigMap, message);
+            apply(&mut listed.facts, Kind::ConfigMap, message);
         }
     }
     read_member_events(client, namespace, &mut listed.facts).await;
@@ -108,14 +109,14 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
 pub async fn served(client: &Client) -> BTreeSet<Kind> {
     let mut served = BTreeSet::new();
     for kind in crate::rulebook().kinds().watched() {
-        if offers(client, kind).await {
+        if is_served(client, kind).await {
             served.insert(kind);
         }
     }
     served
 }
 
-async fn offers(client: &Client, kind: Kind) -> bool {
+async fn is_served(client: &Client, kind: Kind) -> bool {
     let version = format!("{}/{}", kind.group(), kind.version());
     let offered = client.list_api_group_resources(&version).await;
     offered.is_ok_and(|all| all.resources.iter().any(|it| it.name == kind.plural()))
@@ -138,35 +139,40 @@ async fn read_member_events(client: &Client, namespace: Option<&str>, facts: &mu
     }
 }
 
-async fn namespace_named(client: &Client, name: &str, facts: &mut Facts) -> kube::Result<()> {
+async fn get_namespace(client: &Client, name: &str, facts: &mut Facts) -> kube::Result<()> {
     let request = Request::new(Namespace::url_path(&(), None)).get(name, &GetParams::default());
     let text = client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
     let sent = RawObject::of(&text).map_err(kube::Error::SerdeError)?;
-    take(facts, Kind::Namespace, read(Kind::Namespace, sent));
+    apply(facts, Kind::Namespace, message_about(Kind::Namespace, sent));
     Ok(())
 }
 
 /// Lists all objects of one kind. Their text is never in memory as a whole.
-async fn all(client: &Client, namespace: Option<&str>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
+async fn list_all(
+    client: &Client,
+    namespace: Option<&str>,
+    kind: Kind,
+    facts: &mut Facts,
+) -> kube::Result<()> {
     let namespace = namespace.filter(|_| !kind.is_cluster_wide());
     let url = DynamicObject::url_path(&resource(kind), namespace);
     let mut pages = ListPages::of(client, url, ListParams::default());
-    while let Some(piece) = pages.next().await? {
-        take(facts, kind, read(kind, piece.read().map_err(kube::Error::SerdeError)?));
+    while let Some(object) = pages.next().await? {
+        apply(facts, kind, message_about(kind, object.read().map_err(kube::Error::SerdeError)?));
     }
     Ok(())
 }
 
-async fn content(client: &Client, id: Id) -> Result<Option<Message>, Error> {
+async fn config_map_message(client: &Client, id: Id) -> Result<Option<Message>, Error> {
     Ok(match config_maps::get(client, &id).await {
         Ok(Some(Ok(map))) => Some(Message::Put(Box::new(Object::ConfigMap(map)))),
-        Ok(Some(Err(problem))) => Some(unreadable(id, problem)),
+        Ok(Some(Err(problem))) => Some(unreadable_message(id, problem)),
         Ok(None) => None,
         Err(error) => return Err(Error::Content(id, error)),
     })
 }
 
-fn take(facts: &mut Facts, kind: Kind, message: Message) {
+fn apply(facts: &mut Facts, kind: Kind, message: Message) {
     match message {
         Message::Put(object) => {
             facts.put(*object);

@@ -19,29 +19,29 @@ use tokio::time::timeout;
 
 use super::sent::RawObject;
 use crate::act::api::refusal;
-use split::Split;
+use split::ListSplitter;
 
 /// The time within which a page must begin to arrive.
 const PAGE_DEADLINE: Duration = Duration::from_secs(60);
 /// The longest silence within a page.
-const SILENCE: Duration = Duration::from_secs(10);
+const MAX_SILENCE: Duration = Duration::from_secs(10);
 /// The number of objects in the first page. API servers hold a whole page in memory, so the number grows only while pages
 /// are small.
 const FIRST_LIMIT: u32 = 64;
-/// The largest number of objects in a page.
-const MOST: u32 = 500;
+/// The maximum number of objects in a page.
+const MAX_LIMIT: u32 = 500;
 /// The size of a page in bytes below which the next page has more objects; above four times this size it has fewer.
 const PAGE_SIZE: usize = 1 << 20;
-/// The bytes of one object's text that may be held at any time. More are held only in turn.
+/// The bytes of one object's text that may be held at any time. A longer text needs a permit.
 pub(super) const UNLIMITED_TEXT_SIZE: usize = 64 << 10;
-/// The turns: the number of lists and watches that may hold a larger text at the same time. It bounds the memory of the
-/// process, so all of them share it.
-static TURNS: Semaphore = Semaphore::const_new(2);
+/// The permits for lists and watches that hold a larger text: two at the same time. They bound the memory of the process, so all
+/// lists and watches share them.
+static LARGE_TEXT_PERMITS: Semaphore = Semaphore::const_new(2);
 
 /// Waits until another large text may be held.
-pub(super) async fn turn() -> Option<SemaphorePermit<'static>> {
+pub(super) async fn large_text_permit() -> Option<SemaphorePermit<'static>> {
     // The semaphore is never closed.
-    TURNS.acquire().await.ok()
+    LARGE_TEXT_PERMITS.acquire().await.ok()
 }
 
 /// One list. It ends after its last page.
@@ -59,8 +59,8 @@ pub(crate) struct ListPages {
 pub(crate) struct ListedObject {
     /// The object as JSON.
     pub(crate) text: String,
-    /// The turn of a long text. It is declared after the text, so that it is dropped after it.
-    _turn: Option<SemaphorePermit<'static>>,
+    /// The permit for a long text. It is declared after the text, so that it is dropped after it.
+    _permit: Option<SemaphorePermit<'static>>,
 }
 
 impl ListedObject {
@@ -74,8 +74,8 @@ impl ListedObject {
 struct ListPage {
     body: Body,
     data: Bytes,
-    split: Split,
-    turn: Option<SemaphorePermit<'static>>,
+    split: ListSplitter,
+    permit: Option<SemaphorePermit<'static>>,
     bytes: usize,
 }
 
@@ -87,8 +87,8 @@ impl ListPages {
     }
 
     /// Sets whether the API server sends only the metadata of each object.
-    pub(crate) fn metadata_only(self, is_so: bool) -> Self {
-        Self { metadata_only: is_so, ..self }
+    pub(crate) fn metadata_only(self, metadata_only: bool) -> Self {
+        Self { metadata_only, ..self }
     }
 
     /// Returns the version of the list, from which a watch can continue; empty before the end of the list.
@@ -102,21 +102,21 @@ impl ListPages {
             let page = match &mut self.page {
                 Some(page) => page,
                 None => {
-                    let page = self.ask().await?;
+                    let page = self.request_page().await?;
                     self.page.insert(page)
                 }
             };
-            if let Some(piece) = page.next().await? {
-                return Ok(Some(piece));
+            if let Some(object) = page.next().await? {
+                return Ok(Some(object));
             }
-            let (bytes, meta) = (page.bytes, page.split.end().map_err(kube::Error::SerdeError)?);
+            let (bytes, meta) = (page.bytes, page.split.metadata().map_err(kube::Error::SerdeError)?);
             self.page = None;
-            self.turn_over(bytes, meta);
+            self.finish_page(bytes, meta);
         }
         Ok(None)
     }
 
-    fn turn_over(&mut self, bytes: usize, meta: ListMeta) {
+    fn finish_page(&mut self, bytes: usize, meta: ListMeta) {
         self.params.limit = self.params.limit.map(|limit| next_limit(limit, bytes));
         match meta.continue_.filter(|token| !token.is_empty()) {
             Some(token) => self.params.continue_token = Some(token),
@@ -124,7 +124,7 @@ impl ListPages {
         }
     }
 
-    async fn ask(&mut self) -> kube::Result<ListPage> {
+    async fn request_page(&mut self) -> kube::Result<ListPage> {
         let request = Request::new(&self.url);
         let request =
             if self.metadata_only { request.list_metadata(&self.params) } else { request.list(&self.params) };
@@ -132,9 +132,15 @@ impl ListPages {
         let answer = in_time(PAGE_DEADLINE, self.client.send(request)).await??;
         let (code, body) = (answer.status().as_u16(), answer.into_body());
         if code == 200 {
-            return Ok(ListPage { body, data: Bytes::new(), split: Split::default(), turn: None, bytes: 0 });
+            return Ok(ListPage {
+                body,
+                data: Bytes::new(),
+                split: ListSplitter::default(),
+                permit: None,
+                bytes: 0,
+            });
         }
-        let text = in_time(SILENCE, body.collect()).await??.to_bytes();
+        let text = in_time(MAX_SILENCE, body.collect()).await??.to_bytes();
         Err(refusal(code, &text))
     }
 }
@@ -143,20 +149,20 @@ impl ListPage {
     async fn next(&mut self) -> kube::Result<Option<ListedObject>> {
         loop {
             if self.data.is_empty() {
-                let Some(frame) = in_time(SILENCE, self.body.frame()).await? else { return Ok(None) };
+                let Some(frame) = in_time(MAX_SILENCE, self.body.frame()).await? else { return Ok(None) };
                 self.data = frame?.into_data().unwrap_or_default();
                 self.bytes += self.data.len();
                 continue;
             }
-            if self.turn.is_none() && self.split.held() > UNLIMITED_TEXT_SIZE {
-                self.turn = turn().await;
+            if self.permit.is_none() && self.split.object_len() > UNLIMITED_TEXT_SIZE {
+                self.permit = large_text_permit().await;
             }
-            let some = self.data.len().min(UNLIMITED_TEXT_SIZE);
-            let (used, object) = self.split.take(&self.data[..some]);
+            let taken = self.data.len().min(UNLIMITED_TEXT_SIZE);
+            let (used, object) = self.split.take(&self.data[..taken]);
             let _ = self.data.split_to(used);
             if let Some(object) = object {
                 let text = String::from_utf8(object).map_err(kube::Error::FromUtf8)?;
-                return Ok(Some(ListedObject { text, _turn: self.turn.take() }));
+                return Ok(Some(ListedObject { text, _permit: self.permit.take() }));
             }
         }
     }
@@ -165,15 +171,15 @@ impl ListPage {
 /// Returns the number of objects to request after a page with this limit and this number of bytes.
 fn next_limit(limit: u32, bytes: usize) -> u32 {
     match bytes {
-        _ if bytes < PAGE_SIZE => (limit * 2).min(MOST),
+        _ if bytes < PAGE_SIZE => (limit * 2).min(MAX_LIMIT),
         _ if bytes > PAGE_SIZE * 4 => (limit / 2).max(1),
         _ => limit,
     }
 }
 
-async fn in_time<T>(limit: Duration, what: impl Future<Output = T>) -> kube::Result<T> {
+async fn in_time<T>(limit: Duration, request: impl Future<Output = T>) -> kube::Result<T> {
     let silent = |_| kube::Error::Service(format!("no answer within {}s", limit.as_secs()).into());
-    timeout(limit, what).await.map_err(silent)
+    timeout(limit, request).await.map_err(silent)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ApiResource, DynamicObject, Patch, PostParams};
 use kube::{Api, ResourceExt as _};
-use leader::password::{Observed, OnMember, PasswordStep, Which};
+use leader::password::{AccountOnMember, Observed, PasswordStep, WhichPassword};
 use serde_json::{Value, json};
 
 use super::change::{bytes, new_turn, text, written_down};
@@ -89,7 +89,8 @@ async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> a
         "another run of gatera passwd is working on the same change; wait until it ends",
     )
     .await?;
-    let OnMember { member, accounts, .. } = looked.observed.members.first().context("it has no member")?;
+    let AccountOnMember { member, accounts, .. } =
+        looked.observed.members.first().context("it has no member")?;
     let account = &looked.observed.change.account;
     let said = looked.run(seen, member, &accounts::change(account, accounts, clauses)).await?;
     anyhow::ensure!(
@@ -100,7 +101,12 @@ async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> a
 }
 
 /// Writes a password to the Secret that members read. The mark shows the guard that MariaDB accepts the password.
-async fn write(seen: &ObservedCluster, looked: &Looked, which: Which, turn: &str) -> anyhow::Result<()> {
+async fn write(
+    seen: &ObservedCluster,
+    looked: &Looked,
+    which: WhichPassword,
+    turn: &str,
+) -> anyhow::Result<()> {
     let Looked { observed: Observed { change, .. }, secret, .. } = looked;
     let name = &change.secret;
     let value =
@@ -158,7 +164,7 @@ async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) 
 
 /// Reverses the change: the old password becomes the target.
 pub(super) async fn turn_round(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
-    if looked.underway()?.target == Which::Old {
+    if looked.underway()?.target == WhichPassword::Old {
         return Ok(());
     }
     note(seen, looked, &[("target", "old"), ("turn", &new_turn()?)]).await

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
-use leader::password::{PasswordChange, Underway, Which};
+use leader::password::{PasswordChange, Underway, WhichPassword};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 /// The number of characters of a random password.
@@ -34,7 +34,7 @@ pub(super) fn read(own: &Secret) -> anyhow::Result<PasswordChange> {
     };
     let (account, secret, key) = (value("account")?, value("secret")?, value("key")?);
     let (old, new) = (password("old")?, password("new")?);
-    let target = if value("target")? == "old" { Which::Old } else { Which::New };
+    let target = if value("target")? == "old" { WhichPassword::Old } else { WhichPassword::New };
     let (turn, touched, sealed) = (value("turn")?, value("touched")? == "yes", value("sealed")? == "yes");
     let underway = Some(Underway { target, turn, touched, sealed });
     Ok(PasswordChange { account, secret, key, old, new, underway })
@@ -117,7 +117,7 @@ mod tests {
         let again = read(&own).unwrap();
         let underway = again.underway.clone().unwrap();
         assert_eq!(PasswordChange { underway: None, ..again }, change);
-        assert!(underway.target == Which::New && !underway.touched && !underway.sealed);
+        assert!(underway.target == WhichPassword::New && !underway.touched && !underway.sealed);
         let strange = read(&Secret::default()).unwrap_err();
         assert_eq!(strange.to_string(), "Secret  lacks key account, so gatera passwd did not write it");
     }

@@ -14,7 +14,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
-use leader::password::{self, Observed, OnMember, PasswordChange, ReadingPod, SecretState, Underway, Which};
+use leader::password::{
+    self, AccountOnMember, Observed, PasswordChange, ReadingPod, SecretState, Underway, WhichPassword,
+};
 
 use super::change::{self, text};
 use crate::act::exec::{ExecError, shell};
@@ -64,7 +66,7 @@ pub(super) async fn look(seen: &ObservedCluster, user: &str, new: &Password) -> 
     let secret =
         secret.with_context(|| format!("there is no Secret {} that its server reads", change.secret))?;
     let (cluster, view) = (seen.cluster()?, seen.view());
-    let not_now = password::not_now(cluster, &view);
+    let not_now = password::wait_reason(cluster, &view);
     let is_asked_for = called(&credentials, user).any(|it| it.account == change.account);
     let kept = kept(seen, &secret, &change);
     let readers = readers(seen, &change).await?;
@@ -177,7 +179,9 @@ fn root(credentials: &[Credential], change: &PasswordChange) -> anyhow::Result<(
 
 fn kept(seen: &ObservedCluster, secret: &Secret, change: &PasswordChange) -> SecretState {
     let held = text(secret, &change.key).and_then(|it| credentials::password_in(&it, &change.account));
-    let holds = [Which::New, Which::Old].into_iter().find(|it| held.as_ref() == Some(change.password(*it)));
+    let holds = [WhichPassword::New, WhichPassword::Old]
+        .into_iter()
+        .find(|it| held.as_ref() == Some(change.password(*it)));
     let mark = secret.annotations().get(&format!("{PREFIX}{PASSWORD}"));
     let mark = mark.and_then(|text| PasswordMark::read(text));
     let written = mark.filter(|it| it.cluster == seen.id.name && it.key == change.key);
@@ -257,7 +261,7 @@ impl Looked {
         Ok(said)
     }
 
-    async fn on_member(&self, seen: &ObservedCluster, member: &str) -> anyhow::Result<OnMember> {
+    async fn on_member(&self, seen: &ObservedCluster, member: &str) -> anyhow::Result<AccountOnMember> {
         let said = self.run(seen, member, &accounts::query(&self.observed.change.account)).await?;
         let mut logs_in = said.lines().filter_map(|it| it.strip_prefix("login ")).map(|it| it == "yes");
         let logs_in = [logs_in.next().unwrap_or_default(), logs_in.next().unwrap_or_default()];
@@ -269,7 +273,7 @@ impl Looked {
             })
         };
         let accounts = rows.map(read).collect::<anyhow::Result<_>>()?;
-        Ok(OnMember { member: member.to_owned(), accounts, logs_in })
+        Ok(AccountOnMember { member: member.to_owned(), accounts, logs_in })
     }
 }
 

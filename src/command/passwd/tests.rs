@@ -8,7 +8,7 @@ use facts::settings::Settings;
 use facts::view::{Freshness, Id, World};
 use kube::Client;
 use kube::client::Body;
-use leader::password::{PasswordStep, Underway, Which};
+use leader::password::{PasswordStep, Underway, WhichPassword};
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 use tower::service_fn;
@@ -146,7 +146,7 @@ async fn what_cannot_be_changed_is_refused_before_anything_is_written() {
 
 /// Looks at this change; returns what was observed, and an empty log of requests.
 async fn looked(underway: &Underway) -> (ObservedCluster, Asked, Looked) {
-    let text = |which| if which == Which::New { "new" } else { "old" };
+    let text = |which| if which == WhichPassword::New { "new" } else { "old" };
     let yes = |it| if it { "yes" } else { "no" };
     let own = json!({
         "account": "root", "secret": "s", "key": "root", "old": "old", "new": "new", "target": text(underway.target),
@@ -173,7 +173,7 @@ async fn looked(underway: &Underway) -> (ObservedCluster, Asked, Looked) {
 }
 
 fn underway(touched: bool) -> Underway {
-    Underway { target: Which::New, turn: "t".to_owned(), touched, sealed: false }
+    Underway { target: WhichPassword::New, turn: "t".to_owned(), touched, sealed: false }
 }
 
 #[tokio::test]

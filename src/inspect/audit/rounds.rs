@@ -43,7 +43,7 @@ impl ClusterReading {
         Self {
             id: cluster.id.clone(),
             state: view.state(cluster),
-            rollout: rollout::stage(cluster, view).word(),
+            rollout: rollout::stage(cluster, view).name(),
             members: cluster.workload.replicas(),
             ready: cluster.ready(),
         }

@@ -106,8 +106,8 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
 /// Returns rows about clusters that the settings no longer adopt.
 pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
     let row = |(id, _): (&Id, &str)| {
-        let says = format!("StatefulSet {id}: {}", once_guarded::SAYS);
-        Row::wrong(ADOPTION, says, once_guarded::instead(id))
+        let says = format!("StatefulSet {id}: {}", once_guarded::EXPLANATION);
+        Row::wrong(ADOPTION, says, once_guarded::way_out(id))
     };
     view.no_longer_adopted().map(row).collect()
 }

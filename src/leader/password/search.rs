@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use super::*;
 
 const WALKS: u64 = 5_000;
-const LONGEST_WALK: u32 = 120;
+const MAX_WALK_STEPS: u32 = 120;
 
 static CHANGE: LazyLock<PasswordChange> = LazyLock::new(|| PasswordChange {
     account: "root".to_owned(),
@@ -40,13 +40,13 @@ fn account(accepts: [bool; 2]) -> Account {
 
 /// A run of the command: what it has observed, and how far it is with its step.
 #[derive(Clone)]
-struct Run {
+struct CommandRun {
     seen: Observed,
     secret_version: u64,
     own_version: u64,
     read: u32,
     step: PasswordStep,
-    turns_round: bool,
+    reverses: bool,
     /// The first of two writes is done.
     half: bool,
     /// Its connection is lost, and its statement arrives later.
@@ -61,7 +61,7 @@ struct Statement {
 }
 
 #[derive(Clone, Debug)]
-struct Model {
+struct ChangeModel {
     accepts: [bool; 2],
     /// The number of writes to the account. It stands for the time in the account's row, which is in seconds, because a run
     /// pauses longer between two steps.
@@ -69,14 +69,14 @@ struct Model {
     late: Vec<Statement>,
     /// Whether a statement changes the account only if it is as it was read.
     compares: bool,
-    secret: Which,
+    secret: WhichPassword,
     /// The content of the Secret before the last write.
-    earlier: Which,
+    earlier: WhichPassword,
     secret_version: u64,
     mark: Option<(String, Timestamp)>,
     own: Option<Underway>,
     own_version: u64,
-    pods: Vec<(Which, Timestamp)>,
+    pods: Vec<(WhichPassword, Timestamp)>,
     restarting: bool,
     away: bool,
     now: Timestamp,
@@ -87,7 +87,7 @@ fn after(time: Timestamp, seconds: i64) -> Timestamp {
     time + SignedDuration::from_secs(seconds)
 }
 
-impl Model {
+impl ChangeModel {
     fn new(compares: bool) -> Self {
         let now: Timestamp = "2026-12-01T09:00:00Z".parse().unwrap();
         Self {
@@ -95,13 +95,13 @@ impl Model {
             written: 0,
             late: Vec::new(),
             compares,
-            secret: Which::Old,
-            earlier: Which::Old,
+            secret: WhichPassword::Old,
+            earlier: WhichPassword::Old,
             secret_version: 1,
             mark: None,
             own: None,
             own_version: 0,
-            pods: vec![(Which::Old, after(now, -60)); 3],
+            pods: vec![(WhichPassword::Old, after(now, -60)); 3],
             restarting: false,
             away: false,
             now,
@@ -113,7 +113,7 @@ impl Model {
         let change = PasswordChange { underway: self.own.clone(), ..CHANGE.clone() };
         let [old, new] = self.accepts.map(usize::from);
         let accounts = vec![ACCOUNTS[old][new].clone()];
-        let reader = |(number, (_, created)): (usize, &(Which, Timestamp))| ReadingPod {
+        let reader = |(number, (_, created)): (usize, &(WhichPassword, Timestamp))| ReadingPod {
             name: format!("g-{number}"),
             created: *created,
             workload: Some(("StatefulSet".to_owned(), "g".to_owned())),
@@ -122,16 +122,16 @@ impl Model {
             not_now: self.away.then(|| "a member is away".to_owned()),
             change,
             kept: SecretState { holds: Some(self.secret), written: self.mark.clone() },
-            members: vec![OnMember { member: "g-0".to_owned(), accounts, logs_in: self.accepts }],
+            members: vec![AccountOnMember { member: "g-0".to_owned(), accounts, logs_in: self.accepts }],
             readers: self.pods.iter().enumerate().map(reader).collect(),
         }
     }
 
-    fn look(&self, turns_round: bool) -> Run {
+    fn look(&self, reverses: bool) -> CommandRun {
         let seen = self.observed();
         let step = next(&seen, self.now);
         let (secret_version, own_version, read) = (self.secret_version, self.own_version, self.written);
-        Run { seen, secret_version, own_version, read, step, turns_round, half: false, stalls: false }
+        CommandRun { seen, secret_version, own_version, read, step, reverses, half: false, stalls: false }
     }
 
     fn turn(&mut self) -> String {
@@ -139,7 +139,7 @@ impl Model {
         self.turns.to_string()
     }
 
-    fn write(&mut self, run: &Run, which: Which, turn: &str) {
+    fn write(&mut self, run: &CommandRun, which: WhichPassword, turn: &str) {
         if run.secret_version == self.secret_version {
             self.secret_version += 1;
             self.earlier = self.secret;
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    fn note(&mut self, run: &Run, underway: Option<Underway>) -> bool {
+    fn record(&mut self, run: &CommandRun, underway: Option<Underway>) -> bool {
         let current = run.own_version == self.own_version && self.own.is_some();
         if current {
             self.own_version += 1;
@@ -157,7 +157,7 @@ impl Model {
     }
 
     /// Sends a statement; returns whether the run learns that it changed the account.
-    fn alter(&mut self, run: &Run, accepts: [bool; 2]) -> bool {
+    fn alter(&mut self, run: &CommandRun, accepts: [bool; 2]) -> bool {
         let statement = Statement { read: run.read, accepts };
         if run.own_version != self.own_version || self.own.is_none() {
             return false;
@@ -166,10 +166,10 @@ impl Model {
             self.late.push(statement);
             return false;
         }
-        self.arrives(&statement)
+        self.execute(&statement)
     }
 
-    fn arrives(&mut self, Statement { read, accepts }: &Statement) -> bool {
+    fn execute(&mut self, Statement { read, accepts }: &Statement) -> bool {
         let changes = *read == self.written || !self.compares;
         if changes {
             self.written += 1;
@@ -179,17 +179,21 @@ impl Model {
     }
 
     /// Does what the run decided; `None` means that the run then looks again.
-    fn act(&mut self, mut run: Run) -> Option<Run> {
+    fn carry_out(&mut self, mut run: CommandRun) -> Option<CommandRun> {
         let underway = run.seen.change.underway.clone();
-        if let (true, Some(underway)) = (run.turns_round, &underway) {
-            self.turn_round(&run, underway);
+        if let (true, Some(underway)) = (run.reverses, &underway) {
+            self.reverse(&run, underway);
             return None;
         }
         match (&run.step, underway) {
-            (PasswordStep::Begin, _) if !self.began() && run.secret_version == self.secret_version => {
+            (PasswordStep::Begin, _) if !self.has_begun() && run.secret_version == self.secret_version => {
                 self.own_version += 1;
-                self.own =
-                    Some(Underway { target: Which::New, turn: self.turn(), touched: false, sealed: false });
+                self.own = Some(Underway {
+                    target: WhichPassword::New,
+                    turn: self.turn(),
+                    touched: false,
+                    sealed: false,
+                });
             }
             (PasswordStep::AcceptBoth(_), _) => {
                 self.alter(&run, [true, true]);
@@ -198,23 +202,23 @@ impl Model {
                 self.write(&run, underway.target, &underway.turn);
             }
             (PasswordStep::Write, Some(underway)) => {
-                run.half = self.note(&run, Some(Underway { touched: true, ..underway }));
+                run.half = self.record(&run, Some(Underway { touched: true, ..underway }));
                 return run.half.then_some(run);
             }
             (PasswordStep::Restart { .. }, _) => self.restarting = true,
             (PasswordStep::Both | PasswordStep::Seal, Some(underway)) => {
-                self.note(&run, Some(Underway { sealed: true, ..underway }));
+                self.record(&run, Some(Underway { sealed: true, ..underway }));
             }
             (PasswordStep::End(_), Some(underway)) if run.half => {
-                self.note(&run, Some(Underway { sealed: true, ..underway }));
+                self.record(&run, Some(Underway { sealed: true, ..underway }));
             }
             (PasswordStep::End(_), Some(underway)) => {
-                let accepts = [underway.target == Which::Old, underway.target == Which::New];
+                let accepts = [underway.target == WhichPassword::Old, underway.target == WhichPassword::New];
                 run.half = self.alter(&run, accepts) && !underway.sealed;
                 return run.half.then_some(run);
             }
             (PasswordStep::Finish, _) if run.half => {
-                self.note(&run, None);
+                self.record(&run, None);
             }
             (PasswordStep::Finish, _) if run.secret_version == self.secret_version => {
                 self.secret_version += 1;
@@ -227,58 +231,58 @@ impl Model {
         None
     }
 
-    fn turn_round(&mut self, run: &Run, underway: &Underway) {
-        if underway.target == Which::New && !underway.sealed {
-            let (target, turn) = (Which::Old, self.turn());
-            self.note(run, Some(Underway { target, turn, ..underway.clone() }));
+    fn reverse(&mut self, run: &CommandRun, underway: &Underway) {
+        if underway.target == WhichPassword::New && !underway.sealed {
+            let (target, turn) = (WhichPassword::Old, self.turn());
+            self.record(run, Some(Underway { target, turn, ..underway.clone() }));
         }
     }
 
     /// Lets something happen that no run causes.
-    fn happens(&mut self, what: u64) {
+    fn external_event(&mut self, what: u64) {
         match what {
             0 => self.now = after(self.now, 1),
             1 => self.now = after(self.now, 7),
-            2 | 3 if self.restarting => self.rolls(),
+            2 | 3 if self.restarting => self.replace_oldest_pod(),
             4 => self.away = !self.away,
             5 => self.recreate(usize::try_from(self.now.as_second()).unwrap() % self.pods.len()),
             6 if !self.late.is_empty() => {
                 let statement = self.late.remove(0);
-                self.arrives(&statement);
+                self.execute(&statement);
             }
             _ => {}
         }
     }
 
     /// Replaces the oldest pod, as the controller does, until all are replaced.
-    fn rolls(&mut self) {
+    fn replace_oldest_pod(&mut self) {
         let (oldest, _) = self.pods.iter().enumerate().min_by_key(|(_, (_, created))| *created).unwrap();
         self.recreate(oldest);
-        let limit = self.mark.as_ref().map(|(_, at)| *at + SETTLED);
+        let limit = self.mark.as_ref().map(|(_, at)| *at + KUBELET_DELAY);
         self.restarting = limit.is_some_and(|limit| self.pods.iter().any(|(_, created)| *created <= limit));
     }
 
     /// Recreates a pod. A kubelet that saw an old Secret provides its value for some seconds.
     fn recreate(&mut self, pod: usize) {
-        let fresh = self.mark.as_ref().is_none_or(|(_, at)| self.now > *at + SETTLED);
+        let fresh = self.mark.as_ref().is_none_or(|(_, at)| self.now > *at + KUBELET_DELAY);
         self.pods[pod] = (if fresh { self.secret } else { self.earlier }, self.now);
     }
 
-    fn law(&self) -> bool {
+    fn obeys_law(&self) -> bool {
         let held = self.pods.iter().map(|(which, _)| which).chain([&self.secret]);
         held.into_iter().all(|which| self.accepts[*which as usize])
     }
 
-    fn began(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.own_version > 0
     }
 
     fn is_over(&self) -> bool {
-        self.began() && self.own.is_none()
+        self.has_begun() && self.own.is_none()
     }
 
     /// Lets one run complete the change without disturbance.
-    fn ends(mut self) -> Result<Self, String> {
+    fn completed(mut self) -> Result<Self, String> {
         self.away = false;
         for _ in 0..60 {
             if self.is_over() {
@@ -286,14 +290,14 @@ impl Model {
             }
             let mut run = Some(self.look(false));
             while let Some(at) = run {
-                run = self.act(at);
-                if !self.law() {
+                run = self.carry_out(at);
+                if !self.obeys_law() {
                     return Err(format!("the law: {self:?}"));
                 }
             }
             self.now = after(self.now, 2);
             if self.restarting {
-                self.rolls();
+                self.replace_oldest_pod();
             }
         }
         Err(format!("it does not end: {self:?}, {:?}", self.look(false).step))
@@ -308,28 +312,28 @@ fn walk(seed: u64, compares: bool) -> Result<(), String> {
         state ^= state << 17;
         state % of
     };
-    let (mut model, mut runs) = (Model::new(compares), [None, None]);
-    for _ in 0..LONGEST_WALK {
+    let (mut model, mut runs) = (ChangeModel::new(compares), [None, None]);
+    for _ in 0..MAX_WALK_STEPS {
         let which = usize::from(chance(3) == 0);
         match chance(12) {
             0..=2 => {
-                let (turns_round, stalls) = (which == 1 && chance(6) == 0, chance(4) == 0);
-                runs[which] = Some(Run { stalls, ..model.look(turns_round) });
+                let (reverses, stalls) = (which == 1 && chance(6) == 0, chance(4) == 0);
+                runs[which] = Some(CommandRun { stalls, ..model.look(reverses) });
             }
-            3..=6 => runs[which] = runs[which].take().and_then(|run| model.act(run)),
+            3..=6 => runs[which] = runs[which].take().and_then(|run| model.carry_out(run)),
             7 => runs[which] = None,
-            _ => model.happens(chance(7)),
+            _ => model.external_event(chance(7)),
         }
-        if !model.law() {
+        if !model.obeys_law() {
             return Err(format!("the law: {model:?}"));
         }
         if model.is_over() {
             break;
         }
     }
-    let mut end = model.ends()?;
+    let mut end = model.completed()?;
     for statement in mem::take(&mut end.late) {
-        end.arrives(&statement);
+        end.execute(&statement);
     }
     let settled = end.accepts[end.secret as usize]
         && end.accepts[end.secret.other() as usize].eq(&false)
@@ -347,13 +351,13 @@ fn each_password_that_is_held_is_accepted_and_the_change_ends() {
 }
 
 #[test]
-fn turned_round_before_the_secret_was_written_it_restarts_nothing() {
-    let mut model = Model::new(true);
-    let mut turn = |turns_round| {
-        let mut run = Some(model.look(turns_round));
+fn a_change_reversed_before_the_secret_was_written_restarts_nothing() {
+    let mut model = ChangeModel::new(true);
+    let mut turn = |reverses| {
+        let mut run = Some(model.look(reverses));
         let step = format!("{:?}", run.as_ref().map(|it| &it.step));
         while let Some(at) = run {
-            run = model.act(at);
+            run = model.carry_out(at);
         }
         step.trim_start_matches("Some(").split(['(', ')']).next().unwrap().to_owned()
     };
@@ -367,8 +371,8 @@ fn a_late_statement_that_compares_nothing_breaks_a_law() {
 }
 
 #[test]
-fn left_alone_it_does_each_step_once() {
-    let (mut model, mut steps) = (Model::new(true), Vec::new());
+fn an_undisturbed_change_does_each_step_once() {
+    let (mut model, mut steps) = (ChangeModel::new(true), Vec::new());
     while !model.is_over() {
         let run = model.look(false);
         let name = format!("{:?}", run.step);
@@ -378,11 +382,11 @@ fn left_alone_it_does_each_step_once() {
         }
         let mut run = Some(run);
         while let Some(at) = run {
-            run = model.act(at);
+            run = model.carry_out(at);
         }
         model.now = after(model.now, 6);
         if model.restarting {
-            model.rolls();
+            model.replace_oldest_pod();
         }
     }
     assert_eq!(steps, ["Begin", "AcceptBoth", "Write", "Restart", "Both", "End", "Finish"]);

@@ -32,14 +32,14 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     let Some(removal) = Removal::of(&cluster.workload.metadata) else {
         return before_removal(cluster, view);
     };
-    if let Some(why) = super::looks_only(cluster, view).filter(|_| removal != Removal::Done) {
+    if let Some(why) = super::only_observes(cluster, view).filter(|_| removal != Removal::Done) {
         return BootstrapStage::Kept(why);
     }
     match removal {
         // A removal begins when all members are Ready, and its first mark also records that there is data.
-        Removal::InProgress(_) if !cluster.has_data() => without_record(cluster, "no member ever held data"),
+        Removal::InProgress(_) if !cluster.has_data() => remove_record(cluster, "no member ever held data"),
         Removal::InProgress(targets) => removing(cluster, view, &targets),
-        Removal::Invalid => without_record(cluster, "its value is not one that gatera writes"),
+        Removal::Invalid => remove_record(cluster, "its value is not one that gatera writes"),
         Removal::Done => match view.bootstrap_deployments(cluster).next() {
             None => BootstrapStage::Removed,
             Some(reapplied) => BootstrapStage::LeftAlone(format!(
@@ -51,7 +51,7 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
 }
 
 /// Removes a record that the guard cannot have written.
-fn without_record(cluster: &Cluster, why: &str) -> BootstrapStage {
+fn remove_record(cluster: &Cluster, why: &str) -> BootstrapStage {
     let says = format!("annotation gatera.dev/bootstrap was not written by gatera: {why}");
     let message = format!(
         "{says}; nothing was removed because of it, and gatera deletes the annotation; to see who wrote it: kubectl -n {} get statefulset {} --show-managed-fields --output=yaml",
@@ -59,13 +59,13 @@ fn without_record(cluster: &Cluster, why: &str) -> BootstrapStage {
     );
     let events = vec![Announcement::about(cluster, NOT_REMOVED, message)];
     let mark = Mark::with(cluster, None);
-    BootstrapStage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
+    BootstrapStage::Going(says, Some(Box::new(LeaderStep::CorrectRecord { events, mark })))
 }
 
 fn before_removal<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
     let founders: Vec<_> = view.bootstrap_deployments(cluster).collect();
     let running: Vec<_> = founders.iter().copied().filter(|it| runs(it, cluster)).collect();
-    if let Some(why) = left_to_you(cluster) {
+    if let Some(why) = left_to_a_person(cluster) {
         return BootstrapStage::Kept(why);
     }
     if running.is_empty() {
@@ -82,7 +82,7 @@ fn before_removal<'a>(cluster: &'a Cluster, view: &View<'a>) -> BootstrapStage {
             going.metadata.name
         ));
     }
-    if let Some(why) = holds_up(cluster, view) {
+    if let Some(why) = still_needed(cluster, view) {
         return BootstrapStage::Kept(why);
     }
     let removal = Removal::InProgress(view.removal_targets(cluster, &running));
@@ -108,7 +108,7 @@ fn removing<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget
     }
     // Members may still receive data from a pod that is being deleted; it keeps its name until it is gone.
     for target in recorded_deployments() {
-        if let Some(pod) = pods_of(&target.name, cluster).next() {
+        if let Some(pod) = pods_of_deployment(&target.name, cluster).next() {
             return wait(format!("{target} is gone, but its pod {} still exists", pod.name));
         }
     }
@@ -126,22 +126,22 @@ fn with_deployments<'a>(
         return wait(format!("Deployment {} and its pods are being deleted", going.metadata.name));
     }
     // A missing member may still join through this node.
-    if let Some(why) = holds_up(cluster, view) {
+    if let Some(why) = still_needed(cluster, view) {
         return BootstrapStage::Kept(why);
     }
-    let due = view.removal_targets(cluster, deployments);
-    if due != recorded {
-        return corrected(cluster, view, recorded, due, deployments);
+    let targets = view.removal_targets(cluster, deployments);
+    if targets != recorded {
+        return correct_record(cluster, view, recorded, targets, deployments);
     }
-    let unmarked = due.iter().find_map(|target| {
+    let unmarked = targets.iter().find_map(|target| {
         let meta = meta_in_view(cluster, view, target)?;
         (!is_marked(meta, &cluster.workload.metadata.uid)).then(|| pending(cluster, target, meta))
     });
     if let Some(next) = unmarked {
         let says = format!("marking {} for removal", next.target);
-        return BootstrapStage::Going(says, Some(Box::new(LeaderStep::Condemn(next))));
+        return BootstrapStage::Going(says, Some(Box::new(LeaderStep::MarkForRemoval(next))));
     }
-    let first = due.iter().find(|it| it.kind == Kind::Deployment);
+    let first = targets.iter().find(|it| it.kind == Kind::Deployment);
     first.and_then(|it| Some((it, meta_in_view(cluster, view, it)?))).map_or_else(
         || wait("waiting until the guard sees its Deployment".to_owned()),
         |(target, meta)| delete(cluster, target, meta),
@@ -150,26 +150,26 @@ fn with_deployments<'a>(
 
 /// Replaces a record that does not name exactly what is to be removed: a person wrote it, or the objects have changed
 /// since.
-fn corrected<'a>(
+fn correct_record<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
     recorded: &[RemovalTarget],
-    due: Vec<RemovalTarget>,
+    targets: Vec<RemovalTarget>,
     deployments: &[&'a Workload],
 ) -> BootstrapStage {
-    let dropped = recorded.iter().filter(|it| !due.contains(it));
+    let dropped = recorded.iter().filter(|it| !targets.contains(it));
     let events = dropped.filter_map(|target| {
-        let why = stays(cluster, view, target, deployments)?;
+        let why = reason_to_stay(cluster, view, target, deployments)?;
         Some(Announcement::about(cluster, NOT_REMOVED, not_removed(&cluster.id, target, &why)))
     });
     let events = events.collect();
-    let mark = Mark::with(cluster, Some(&Removal::InProgress(due)));
+    let mark = Mark::with(cluster, Some(&Removal::InProgress(targets)));
     let says = "correcting the record of what is removed with it".to_owned();
-    BootstrapStage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
+    BootstrapStage::Going(says, Some(Box::new(LeaderStep::CorrectRecord { events, mark })))
 }
 
 /// Returns why an object that the record names stays, as far as the view shows; `None`: it is removed or gone.
-fn stays<'a>(
+fn reason_to_stay<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
     target: &RemovalTarget,
@@ -213,8 +213,8 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget
         }
     }
     let is_left = |it: &RemovalTarget| left.iter().any(|(target, _)| target == it);
-    let rest = recorded.iter().filter(|it| !is_left(it)).cloned().collect();
-    finish(cluster, rest, left)
+    let remaining = recorded.iter().filter(|it| !is_left(it)).cloned().collect();
+    finish(cluster, remaining, left)
 }
 
 /// The reason to keep an object without a mark. Marks are written while the Deployment exists and all objects are in
@@ -223,11 +223,15 @@ pub(super) const UNMARKED: &str =
     "gatera had not marked it while the bootstrap node existed, so it may belong to something else";
 
 /// Ends the removal. The view contains a ConfigMap only while a guarded workload reads it, so the rest is looked up.
-fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget, String)>) -> BootstrapStage {
+fn finish(
+    cluster: &Cluster,
+    remaining: Vec<RemovalTarget>,
+    left: Vec<(RemovalTarget, String)>,
+) -> BootstrapStage {
     let finish = Finish {
         id: cluster.id.clone(),
         uid: cluster.workload.metadata.uid.clone(),
-        rest,
+        remaining,
         left,
         count: cluster.count(),
     };
@@ -268,15 +272,15 @@ fn meta_in_view<'a>(cluster: &Cluster, view: &View<'a>, target: &RemovalTarget) 
 
 /// Returns whether the Deployment has a pod or wants one.
 fn runs(deployment: &Workload, cluster: &Cluster) -> bool {
-    deployment.replicas() > 0 || pods_of(&deployment.metadata.name, cluster).next().is_some()
+    deployment.replicas() > 0 || pods_of_deployment(&deployment.metadata.name, cluster).next().is_some()
 }
 
-fn pods_of<'c>(deployment: &'c str, cluster: &'c Cluster) -> impl Iterator<Item = &'c PodFact> {
+fn pods_of_deployment<'c>(deployment: &'c str, cluster: &'c Cluster) -> impl Iterator<Item = &'c PodFact> {
     cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(move |pod| pod.deployment() == Some(deployment))
 }
 
 /// Returns why a bootstrap pod that nothing re-creates stays, and how to remove it.
-fn left_to_you(cluster: &Cluster) -> Option<String> {
+fn left_to_a_person(cluster: &Cluster) -> Option<String> {
     let pod = cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap && pod.owner.is_none())?;
     let (ns, name) = (&cluster.id.namespace, &pod.name);
     Some(format!(
@@ -295,7 +299,7 @@ pub fn kept_until_a_person_acts<'a>(cluster: &'a Cluster, view: &View<'a>) -> Op
         }
         _ => None,
     };
-    left_to_you(cluster)
+    left_to_a_person(cluster)
         .or_else(|| never_removed(cluster, view))
         .or_else(|| unverified(cluster))
         .or_else(reapplied)
@@ -311,11 +315,11 @@ fn never_removed(cluster: &Cluster, view: &View<'_>) -> Option<String> {
             )
         })
     };
-    super::looks_only(cluster, view).or_else(twin)
+    super::only_observes(cluster, view).or_else(twin)
 }
 
 /// Returns what keeps the bootstrap node for now; `None`: no member needs it.
-fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if let Some(why) = never_removed(cluster, view) {
         return Some(why);
     }

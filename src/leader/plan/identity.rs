@@ -1,7 +1,8 @@
 //! The identity of a cluster: recorded on its StatefulSet once its members agree, so that no other cluster can be
 //! founded in its place.
 //!
-//! Owns: when members are asked ([`asks`]) and what follows from their reports ([`concluded`]). Must not know: Events.
+//! Owns: when the reports of members are read ([`must_read_reports`]) and what follows from them ([`conclusion`]). Must not
+//! know: Events.
 //! A server that has joined reports its cluster's identity through a probe, again and again until the report is read;
 //! or it reports that its cluster has none. That is recorded, too: `gatera explain G04` says how to repair such a
 //! cluster.
@@ -17,38 +18,41 @@ use facts::marks::{FOUNDS, NONE, UNKNOWN};
 use facts::view::{Cluster, PodFact, View};
 
 /// The lifetime of an Event: API servers delete Events after an hour.
-const LIFE_OF_AN_EVENT: SignedDuration = SignedDuration::from_hours(1);
+const EVENT_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
 /// Reports of pods, by uid, with their time.
-pub type Answers = BTreeMap<String, (Timestamp, IdentityReport)>;
+pub type PodReports = BTreeMap<String, (Timestamp, IdentityReport)>;
 
 /// What follows from the reports of members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Concluded {
+pub struct Conclusion {
     /// The cluster's identity; `None`: it has none.
-    pub is: Option<Identity>,
+    pub identity: Option<Identity>,
     /// Whether it is to be recorded.
-    pub new: bool,
+    pub is_new: bool,
     /// Name and uid of the pods that reported the identity and do not have it yet.
     pub unannotated: Vec<(String, String)>,
     /// Events about pods that serve another cluster.
-    pub beside: Vec<super::Announcement>,
+    pub events: Vec<super::Announcement>,
 }
 
 /// Returns whether the reports of members are to be read. A Ready member may wait for that, or the record is lost while
 /// pods have the identity. Until an Event of its start expires, a pod may also report something new: an identity that
 /// was never compared, or that it has none.
-pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
-    let knows = |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
-    let recent = |pod: &PodFact| {
-        pod.running_since.is_some_and(|since| view.now.duration_since(since) < LIFE_OF_AN_EVENT)
+pub fn must_read_reports(cluster: &Cluster, view: &View<'_>) -> bool {
+    let knows_identity =
+        |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
+    let started_lately = |pod: &PodFact| {
+        pod.running_since.is_some_and(|since| view.now.duration_since(since) < EVENT_LIFETIME)
     };
-    let may_tell =
-        |pod: &PodFact| recent(pod) && (knows(pod) && !pod.recovers || pod.identity.as_deref() == Some(NONE));
-    let waits =
-        |pod: &PodFact| still_reports(pod) || cluster.identity().is_none() && knows(pod) || may_tell(pod);
+    let may_report = |pod: &PodFact| {
+        started_lately(pod) && (knows_identity(pod) && !pod.recovers || pod.identity.as_deref() == Some(NONE))
+    };
+    let waits_for_record = |pod: &PodFact| {
+        still_reports(pod) || cluster.identity().is_none() && knows_identity(pod) || may_report(pod)
+    };
     inject::identity::is_enforced(cluster, view)
-        && proven(cluster, view).any(|pod| pod.reports_identity && waits(pod))
+        && proven(cluster, view).any(|pod| pod.reports_identity && waits_for_record(pod))
 }
 
 /// Returns whether the pod still reports: it does so until it has an identity, or the mark that its cluster has none.
@@ -65,50 +69,64 @@ pub fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item =
 /// Returns the cluster's identity, if it follows from the reports. The recorded one stays as long as one pod that
 /// serves is in it. If none is, and all that serve are in the same cluster, that one counts: only a pod that was
 /// allowed to found it can have become Ready there. The first time, most members must be in it.
-pub fn concluded(cluster: &Cluster, view: &View<'_>, answers: &Answers) -> Option<Concluded> {
+pub fn conclusion(cluster: &Cluster, view: &View<'_>, reports: &PodReports) -> Option<Conclusion> {
     use IdentityReport::{HasNone, Is};
-    let of = |pod: &PodFact| {
+    let report_of = |pod: &PodFact| {
         let known = || match pod.identity.as_deref()? {
             NONE => Some(HasNone),
             id => Identity::read(id).map(Is),
         };
         // A report of an earlier run of the server may be outdated. Kubelets write whole seconds.
-        let now = |at: &Timestamp| pod.running_since.is_some_and(|since| since.as_second() <= at.as_second());
-        answers.get(&pod.uid).filter(|(at, _)| now(at)).map(|(_, is)| is.clone()).or_else(known)
+        let is_current =
+            |at: &Timestamp| pod.running_since.is_some_and(|since| since.as_second() <= at.as_second());
+        reports
+            .get(&pod.uid)
+            .filter(|(at, _)| is_current(at))
+            .map(|(_, report)| report.clone())
+            .or_else(known)
     };
-    let pods: Vec<_> = proven(cluster, view).filter_map(|pod| Some((pod, of(pod)?))).collect();
-    let answers: BTreeSet<_> = pods.iter().map(|(_, is)| is).collect();
+    let pods: Vec<_> = proven(cluster, view).filter_map(|pod| Some((pod, report_of(pod)?))).collect();
+    let reports: BTreeSet<_> = pods.iter().map(|(_, report)| report).collect();
     let recorded = cluster.identity().cloned().map(Is);
-    let is = match recorded.filter(|record| answers.contains(record)) {
+    let concluded = match recorded.filter(|record| reports.contains(record)) {
         Some(record) => record,
         None => {
-            let [is] = answers.iter().collect::<Vec<_>>()[..] else { return None };
+            let [only] = reports.iter().collect::<Vec<_>>()[..] else { return None };
             let members = pods.iter().filter(|(pod, _)| cluster.member(&pod.name).is_some()).count();
-            if (cluster.identity().is_none() || **is == HasNone) && members <= cluster.members.len() / 2 {
+            if (cluster.identity().is_none() || **only == HasNone) && members <= cluster.members.len() / 2 {
                 return None;
             }
-            (*is).clone()
+            (*only).clone()
         }
     };
-    let word = inject::identity::mark_value(is.id());
-    let unannotated = pods.iter().filter(|(pod, its)| *its == is && pod.identity.as_deref() != Some(word));
+    let mark = inject::identity::mark_value(concluded.id());
+    let unannotated =
+        pods.iter().filter(|(pod, reported)| *reported == concluded && pod.identity.as_deref() != Some(mark));
     let unannotated = unannotated.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
-    let others = pods.iter().filter(|(_, its)| *its != is);
-    let beside = others.filter_map(|(pod, its)| {
-        Some(super::Announcement::about(cluster, BESIDE, beside(pod, its.id()?, word)))
+    let others = pods.iter().filter(|(_, reported)| *reported != concluded);
+    let events = others.filter_map(|(pod, reported)| {
+        Some(super::Announcement::about(
+            cluster,
+            ANOTHER_CLUSTER,
+            in_another_cluster(pod, reported.id()?, mark),
+        ))
     });
-    let beside = beside.collect();
-    let is = is.id().cloned();
-    let new = if is.is_some() { cluster.identity() != is.as_ref() } else { !cluster.has_no_identity() };
-    Some(Concluded { is, new, unannotated, beside })
+    let events = events.collect();
+    let identity = concluded.id().cloned();
+    let is_new = match &identity {
+        Some(identity) => cluster.identity() != Some(identity),
+        None => !cluster.has_no_identity(),
+    };
+    Some(Conclusion { identity, is_new, unannotated, events })
 }
 
 /// The Event reason for a pod that serves another cluster than the recorded one.
-const BESIDE: &str = "AnotherCluster";
+const ANOTHER_CLUSTER: &str = "AnotherCluster";
 
-fn beside(pod: &PodFact, its: &Identity, is: &str) -> String {
+/// Returns the text of that Event.
+fn in_another_cluster(pod: &PodFact, reported: &Identity, recorded: &str) -> String {
     format!(
-        "pod {} serves cluster {its}, but {is} is recorded: what is written to one never reaches the other; decide which one is right, and compare their tables before you remove a member (gatera explain G04)",
+        "pod {} serves cluster {reported}, but {recorded} is recorded: what is written to one never reaches the other; decide which one is right, and compare their tables before you remove a member (gatera explain G04)",
         pod.name
     )
 }

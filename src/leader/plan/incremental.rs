@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{LeaderStep, no_longer_adopted, of};
+use super::{LeaderStep, no_longer_adopted, steps_of};
 use facts::view::{Changed, Cluster, Freshness, Id, Places, View, WorldDiff};
 
 /// The time after which all clusters are planned again: some steps follow from time alone, such as the end of a
 /// reservation, and a few follow from another cluster or namespace.
-const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
+const FULL_PLAN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The steps of the last look, and the world that they follow from.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl IncrementalPlanner {
             *self = Self::default();
             return Vec::new();
         }
-        match self.last.changed(view, now, AT_LEAST_EVERY) {
+        match self.last.changed(view, now, FULL_PLAN_INTERVAL) {
             Changed::Everywhere => {
                 self.steps.clear();
                 view.world.clusters().for_each(|cluster| self.plan(cluster, view));
@@ -46,7 +46,7 @@ impl IncrementalPlanner {
     }
 
     fn plan(&mut self, cluster: &Cluster, view: &View<'_>) {
-        let steps = of(cluster, view);
+        let steps = steps_of(cluster, view);
         if !steps.is_empty() {
             self.steps.insert(cluster.id.clone(), steps);
         }

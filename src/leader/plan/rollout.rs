@@ -25,7 +25,7 @@ const QUIET_PERIOD: Duration = Duration::from_secs(10);
 const CANARY_PERIOD: Duration = Duration::from_secs(10);
 
 /// The number of changed options that are named; the rest is counted.
-const MOST_NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 
 const TEMPLATE_ROLLS: &str = "a rollout of the StatefulSet is under way";
 const PAUSED: &str = "paused by annotation gatera.dev/rollout; `gatera rollout resume` continues it";
@@ -57,11 +57,11 @@ pub enum RolloutStage {
 
 impl RolloutStage {
     /// The names of the stages in metrics, in order.
-    pub const WORDS: [&str; 6] = ["absent", "settled", "held", "waits", "rolls", "stopped"];
+    pub const NAMES: [&str; 6] = ["absent", "settled", "held", "waits", "rolls", "stopped"];
 
     /// Returns the name of the stage in metrics.
-    pub fn word(&self) -> &'static str {
-        let [absent, settled, held, waits, rolls, stopped] = Self::WORDS;
+    pub fn name(&self) -> &'static str {
+        let [absent, settled, held, waits, rolls, stopped] = Self::NAMES;
         match self {
             Self::Absent => absent,
             Self::Settled => settled,
@@ -102,12 +102,12 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     if driver::of(&cluster.workload).is_some() {
         return RolloutStage::Absent;
     }
-    if let Some(why) = super::looks_only(cluster, view) {
+    if let Some(why) = super::only_observes(cluster, view) {
         return if cluster.rollout.is_some() { RolloutStage::Held(why) } else { RolloutStage::Absent };
     }
-    match back::of_an_earlier_template(cluster, view) {
-        None => of_configuration(cluster, view),
-        Some((says, None)) => match of_configuration(cluster, view) {
+    match back::earlier_template_step(cluster, view) {
+        None => configuration_stage(cluster, view),
+        Some((says, None)) => match configuration_stage(cluster, view) {
             stage @ (RolloutStage::Rolls(_, Some(_)) | RolloutStage::Stopped(..) | RolloutStage::Held(_)) => {
                 stage
             }
@@ -118,23 +118,23 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     }
 }
 
-fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
-    let Some(record) = &cluster.rollout else { return first(cluster, view) };
+fn configuration_stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
+    let Some(record) = &cluster.rollout else { return first_record(cluster, view) };
     let rollout = Rollout { cluster, view, record };
     match (&record.next, rollout.wanted()) {
         // A member that fails is restarted even while something holds up the others.
-        (Some(next), Err(why)) => rollout.ill_of(&next.revision).unwrap_or(RolloutStage::Held(why)),
-        (None, Err(why)) => rollout.put_back(true).unwrap_or(RolloutStage::Held(why)),
-        (Some(next), Ok(wanted)) if next.revision == wanted => rollout.continues(next),
-        (Some(_), Ok(wanted)) => rollout.turns_to(&wanted),
-        (None, Ok(wanted)) if wanted == record.good => rollout.is_good(),
-        (None, Ok(wanted)) => rollout.begins(&wanted),
+        (Some(next), Err(why)) => rollout.unready_stage(&next.revision).unwrap_or(RolloutStage::Held(why)),
+        (None, Err(why)) => rollout.return_to_good(true).unwrap_or(RolloutStage::Held(why)),
+        (Some(next), Ok(wanted)) if next.revision == wanted => rollout.proceed(next),
+        (Some(_), Ok(wanted)) => rollout.redirect_to(&wanted),
+        (None, Ok(wanted)) if wanted == record.good => rollout.good_stage(),
+        (None, Ok(wanted)) => rollout.begin(&wanted),
     }
 }
 
 /// Returns the stage that writes the first record: the revision that most members run counts as good, or else the one that
 /// they would start with.
-fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
+fn first_record<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     // Only members that serve count: one that fails may fail because of what it runs.
     let serving =
         cluster.members.iter().filter_map(|it| it.pod.as_ref().filter(|pod| pod.ready && pod.verified));
@@ -221,7 +221,7 @@ impl Rollout<'_, '_> {
     }
 
     /// Returns how long a restarted member must be Ready before the next one restarts.
-    fn between_two(&self) -> Duration {
+    fn min_ready_time(&self) -> Duration {
         Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
     }
 
@@ -239,22 +239,23 @@ impl Rollout<'_, '_> {
     }
 
     /// Returns the stage that records this revision as the good one.
-    fn settles(&self, says: &str, good: &Revision) -> RolloutStage {
+    fn settle(&self, says: &str, good: &Revision) -> RolloutStage {
         self.write(says, RolloutRecord::settled(good.clone()), None, Duration::ZERO)
     }
 
-    fn names(&self, revision: &Revision) -> String {
+    /// Names the options that this revision changes, for messages.
+    fn changes(&self, revision: &Revision) -> String {
         let all = self.view.differences(self.cluster, &self.record.good, revision);
         match all.len() {
             0 => "the changed files".to_owned(),
-            1..=MOST_NAMED => all.join(", "),
-            more => format!("{} and {} more", all[..MOST_NAMED].join(", "), more - MOST_NAMED),
+            1..=MAX_NAMED => all.join(", "),
+            more => format!("{} and {} more", all[..MAX_NAMED].join(", "), more - MAX_NAMED),
         }
     }
 
     /// Returns the stage of a rollout whose wanted revision is already the good one.
-    fn is_good(&self) -> RolloutStage {
-        if let Some(back) = self.put_back(false) {
+    fn good_stage(&self) -> RolloutStage {
+        if let Some(back) = self.return_to_good(false) {
             return back;
         }
         let live = self.cluster.live.as_ref().ok().filter(|live| **live == self.record.good);
@@ -263,28 +264,28 @@ impl Rollout<'_, '_> {
         match live.filter(|_| lacks_snapshot()) {
             // The revision that failed is not wanted any more.
             _ if self.record.stopped.is_some() => {
-                self.settles("clearing the record of the configuration that failed", &self.record.good)
+                self.settle("clearing the record of the configuration that failed", &self.record.good)
             }
-            Some(live) => self.settles("creating a missing snapshot again", live),
+            Some(live) => self.settle("creating a missing snapshot again", live),
             None => RolloutStage::Settled,
         }
     }
 
     /// Begins a rollout, because a new revision is wanted.
-    fn begins(&self, wanted: &Revision) -> RolloutStage {
+    fn begin(&self, wanted: &Revision) -> RolloutStage {
         if self.is_given_up(wanted) {
             let why = self.record.stopped.iter().map(|it| it.why.clone()).collect::<String>();
-            return self.put_back(false).unwrap_or(RolloutStage::Stopped(why, None));
+            return self.return_to_good(false).unwrap_or(RolloutStage::Stopped(why, None));
         }
         // All members run it: the template changed with it, or no member held data yet.
         if self.all_run(wanted) && !self.cluster.rolls() {
-            return self.is_done(wanted);
+            return self.complete(wanted);
         }
         match self.view.state(self.cluster) {
-            State::Forming => return self.settles("no member holds data yet", wanted),
+            State::Forming => return self.settle("no member holds data yet", wanted),
             // Members would otherwise start with the old revision and change to the new one, one by one.
             State::Stopped => {
-                return self.settles("its members are stopped, and will all start with it", wanted);
+                return self.settle("its members are stopped, and will all start with it", wanted);
             }
             _ => {}
         }
@@ -293,13 +294,13 @@ impl Rollout<'_, '_> {
             return if rolls {
                 RolloutStage::Waits(TEMPLATE_ROLLS.to_owned())
             } else {
-                RolloutStage::Held(self.held_back())
+                RolloutStage::Held(self.hold_reason())
             };
         };
-        if let Some(why) = self.not_now(first) {
+        if let Some(why) = self.wait_reason(first) {
             return RolloutStage::Waits(why);
         }
-        let (names, name) = (self.names(wanted), &first.name);
+        let (names, name) = (self.changes(wanted), &first.name);
         let event = format!(
             "{names}: {name} restarts with the new configuration, then the others, one at a time ({wanted})"
         );
@@ -309,23 +310,23 @@ impl Rollout<'_, '_> {
     }
 
     /// Redirects a rollout that is under way, because another revision is wanted now.
-    fn turns_to(&self, wanted: &Revision) -> RolloutStage {
-        let any_astray = self.cluster.members.iter().any(|it| self.is_astray(it));
-        let first = self.next_for(wanted).filter(|_| any_astray && *wanted != self.record.good);
+    fn redirect_to(&self, wanted: &Revision) -> RolloutStage {
+        let any_unproven = self.cluster.members.iter().any(|it| self.runs_unproven(it));
+        let first = self.next_for(wanted).filter(|_| any_unproven && *wanted != self.record.good);
         let next = first.map(|first| Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) });
         let record = RolloutRecord { next, ..self.record.clone() };
         self.write("the configuration changed again", record, None, QUIET_PERIOD)
     }
 
     /// Continues a rollout that is under way.
-    fn continues(&self, next: &Candidate) -> RolloutStage {
+    fn proceed(&self, next: &Candidate) -> RolloutStage {
         let revision = &next.revision;
         let runs_it = |it: &&Member| Self::runs(it) == Some(revision);
         let canary =
             next.canary.and_then(|canary| self.cluster.members.iter().find(|it| it.ordinal == canary));
-        match (self.ill_of(revision), canary.filter(|it| !runs_it(it) && turn::fails(it))) {
+        match (self.unready_stage(revision), canary.filter(|it| !runs_it(it) && turn::fails(it))) {
             // A member that is only starting does not hold up one that fails for another reason.
-            (Some(RolloutStage::Rolls(_, None)), Some(fails)) => return self.restarts(fails, revision),
+            (Some(RolloutStage::Rolls(_, None)), Some(fails)) => return self.restart(fails, revision),
             (Some(ill), _) => return ill,
             (None, _) => {}
         }
@@ -337,27 +338,27 @@ impl Rollout<'_, '_> {
                 let says = format!(
                     "{} is Ready with {}, and is watched for some seconds",
                     member.name,
-                    self.names(revision)
+                    self.changes(revision)
                 );
-                return self.write(says, record, None, CANARY_PERIOD.max(self.between_two()));
+                return self.write(says, record, None, CANARY_PERIOD.max(self.min_ready_time()));
             }
-            Some(member) => return self.restarts(member, revision),
-            None if next.canary.is_some() => return self.turns_to(revision),
+            Some(member) => return self.restart(member, revision),
+            None if next.canary.is_some() => return self.redirect_to(revision),
             None => {}
         }
         if self.all_run(revision) {
-            return self.is_done(revision);
+            return self.complete(revision);
         }
         match self.next_for(revision) {
-            Some(member) => self.restarts(member, revision),
-            None => RolloutStage::Held(self.held_back()),
+            Some(member) => self.restart(member, revision),
+            None => RolloutStage::Held(self.hold_reason()),
         }
     }
 
-    fn restarts(&self, member: &Member, revision: &Revision) -> RolloutStage {
+    fn restart(&self, member: &Member, revision: &Revision) -> RolloutStage {
         let count = self.cluster.members.iter().filter(|it| Self::runs(it) == Some(revision)).count();
-        let says = format!("{} of {} run with {}", count, self.cluster.members.len(), self.names(revision));
-        if let Some(why) = self.not_now(member) {
+        let says = format!("{} of {} run with {}", count, self.cluster.members.len(), self.changes(revision));
+        if let Some(why) = self.wait_reason(member) {
             let says = format!("{says}; {why}");
             return if self.cluster.members.len() == 1 {
                 RolloutStage::Held(says)
@@ -372,7 +373,7 @@ impl Rollout<'_, '_> {
             // would not help either.
             (Some(pod), Some((healed, uid))) if healed == name && *uid != pod.uid => {
                 let why = format!("{name} starts without a snapshot of its configuration");
-                self.gives_up(revision, why.clone(), why, Duration::ZERO)
+                self.give_up(revision, why.clone(), why, Duration::ZERO)
             }
             (Some(pod), healed) if healed.is_none_or(|(healed, _)| healed != name) => {
                 let next = self
@@ -385,14 +386,14 @@ impl Rollout<'_, '_> {
             }
             _ => RolloutStage::Rolls(
                 format!("{says}; {name} restarts next"),
-                self.evict(member, if turn::fails(member) { Duration::ZERO } else { self.between_two() }),
+                self.evict(member, if turn::fails(member) { Duration::ZERO } else { self.min_ready_time() }),
             ),
         }
     }
 
-    fn is_done(&self, revision: &Revision) -> RolloutStage {
+    fn complete(&self, revision: &Revision) -> RolloutStage {
         let event =
-            format!("all {} members run {} ({revision})", self.cluster.members.len(), self.names(revision));
+            format!("all {} members run {} ({revision})", self.cluster.members.len(), self.changes(revision));
         let record = RolloutRecord::settled(revision.clone());
         self.write("every member runs the new configuration", record, Some((DONE, event)), Duration::ZERO)
     }

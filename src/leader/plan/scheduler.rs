@@ -1,5 +1,5 @@
-//! When a planned step is done: a step that was done and is not yet visible in the world rests, and some steps must be
-//! due for a while.
+//! When a planned step is done: a step that was done rests until its result is visible in the world, and some steps must be due
+//! for a while before they are done.
 //!
 //! Must not know: what a step does, or a clock; the caller counts the time. A new leader starts with nothing
 //! remembered.
@@ -12,21 +12,21 @@ use super::LeaderStep;
 /// The pause before a step is repeated that failed, or whose result the world does not show.
 const REPEAT_PAUSE: Duration = Duration::from_secs(10);
 /// The longest wait while nothing is planned: a step may become due without any change, as when a reservation expires.
-const IDLE: Duration = Duration::from_secs(30);
+const MAX_IDLE: Duration = Duration::from_secs(30);
 /// The pause after a conflict: the watch shows another client's change within this time.
-const SOON: Duration = Duration::from_millis(200);
+const CONFLICT_PAUSE: Duration = Duration::from_millis(200);
 /// The limit of the interval at which the reports of members are read, which grows while they report nothing.
-const MOST_PATIENT: Duration = Duration::from_secs(600);
+const MAX_ASK_PAUSE: Duration = Duration::from_secs(600);
 
 /// What the leader remembers of the planned steps between two looks.
 #[derive(Default)]
 pub struct StepScheduler {
     /// The steps that rest, each until this time; `None`: as long as it is planned.
-    rests: HashMap<LeaderStep, Option<Duration>>,
-    /// How long the reports of a cluster are not read again, because its members reported nothing.
-    asked: HashMap<LeaderStep, Duration>,
+    resting_until: HashMap<LeaderStep, Option<Duration>>,
+    /// The pause before the reports of a cluster are read again, which grows while its members report nothing.
+    ask_pauses: HashMap<LeaderStep, Duration>,
     /// Since when each step that must be due for a while is planned.
-    waits: HashMap<LeaderStep, Duration>,
+    due_since: HashMap<LeaderStep, Duration>,
     /// The last refusal of each step whose Event was written.
     refused: HashMap<LeaderStep, String>,
 }
@@ -35,42 +35,43 @@ impl StepScheduler {
     /// Returns the steps to do now.
     pub fn due<'s>(&mut self, steps: &'s [LeaderStep], now: Duration) -> Vec<&'s LeaderStep> {
         let planned: HashSet<&LeaderStep> = steps.iter().collect();
-        self.asked.retain(|step, _| planned.contains(step));
-        self.rests.retain(|step, until| planned.contains(step) && until.is_none_or(|until| now < until));
-        self.waits.retain(|step, _| planned.contains(step));
+        self.ask_pauses.retain(|step, _| planned.contains(step));
+        self.resting_until
+            .retain(|step, until| planned.contains(step) && until.is_none_or(|until| now < until));
+        self.due_since.retain(|step, _| planned.contains(step));
         self.refused.retain(|step, _| planned.contains(step));
         for step in steps.iter().filter(|step| !step.patience().is_zero()) {
-            self.waits.entry(step.clone()).or_insert(now);
+            self.due_since.entry(step.clone()).or_insert(now);
         }
-        let lasts =
-            |step: &LeaderStep| self.waits.get(step).is_none_or(|since| now >= *since + step.patience());
-        steps.iter().filter(|step| !self.rests.contains_key(step) && lasts(step)).collect()
+        let has_been_due =
+            |step: &LeaderStep| self.due_since.get(step).is_none_or(|since| now >= *since + step.patience());
+        steps.iter().filter(|step| !self.resting_until.contains_key(step) && has_been_due(step)).collect()
     }
 
     /// Returns how long until another step may be due.
-    pub fn again(&self, steps: &[LeaderStep], now: Duration) -> Duration {
+    pub fn time_until_due(&self, steps: &[LeaderStep], now: Duration) -> Duration {
         if steps.is_empty() {
-            return IDLE;
+            return MAX_IDLE;
         }
-        let due = self.waits.iter().filter(|(step, _)| !self.rests.contains_key(*step));
+        let due = self.due_since.iter().filter(|(step, _)| !self.resting_until.contains_key(*step));
         let due = due.map(|(step, since)| *since + step.patience());
-        let next = due.chain(self.rests.values().flatten().copied()).min();
+        let next = due.chain(self.resting_until.values().flatten().copied()).min();
         next.map_or(REPEAT_PAUSE, |next| next.saturating_sub(now).min(REPEAT_PAUSE))
     }
 
     /// Notes that a step was done or tried, so that it is not repeated at once.
-    pub fn did(&mut self, step: &LeaderStep, now: Duration) {
+    pub fn record_done(&mut self, step: &LeaderStep, now: Duration) {
         let pause = match step {
             // An Event is not repeated while its cause lasts.
             LeaderStep::Announce(_) => None,
-            LeaderStep::Ask { .. } => {
-                let pause = self.asked.entry(step.clone()).or_insert(REPEAT_PAUSE / 2);
-                *pause = (*pause * 2).min(MOST_PATIENT);
+            LeaderStep::RecordIdentity { .. } => {
+                let pause = self.ask_pauses.entry(step.clone()).or_insert(REPEAT_PAUSE / 2);
+                *pause = (*pause * 2).min(MAX_ASK_PAUSE);
                 Some(*pause)
             }
             _ => Some(REPEAT_PAUSE),
         };
-        self.rests.insert(step.clone(), pause.map(|pause| now + pause));
+        self.resting_until.insert(step.clone(), pause.map(|pause| now + pause));
     }
 
     /// Returns whether a refusal has another reason than the last one whose Event was written.
@@ -79,18 +80,18 @@ impl StepScheduler {
     }
 
     /// Notes that the Event about a refusal was written.
-    pub fn published(&mut self, step: &LeaderStep, why: String) {
+    pub fn record_published(&mut self, step: &LeaderStep, why: String) {
         self.refused.insert(step.clone(), why);
     }
 
     /// Notes that an Event could not be written, so the step stays due.
-    pub fn failed(&mut self, step: &LeaderStep, now: Duration) {
-        self.rests.insert(step.clone(), Some(now + REPEAT_PAUSE));
+    pub fn record_failure(&mut self, step: &LeaderStep, now: Duration) {
+        self.resting_until.insert(step.clone(), Some(now + REPEAT_PAUSE));
     }
 
     /// Notes that the object changed meanwhile, as a StatefulSet does when its last member becomes Ready.
-    pub fn missed(&mut self, step: &LeaderStep, now: Duration) {
-        self.rests.insert(step.clone(), Some(now + SOON));
+    pub fn record_conflict(&mut self, step: &LeaderStep, now: Duration) {
+        self.resting_until.insert(step.clone(), Some(now + CONFLICT_PAUSE));
     }
 }
 
@@ -110,40 +111,49 @@ mod tests {
     }
 
     fn ask() -> LeaderStep {
-        LeaderStep::Ask { id: Id::new("db", "galera"), uid: "u".to_owned() }
+        LeaderStep::RecordIdentity { id: Id::new("db", "galera"), uid: "u".to_owned() }
     }
 
     #[test]
-    fn what_needs_patience_is_due_when_it_was_planned_for_long_enough_without_a_break() {
-        let (mut pace, steps) = (StepScheduler::default(), [announce("a")]);
-        assert!(pace.due(&steps, at(0)).is_empty());
-        assert_eq!(pace.again(&steps, at(0)), at(10));
-        assert!(pace.due(&steps, at(9)).is_empty());
-        assert_eq!(pace.again(&steps, at(9)), at(1));
-        pace.due(&[], at(9));
-        assert_eq!(pace.again(&[], at(9)), IDLE, "time alone may change what is due");
-        assert!(pace.due(&steps, at(10)).is_empty(), "it begins anew");
-        assert_eq!(pace.due(&steps, at(20)), [&steps[0]]);
-        pace.did(&steps[0], at(20));
-        assert!(pace.due(&steps, at(1_020)).is_empty(), "what was announced is announced");
+    fn a_step_with_patience_is_due_when_it_was_planned_for_long_enough_without_a_break() {
+        let (mut scheduler, steps) = (StepScheduler::default(), [announce("a")]);
+        assert!(scheduler.due(&steps, at(0)).is_empty());
+        assert_eq!(scheduler.time_until_due(&steps, at(0)), at(10));
+        assert!(scheduler.due(&steps, at(9)).is_empty());
+        assert_eq!(scheduler.time_until_due(&steps, at(9)), at(1));
+        scheduler.due(&[], at(9));
+        assert_eq!(scheduler.time_until_due(&[], at(9)), MAX_IDLE, "time alone may change what is due");
+        assert!(scheduler.due(&steps, at(10)).is_empty(), "it begins anew");
+        assert_eq!(scheduler.due(&steps, at(20)), [&steps[0]]);
+        scheduler.record_done(&steps[0], at(20));
+        assert!(scheduler.due(&steps, at(1_020)).is_empty(), "what was announced is announced");
     }
 
     #[test]
-    fn what_was_done_rests_and_what_missed_is_tried_soon() {
-        let (mut pace, steps) = (StepScheduler::default(), [ask()]);
+    fn a_step_that_was_done_rests_and_one_with_a_conflict_is_tried_soon() {
+        let (mut scheduler, steps) = (StepScheduler::default(), [ask()]);
         for (now, pause) in [(0, 10), (10, 20), (30, 40)] {
-            assert_eq!(pace.due(&steps, at(now)), [&steps[0]]);
-            pace.did(&steps[0], at(now));
-            assert!(pace.due(&steps, at(now + pause - 1)).is_empty());
+            assert_eq!(scheduler.due(&steps, at(now)), [&steps[0]]);
+            scheduler.record_done(&steps[0], at(now));
+            assert!(scheduler.due(&steps, at(now + pause - 1)).is_empty());
         }
-        assert!(pace.is_news(&steps[0], "a") && pace.is_news(&steps[0], "a"), "until its Event is written");
-        pace.published(&steps[0], "a".to_owned());
-        assert!(!pace.is_news(&steps[0], "a") && pace.is_news(&steps[0], "b"));
-        assert_eq!(pace.due(&steps, at(70)), [&steps[0]]);
-        pace.failed(&steps[0], at(70));
-        assert!(pace.due(&steps, at(79)).is_empty() && pace.again(&steps, at(70)) == REPEAT_PAUSE);
-        pace.missed(&steps[0], at(70));
-        assert!(pace.due(&steps, at(70)).is_empty() && pace.again(&steps, at(70)) == SOON);
-        assert_eq!(pace.due(&steps, at(70) + SOON), [&steps[0]]);
+        assert!(
+            scheduler.is_news(&steps[0], "a") && scheduler.is_news(&steps[0], "a"),
+            "until its Event is written"
+        );
+        scheduler.record_published(&steps[0], "a".to_owned());
+        assert!(!scheduler.is_news(&steps[0], "a") && scheduler.is_news(&steps[0], "b"));
+        assert_eq!(scheduler.due(&steps, at(70)), [&steps[0]]);
+        scheduler.record_failure(&steps[0], at(70));
+        assert!(
+            scheduler.due(&steps, at(79)).is_empty()
+                && scheduler.time_until_due(&steps, at(70)) == REPEAT_PAUSE
+        );
+        scheduler.record_conflict(&steps[0], at(70));
+        assert!(
+            scheduler.due(&steps, at(70)).is_empty()
+                && scheduler.time_until_due(&steps, at(70)) == CONFLICT_PAUSE
+        );
+        assert_eq!(scheduler.due(&steps, at(70) + CONFLICT_PAUSE), [&steps[0]]);
     }
 }

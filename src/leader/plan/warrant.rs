@@ -109,7 +109,7 @@ fn will_be_deleted(reader: &Meta, finish: &Finish, all: &[ConfigMapReader]) -> b
     let of_deployment = |meta: &Meta| {
         meta.controller().is_some_and(|owner| {
             let exists = || all.iter().any(|it| it.metadata.uid == owner.uid);
-            let is_recorded = || finish.rest.iter().any(|target| target.uid == owner.uid);
+            let is_recorded = || finish.remaining.iter().any(|target| target.uid == owner.uid);
             owner.kind == "Deployment" && is_recorded() && !exists()
         })
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::steps::{PATIENCE, RecoveryStep, SETTLED, Want, has_lost_its_peers, restart};
+use super::steps::{REPORT_TIMEOUT, RecoveryOptions, RecoveryStep, SETTLE_TIME, has_lost_peers, restart};
 use super::{by_hand, held_up};
 use engine::grant::{DataEnd, MemberData, has_right_to_start, serves};
 use facts::galera::start_report::{JoinPhase, StartReport};
@@ -20,15 +20,15 @@ use facts::view::{Cluster, Member, PodFact, View};
 const LOST_REPORT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The time within which a volume arrives that is detached from a node which does not answer.
-const ON_ITS_WAY: SignedDuration = SignedDuration::from_mins(10);
+const VOLUME_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
 
 /// Returns what to do until every member has reported where its data ends.
 pub(super) fn next(
     cluster: &Cluster,
     rows: &[MemberData<'_>],
     view: &View<'_>,
-    want: &Want,
-    still: SignedDuration,
+    options: &RecoveryOptions,
+    unchanged_for: SignedDuration,
 ) -> Option<RecoveryStep> {
     let bound =
         |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
@@ -42,23 +42,23 @@ pub(super) fn next(
         return Some(RecoveryStep::Create { member: member.name.clone(), ordinal: member.ordinal, why });
     }
     // A member that still has the permission of an earlier recovery might use it beside the next.
-    let with_a_right = cluster
+    let with_permission = cluster
         .members
         .iter()
         .find(|it| it.pod.as_deref().is_some_and(|pod| has_right_to_start(pod) && !pod.terminating));
-    if let Some(member) = with_a_right {
+    if let Some(member) = with_permission {
         return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
     }
-    if let Some(row) = rows.iter().find(|row| is_asked_again(row, cluster, view, want, still)) {
+    if let Some(row) = rows.iter().find(|row| must_report_again(row, cluster, view, options, unchanged_for)) {
         return Some(restart(cluster, row.member, "so that it reports again where its data ends".to_owned()));
     }
-    if let Some(step) = rows.iter().find_map(|row| read_by_another_pod(row, rows, cluster, want, still)) {
+    if let Some(step) = rows.iter().find_map(|row| read_step(row, rows, cluster, options, unchanged_for)) {
         return Some(step);
     }
-    let lost = |row: &&MemberData<'_>| {
-        row.data_end == DataEnd::Served && has_lost_its_peers(row.member, cluster, view, still)
+    let serves_without_peers = |row: &&MemberData<'_>| {
+        row.data_end == DataEnd::Served && has_lost_peers(row.member, cluster, view, unchanged_for)
     };
-    let served = rows.iter().find(lost);
+    let served = rows.iter().find(serves_without_peers);
     if let Some(row) = served {
         return Some(restart(cluster, row.member, "so that it reports where its data ends now".to_owned()));
     }
@@ -71,25 +71,28 @@ pub(super) fn next(
         }
         _ => None,
     });
-    let asked = |row: &MemberData<'_>| {
+    let is_being_asked = |row: &MemberData<'_>| {
         // The server itself is asked, which takes time after a crash.
         let runs = |pod: &Arc<PodFact>| pod.running && pod.step && !pod.stuck;
         // The volume may have to be attached to the pod's node.
-        let comes = |reader: &Arc<PodFact>| !reader.stuck && !reader.node.is_empty() && still < ON_ITS_WAY;
+        let volume_may_come = |reader: &Arc<PodFact>| {
+            !reader.stuck && !reader.node.is_empty() && unchanged_for < VOLUME_TIMEOUT
+        };
         let Member { pod, reader, .. } = row.member;
-        let runs = pod.iter().chain(reader).any(runs) || reader.as_ref().is_some_and(comes);
+        let runs = pod.iter().chain(reader).any(runs) || reader.as_ref().is_some_and(volume_may_come);
         row.data_end == DataEnd::Served || runs && matches!(row.data_end, DataEnd::NotYetKnown(_))
     };
-    if let Some(silent) = silent.filter(|_| still < PATIENCE || rows.iter().any(asked)) {
+    if let Some(silent) = silent.filter(|_| unchanged_for < REPORT_TIMEOUT || rows.iter().any(is_being_asked))
+    {
         return Some(RecoveryStep::Wait(silent));
     }
-    let forms = rows.iter().find(|row| {
+    let restored = rows.iter().find(|row| {
         matches!(
             row.member.pod.as_deref().and_then(PodFact::doing),
             Some(JoinPhase::Waits | JoinPhase::Receives)
         )
     });
-    forms.filter(|_| still < SETTLED).map(|row| {
+    restored.filter(|_| unchanged_for < SETTLE_TIME).map(|row| {
         let name = &row.member.name;
         RecoveryStep::Wait(format!(
             "{name} has restored its last view: once all members of that view are back, they form the cluster by themselves"
@@ -100,14 +103,14 @@ pub(super) fn next(
 /// Returns whether the member is to report once more. Its pod existed when the person asked, and its server is not
 /// running: what its step refused may be repaired since, and a kubelet may wait for minutes before it restarts a server
 /// that kept failing. Or it runs again, and its report was dropped. This is done once: the report of a new pod counts.
-fn is_asked_again(
+fn must_report_again(
     row: &MemberData<'_>,
     cluster: &Cluster,
     view: &View<'_>,
-    want: &Want,
-    still: SignedDuration,
+    options: &RecoveryOptions,
+    unchanged_for: SignedDuration,
 ) -> bool {
-    let Some(pod) = row.member.pod.as_deref().filter(|pod| want.before.contains(&pod.uid)) else {
+    let Some(pod) = row.member.pod.as_deref().filter(|pod| options.before.contains(&pod.uid)) else {
         return false;
     };
     let reachable = Condition::of(row.member, view) != Some(Condition::NodeAway);
@@ -124,39 +127,39 @@ fn is_asked_again(
         && pod.step
         && pod.restarts > 0
         && !pod.lacks_an_image;
-    refused || silent && still >= if pod.running { LOST_REPORT } else { SETTLED }
+    refused || silent && unchanged_for >= if pod.running { LOST_REPORT } else { SETTLE_TIME }
 }
 
 /// Returns the step that lets another pod read this member's data, if its own pod does not run and another member could
 /// start if this position were known. Only claims with a volume are read: a claim without one would get its volume
 /// wherever the reader happens to run.
-fn read_by_another_pod(
+fn read_step(
     row: &MemberData<'_>,
     rows: &[MemberData<'_>],
     cluster: &Cluster,
-    want: &Want,
-    still: SignedDuration,
+    options: &RecoveryOptions,
+    unchanged_for: SignedDuration,
 ) -> Option<RecoveryStep> {
     let member = row.member;
-    let pod = member.pod.as_deref().filter(|pod| pod.step && !want.unreadable.contains(&pod.uid))?;
-    let others = rows.iter().any(|row| row.member.pod.is_some() && !row.member.does_not_run());
+    let pod = member.pod.as_deref().filter(|pod| pod.step && !options.unreadable.contains(&pod.uid))?;
+    let another_runs = rows.iter().any(|row| row.member.pod.is_some() && !row.member.does_not_run());
     let mut claims = cluster.claims.iter().filter(|claim| claim.ordinal == member.ordinal).peekable();
-    let there = claims.peek().is_some() && claims.all(|claim| claim.bound && !claim.terminating);
+    let readable = claims.peek().is_some() && claims.all(|claim| claim.bound && !claim.terminating);
     let read = cluster.readers.iter().any(|it| it.reads.as_ref().is_some_and(|it| it.member == member.name));
     let silent = !read && matches!(row.data_end, DataEnd::NotYetKnown(_));
-    let reads = silent && others && there && member.does_not_run() && still >= SETTLED;
-    reads.then(|| RecoveryStep::Read { member: member.name.clone(), uid: pod.uid.clone() })
+    let is_due = silent && another_runs && readable && member.does_not_run() && unchanged_for >= SETTLE_TIME;
+    is_due.then(|| RecoveryStep::Read { member: member.name.clone(), uid: pod.uid.clone() })
 }
 
 /// Deletes a reader pod that is of no use: the cluster serves; the member's own pod runs by now, or is another one; or
 /// the reader failed before the person asked, and the cause may be repaired.
-pub(super) fn no_longer_read(cluster: &Cluster, want: &Want) -> Option<RecoveryStep> {
+pub(super) fn useless_reader(cluster: &Cluster, options: &RecoveryOptions) -> Option<RecoveryStep> {
     let useless = |reader: &&Arc<PodFact>| {
-        let reads =
+        let reads_for =
             cluster.members.iter().find(|it| it.reader.as_ref().is_some_and(|it| it.uid == reader.uid));
         let failed = reader.stuck || matches!(reader.start_report.as_deref(), Some(StartReport::Refused(_)));
         !reader.terminating
-            && (serves(cluster) || reads.is_none() || failed && want.before.contains(&reader.uid))
+            && (serves(cluster) || reads_for.is_none() || failed && options.before.contains(&reader.uid))
     };
     let reader = cluster.readers.iter().find(useless)?;
     let member = reader.reads.as_ref().map(|it| it.member.clone())?;

@@ -3,14 +3,14 @@
 //! Must not know: what happens to that member next.
 
 use super::held_up;
-use super::steps::{RecoveryStep, Want};
+use super::steps::{RecoveryOptions, RecoveryStep};
 use engine::grant::{DataLoss, MemberData, best_member, data_loss};
 use facts::view::{Cluster, Member};
 
 /// Chooses the newest member, or the one that the person names.
-pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> RecoveryStep {
+pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], options: &RecoveryOptions) -> RecoveryStep {
     let best = best_member(rows, cluster);
-    let chosen = match &want.from {
+    let chosen = match &options.from {
         None => best,
         Some(name) => {
             match rows.iter().find(|row| row.member.name == *name || row.member.ordinal.to_string() == *name)
@@ -42,25 +42,28 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> R
     };
     let data_loss = data_loss(rows, row, cluster);
     let accepted =
-        data_loss.loss().is_none_or(|loss| want.from.is_some() && want.loss.as_ref() == Some(&loss));
+        data_loss.loss().is_none_or(|loss| options.from.is_some() && options.loss.as_ref() == Some(&loss));
     match row.data_end.position() {
-        Some(at) if accepted => {
-            let (member, node) = (row.member.name.clone(), place_to_keep(cluster, row.member));
-            RecoveryStep::Ask { member, at: at.clone(), node, loss: data_loss.loss() }
+        Some(position) if accepted => {
+            let (member, node) = (row.member.name.clone(), node_to_keep(cluster, row.member));
+            RecoveryStep::Ask { member, at: position.clone(), node, loss: data_loss.loss() }
         }
-        at => {
+        position => {
             // Of two histories the longer one need not be the right one: a person has to decide.
-            let ids = || rows.iter().filter_map(|row| row.data_end.position()).map(|it| &it.id);
-            let one = cluster.identity().is_some()
-                || want.from.is_some()
-                || ids().all(|id| Some(id) == ids().next());
-            RecoveryStep::Refuse { data_loss, from: at.filter(|_| one).map(|_| row.member.name.clone()) }
+            let histories = || rows.iter().filter_map(|row| row.data_end.position()).map(|it| &it.id);
+            let is_clear = cluster.identity().is_some()
+                || options.from.is_some()
+                || histories().all(|id| Some(id) == histories().next());
+            RecoveryStep::Refuse {
+                data_loss,
+                from: position.filter(|_| is_clear).map(|_| row.member.name.clone()),
+            }
         }
     }
 }
 
 /// Returns the node that would be given to another member's pending pod as soon as this member's pod is deleted.
-fn place_to_keep(cluster: &Cluster, member: &Member) -> Option<String> {
+fn node_to_keep(cluster: &Cluster, member: &Member) -> Option<String> {
     let waits = |it: &Member| it.pod.as_deref().is_some_and(|pod| pod.node.is_empty() && !pod.terminating);
     let node = &member.pod.as_deref()?.node;
     let contested = cluster.members.iter().any(|it| it.name != member.name && waits(it));

@@ -13,11 +13,11 @@ use facts::galera::start::{STEP_SCRIPT, after_step};
 use facts::marks::{CONTAINER, PREFIX};
 
 /// The readiness gate of the pod, which is never Ready: nothing sets this condition.
-const NEVER: &str = "gatera.dev/never";
+const NEVER_READY: &str = "gatera.dev/never";
 /// The deadline of the pod in seconds: a crash recovery that takes longer needs a person.
-const LONGEST: i64 = 3600;
+const DEADLINE_SECONDS: i64 = 3600;
 /// Fields of the container that are kept: where its data and its options are, and the user that reads them.
-const KEPT: [&str; 8] = [
+const KEPT_FIELDS: [&str; 8] = [
     "name",
     "image",
     "imagePullPolicy",
@@ -28,7 +28,7 @@ const KEPT: [&str; 8] = [
     "workingDir",
 ];
 /// Fields of the pod that are dropped: those that restrict where it runs, and those that make it a member.
-const LEFT: [&str; 13] = [
+const DROPPED_FIELDS: [&str; 13] = [
     "affinity",
     "nodeSelector",
     "topologySpreadConstraints",
@@ -44,7 +44,7 @@ const LEFT: [&str; 13] = [
     "resourceClaims",
 ];
 
-/// Why there is no reader pod.
+/// The reasons why there can be no reader pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoReader {
     /// The pod has no container with this name.
@@ -62,41 +62,42 @@ pub enum NoReader {
 
 /// Returns the reader pod for a member's pod as the API server holds it, and for its server's container. `image`
 /// replaces an image that cannot be pulled.
-pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<Value, NoReader> {
-    let spec = own["spec"].as_object().ok_or(NoReader::NoServer)?;
-    let [member, uid] = ["name", "uid"].map(|field| own["metadata"][field].as_str().unwrap_or_default());
-    let server = list(&own["spec"]["containers"]).find(|it| it["name"] == container);
+pub fn reader_pod(member_pod: &Value, container: &str, image: Option<&str>) -> Result<Value, NoReader> {
+    let spec = member_pod["spec"].as_object().ok_or(NoReader::NoServer)?;
+    let [member, uid] =
+        ["name", "uid"].map(|field| member_pod["metadata"][field].as_str().unwrap_or_default());
+    let server = list(&member_pod["spec"]["containers"]).find(|it| it["name"] == container);
     let server = server.ok_or(NoReader::NoServer)?;
     // Bitnami's image finds its data without any file.
-    if !is_bitnamis(server) && is_prepared(&own["spec"], &server["volumeMounts"]) {
+    if !is_bitnami(server) && has_prepared_files(&member_pod["spec"], &server["volumeMounts"]) {
         return Err(NoReader::Prepared);
     }
-    let mut reads = server.as_object().cloned().unwrap_or_default();
-    reads.retain(|field, _| KEPT.contains(&&**field));
-    reads.insert("command".to_owned(), command(server).ok_or(NoReader::NoStep)?);
-    reads.insert("env".to_owned(), environment(server));
-    reads.insert("resources".to_owned(), resources(server));
+    let mut container_spec = server.as_object().cloned().unwrap_or_default();
+    container_spec.retain(|field, _| KEPT_FIELDS.contains(&&**field));
+    container_spec.insert("command".to_owned(), command(server).ok_or(NoReader::NoStep)?);
+    container_spec.insert("env".to_owned(), environment(server));
+    container_spec.insert("resources".to_owned(), resources(server));
     if let Some(image) = image {
-        reads.insert("image".to_owned(), json!(image));
+        container_spec.insert("image".to_owned(), json!(image));
     }
-    for source in reads.get_mut("envFrom").and_then(Value::as_array_mut).into_iter().flatten() {
-        let_be_missing(source);
+    for source in container_spec.get_mut("envFrom").and_then(Value::as_array_mut).into_iter().flatten() {
+        make_optional(source);
     }
     let mut pod = spec.clone();
-    pod.retain(|field, _| !LEFT.contains(&&**field));
+    pod.retain(|field, _| !DROPPED_FIELDS.contains(&&**field));
     pod.extend([
-        ("containers".to_owned(), json!([reads])),
+        ("containers".to_owned(), json!([container_spec])),
         ("restartPolicy".to_owned(), json!("Never")),
         ("terminationGracePeriodSeconds".to_owned(), json!(10)),
-        ("activeDeadlineSeconds".to_owned(), json!(LONGEST)),
-        ("readinessGates".to_owned(), json!([{ "conditionType": NEVER }])),
+        ("activeDeadlineSeconds".to_owned(), json!(DEADLINE_SECONDS)),
+        ("readinessGates".to_owned(), json!([{ "conditionType": NEVER_READY }])),
     ]);
     // The volume is attached to that node already.
-    if let Some(node) = own["spec"]["nodeName"].as_str() {
-        let there =
+    if let Some(node) = member_pod["spec"]["nodeName"].as_str() {
+        let node_terms =
             json!([{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] }]);
         let required =
-            json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": there } });
+            json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": node_terms } });
         pod.insert("affinity".to_owned(), json!({ "nodeAffinity": required }));
     }
     Ok(json!({
@@ -104,7 +105,7 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
         "kind": "Pod",
         "metadata": {
             "name": format!("{member}-reader"),
-            "namespace": own["metadata"]["namespace"],
+            "namespace": member_pod["metadata"]["namespace"],
             "labels": { READER_LABEL: member },
             "annotations": { format!("{PREFIX}{CONTAINER}"): container },
             // The reader is deleted with the pod that it stands in for.
@@ -116,21 +117,22 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
 
 /// Returns the command: the step, and what the step would start. The setup of Bitnami's image is left out.
 fn command(server: &Value) -> Option<Value> {
-    let words = ["command", "args"].into_iter().flat_map(|field| list(&server[field]));
-    let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+    let command_line = ["command", "args"].into_iter().flat_map(|field| list(&server[field]));
+    let command_line: Vec<&str> = command_line.filter_map(Value::as_str).collect();
     let mounts = list(&server["volumeMounts"]).filter_map(|it| it["mountPath"].as_str());
-    let further = list(&server["env"]).find(|it| it["name"] == bitnami::EXTRA_FLAGS);
-    let further = further.and_then(|it| it["value"].as_str()).unwrap_or_default();
-    let bitnamis = is_bitnamis(server).then(|| bitnami::server(&mounts.collect::<Vec<_>>(), further));
-    let bitnamis = bitnamis.as_ref().map(|it| it.iter().map(String::as_str).collect());
-    let starts: Vec<_> = after_step(&words).map(<[_]>::to_vec).or(bitnamis)?;
+    let extra_flags = list(&server["env"]).find(|it| it["name"] == bitnami::EXTRA_FLAGS);
+    let extra_flags = extra_flags.and_then(|it| it["value"].as_str()).unwrap_or_default();
+    let bitnami_command =
+        is_bitnami(server).then(|| bitnami::server(&mounts.collect::<Vec<_>>(), extra_flags));
+    let bitnami_command = bitnami_command.as_ref().map(|it| it.iter().map(String::as_str).collect());
+    let server_command: Vec<_> = after_step(&command_line).map(<[_]>::to_vec).or(bitnami_command)?;
     // Kubernetes turns two dollars into one, and expands some variables.
     let step = START_SCRIPT_TEXT.replace('$', "$$");
-    Some(["sh", "-c", &step, STEP_SCRIPT].into_iter().chain(starts).collect())
+    Some(["sh", "-c", &step, STEP_SCRIPT].into_iter().chain(server_command).collect())
 }
 
 /// Returns whether the server starts by the step in Bitnami's way.
-fn is_bitnamis(server: &Value) -> bool {
+fn is_bitnami(server: &Value) -> bool {
     list(&server["env"]).any(|it| it["name"] == bitnami::BASH_ENV && it["value"] == bitnami::SCRIPT)
 }
 
@@ -140,16 +142,16 @@ fn list(of: &Value) -> impl Iterator<Item = &Value> {
 
 /// Returns the server's variables, each without its Secret being required: the step needs no password.
 fn environment(server: &Value) -> Value {
-    let own = list(&server["env"]).cloned().map(|mut variable| {
+    let variables = list(&server["env"]).cloned().map(|mut variable| {
         if let Some(source) = variable.get_mut("valueFrom") {
-            let_be_missing(source);
+            make_optional(source);
         }
         variable
     });
-    own.chain([json!({ "name": "GATERA_ONLY_TELLS", "value": "yes" })]).collect()
+    variables.chain([json!({ "name": "GATERA_ONLY_TELLS", "value": "yes" })]).collect()
 }
 
-fn let_be_missing(source: &mut Value) {
+fn make_optional(source: &mut Value) {
     for kind in ["secretKeyRef", "configMapKeyRef", "secretRef", "configMapRef"] {
         if let Some(it) = source.get_mut(kind) {
             it["optional"] = json!(true);
@@ -166,7 +168,7 @@ fn resources(server: &Value) -> Value {
 
 /// Returns whether an init container writes where the server reads outside its claims: without it, the server may look
 /// elsewhere for its data.
-fn is_prepared(spec: &Value, server: &Value) -> bool {
+fn has_prepared_files(spec: &Value, server: &Value) -> bool {
     let mounts = |of: &Value, volume: &Value| list(of).any(|it| it["name"] == volume["name"]);
     let written = |volume: &Value| {
         volume["emptyDir"].is_object()

@@ -20,15 +20,15 @@ use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, View};
 
 /// The time after which a member that has reported nothing is no longer expected to report.
-pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(90);
+pub(super) const REPORT_TIMEOUT: SignedDuration = SignedDuration::from_secs(90);
 /// The time within which members whose last view is complete form the cluster again.
-pub(super) const SETTLED: SignedDuration = SignedDuration::from_secs(20);
+pub(super) const SETTLE_TIME: SignedDuration = SignedDuration::from_secs(20);
 /// The time within which an autoscaler adds a node for a pending pod.
-const NODE_PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+const NODE_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 
 /// What the person who runs the command wants.
 #[derive(Clone, Debug, Default)]
-pub struct Want {
+pub struct RecoveryOptions {
     /// The member to start from, even if another one has newer data.
     pub from: Option<String>,
     /// The loss that is accepted.
@@ -106,9 +106,14 @@ pub enum RecoveryStep {
     },
 }
 
-/// Returns the next step. `still` is how long the members' reports have not changed.
-pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDuration) -> RecoveryStep {
-    if let Some(step) = asking::no_longer_read(cluster, want) {
+/// Returns the next step. `unchanged_for` is how long the members' reports have not changed.
+pub fn next(
+    cluster: &Cluster,
+    view: &View<'_>,
+    options: &RecoveryOptions,
+    unchanged_for: SignedDuration,
+) -> RecoveryStep {
+    if let Some(step) = asking::useless_reader(cluster, options) {
         return step;
     }
     if let Some(owner) = driver::of(&cluster.workload) {
@@ -118,18 +123,18 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         ));
     }
     if let Some(recovery) = cluster.recovery() {
-        return granted(cluster, recovery, view, still);
+        return after_grant(cluster, recovery, view, unchanged_for);
     }
-    if let Some(asked) = cluster.workload.metadata.mark(RECOVER) {
+    if let Some(request) = cluster.workload.metadata.mark(RECOVER) {
         return RecoveryStep::TakeBack(format!(
-            "the guard has not verified this request ({asked}); it may have been down when it was written"
+            "the guard has not verified this request ({request}); it may have been down when it was written"
         ));
     }
     let former_replicas = cluster.stopped_members().filter(|count| *count > cluster.workload.replicas());
     if let Some(first) = cluster.members.iter().find(|member| member.ready()) {
         // A recovery may have been taken back although its first member already served.
-        return left_behind(cluster, first, view, still)
-            .or_else(|| want.all.then(|| after_stop(cluster, former_replicas)).flatten())
+        return left_behind(cluster, first, view, unchanged_for)
+            .or_else(|| options.all.then(|| after_stop(cluster, former_replicas)).flatten())
             .unwrap_or(RecoveryStep::Serves);
     }
     if serves(cluster) {
@@ -139,10 +144,10 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         return stop::loses_data(cluster, view).map_or(RecoveryStep::ByHand(why), RecoveryStep::Cannot);
     }
     match former_replicas {
-        Some(_) if want.all && !cluster.leaving.is_empty() => {
+        Some(_) if options.all && !cluster.leaving.is_empty() => {
             return RecoveryStep::Wait("members are still leaving".to_owned());
         }
-        Some(to) if want.all => return RecoveryStep::Scale { to },
+        Some(to) if options.all => return RecoveryStep::Scale { to },
         Some(_) if cluster.members.is_empty() => {
             return RecoveryStep::Cannot(format!(
                 "it was stopped by gatera stop; to start it: {}",
@@ -159,16 +164,17 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         let why = "there is nothing to recover, because no member has ever held data: it is a first install, which waits for its bootstrap node";
         return RecoveryStep::Cannot(why.to_owned());
     }
-    if let Some(why) = strays(cluster, view) {
+    if let Some(why) = members_elsewhere(cluster, view) {
         return RecoveryStep::Cannot(why);
     }
     let rows = member_data(cluster, view);
-    asking::next(cluster, &rows, view, want, still).unwrap_or_else(|| choosing::next(cluster, &rows, want))
+    asking::next(cluster, &rows, view, options, unchanged_for)
+        .unwrap_or_else(|| choosing::next(cluster, &rows, options))
 }
 
 /// Returns why members that serve another cluster forbid a recovery: with this one started beside it, two clusters
 /// could reach each other.
-fn strays(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+fn members_elsewhere(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let elsewhere = cluster.members.iter().filter(|it| Condition::of(it, view) == Some(Condition::Elsewhere));
     let names = elsewhere.map(|it| &*it.name).collect::<Vec<_>>();
     if names.is_empty() {
@@ -197,12 +203,17 @@ fn after_stop(cluster: &Cluster, former_replicas: Option<i64>) -> Option<Recover
 }
 
 /// Returns the next step of a recovery that the guard allowed: first its member is started, then the others.
-fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDuration) -> RecoveryStep {
+fn after_grant(
+    cluster: &Cluster,
+    recovery: &Recovery,
+    view: &View<'_>,
+    unchanged_for: SignedDuration,
+) -> RecoveryStep {
     let Some(first) = cluster.member(&recovery.member) else {
         return RecoveryStep::TakeBack(format!("{} is not a member any more", recovery.member));
     };
     if first.ready() {
-        return after_first(cluster, first, view, still);
+        return after_first(cluster, first, view, unchanged_for);
     }
     if serves(cluster) {
         return RecoveryStep::TakeBack("the cluster serves without it".to_owned());
@@ -231,18 +242,16 @@ fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: Signe
     let failed = pod.restarts > 0 && report.is_some_and(|report| report.position().is_some());
     match report {
         _ if pod.terminating => RecoveryStep::Wait(format!("{} is being deleted", first.name)),
-        _ if first.does_not_run() && waited_enough(first, view, still) => RecoveryStep::TakeBack(format!(
-            "{} was to start the cluster, but {}",
-            first.name,
-            held_up(cluster, first)
-        )),
+        _ if first.does_not_run() && waited_enough(first, view, unchanged_for) => RecoveryStep::TakeBack(
+            format!("{} was to start the cluster, but {}", first.name, held_up(cluster, first)),
+        ),
         _ if Condition::of(first, view) == Some(Condition::NodeAway) => {
             let (name, node) = (&first.name, &pod.node);
             RecoveryStep::TakeBack(format!(
                 "{name} was to start the cluster, but its node {node} does not answer"
             ))
         }
-        _ if has_served(first) && !has_lost_its_peers(first, cluster, view, still) => RecoveryStep::Wait(
+        _ if has_served(first) && !has_lost_peers(first, cluster, view, unchanged_for) => RecoveryStep::Wait(
             format!("{} has started the cluster, but is not Ready at the moment", first.name),
         ),
         _ if has_served(first) => RecoveryStep::TakeBack(format!(
@@ -266,27 +275,28 @@ fn granted(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: Signe
 
 /// Returns whether this member has been waited for long enough. A node may have to be added for its pod; the status of
 /// the pod shows how long it has been pending, independently of the other members.
-fn waited_enough(member: &Member, view: &View<'_>, still: SignedDuration) -> bool {
+fn waited_enough(member: &Member, view: &View<'_>, unchanged_for: SignedDuration) -> bool {
     match member.pod.as_deref() {
         Some(pod) if pod.node.is_empty() => {
             let waits = pod.unready_since.map(|since| view.now.duration_since(since));
-            waits.unwrap_or_default().max(still) >= NODE_PATIENCE
+            waits.unwrap_or_default().max(unchanged_for) >= NODE_TIMEOUT
         }
-        _ => still >= PATIENCE,
+        _ => unchanged_for >= REPORT_TIMEOUT,
     }
 }
 
 /// Returns whether a member that served has lost its peers. One that is not Ready may instead be a donor, which nothing
 /// shows, so it is given more time unless it is known to be alone.
-pub(super) fn has_lost_its_peers(
+pub(super) fn has_lost_peers(
     member: &Member,
     cluster: &Cluster,
     view: &View<'_>,
-    still: SignedDuration,
+    unchanged_for: SignedDuration,
 ) -> bool {
     let is_alone = matches!(Condition::of(member, view), Some(Condition::CutOff | Condition::Left));
     let receives = |other: &Member| Condition::of(other, view) == Some(Condition::Transfer);
-    still >= SETTLED && (is_alone || still >= PATIENCE && !cluster.members.iter().any(receives))
+    unchanged_for >= SETTLE_TIME
+        && (is_alone || unchanged_for >= REPORT_TIMEOUT && !cluster.members.iter().any(receives))
 }
 
 fn members_changed() -> RecoveryStep {
@@ -296,12 +306,17 @@ fn members_changed() -> RecoveryStep {
 }
 
 /// Returns the step that brings back the next member, once the first one serves, until all that can be Ready are.
-fn after_first(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> RecoveryStep {
-    let Some(member) = next_in_turn(cluster, view, still) else {
+fn after_first(
+    cluster: &Cluster,
+    first: &Member,
+    view: &View<'_>,
+    unchanged_for: SignedDuration,
+) -> RecoveryStep {
+    let Some(member) = next_in_turn(cluster, view, unchanged_for) else {
         let away = cluster.members.iter().filter(|member| !member.ready());
         return RecoveryStep::Finish { without: away.map(|member| member.name.clone()).collect() };
     };
-    left_behind(cluster, first, view, still).unwrap_or_else(|| {
+    left_behind(cluster, first, view, unchanged_for).unwrap_or_else(|| {
         let name = &member.name;
         let lower = |other: &&Member| other.ordinal < member.ordinal && !other.ready();
         match &member.pod {
@@ -323,11 +338,15 @@ fn after_first(cluster: &Cluster, first: &Member, view: &View<'_>, still: Signed
 }
 
 /// Returns the lowest member that is not Ready and can become so: not one whose node does not answer, whose claim is
-/// lost, or which is in another cluster. A member whose pod does not run comes last, and only until `PATIENCE` is over.
-pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>, still: SignedDuration) -> Option<&'a Member> {
-    let comes = |member: &&Member| !member.ready() && !stays_away(cluster, member, view);
-    let mut all = cluster.members.iter().filter(comes);
-    let held_up = all.clone().next().filter(|_| still < PATIENCE);
+/// lost, or which is in another cluster. A member whose pod does not run comes last, and only until `REPORT_TIMEOUT` is over.
+pub fn next_in_turn<'a>(
+    cluster: &'a Cluster,
+    view: &View<'_>,
+    unchanged_for: SignedDuration,
+) -> Option<&'a Member> {
+    let can_join = |member: &&Member| !member.ready() && !stays_away(cluster, member, view);
+    let mut all = cluster.members.iter().filter(can_join);
+    let held_up = all.clone().next().filter(|_| unchanged_for < REPORT_TIMEOUT);
     all.find(|member| !member.does_not_run()).or(held_up)
 }
 
@@ -347,18 +366,20 @@ fn left_behind(
     cluster: &Cluster,
     first: &Member,
     view: &View<'_>,
-    still: SignedDuration,
+    unchanged_for: SignedDuration,
 ) -> Option<RecoveryStep> {
-    let member = next_in_turn(cluster, view, still)?;
+    let member = next_in_turn(cluster, view, unchanged_for)?;
     let pod = member.pod.as_deref().filter(|pod| !pod.terminating)?;
     let in_back_off = !pod.running && pod.restarts > 0;
     // Its donor may be busy with another joiner.
     let transfers = cluster.members.iter().any(|it| Condition::of(it, view) == Some(Condition::Transfer));
     let stalls = Condition::of(member, view) == Some(Condition::Stalled) && !transfers;
     let hangs_in_recovery = cluster.recovery().is_some() && (in_back_off || stalls);
-    let vain = waits_in_vain(member, cluster, view) && (started_before(member, first) || hangs_in_recovery);
-    let settled = !has_served(member) || still >= SETTLED;
-    (vain && settled).then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
+    let waits_for_gone_addresses =
+        waits_in_vain(member, cluster, view) && (started_before(member, first) || hangs_in_recovery);
+    let settled = !has_served(member) || unchanged_for >= SETTLE_TIME;
+    (waits_for_gone_addresses && settled)
+        .then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
 }
 
 /// Re-creates the pod of this member, if its data stays.

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Connection {
-    fn ends(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.end_reason.initialized()
     }
 }
@@ -13,14 +13,14 @@ fn at(seconds: u64, start: Instant) -> Instant {
 }
 
 #[test]
-fn each_stage_has_its_time() {
+fn each_stage_has_its_deadline() {
     let now = Instant::now();
     let connected = ConnectionProgress::new(now);
     let open = ConnectionProgress { stage: ConnectionStage::Waiting, ..connected.clone() };
     let served = ConnectionProgress { served: true, ..open.clone() };
     let asking = ConnectionProgress { stage: ConnectionStage::Answering, ..served.clone() };
     let stuck = ConnectionProgress { taken: Some(at(3, now)), ..asking.clone() };
-    for (what, it, fine, over, why) in [
+    for (what, it, fine, over, reason) in [
         ("a handshake", connected, 5, 6, "handshake"),
         ("the first headers", open, 10, 11, "slow"),
         ("an idle connection", served, 120, 121, "idle"),
@@ -28,12 +28,12 @@ fn each_stage_has_its_time() {
         ("an answer that the client does not take", stuck, 8, 9, "slow"),
     ] {
         assert_eq!(it.overdue(at(fine, now)), None, "{what}");
-        assert_eq!(it.overdue(at(over, now)), Some(why), "{what}");
+        assert_eq!(it.overdue(at(over, now)), Some(reason), "{what}");
     }
 }
 
 #[test]
-fn what_a_connection_is_worth() {
+fn connections_are_ranked_for_eviction() {
     let now = Instant::now();
     let open = ConnectionProgress { stage: ConnectionStage::Waiting, ..ConnectionProgress::new(now) };
     let idle = ConnectionProgress { served: true, ..open.clone() };
@@ -58,7 +58,7 @@ fn what_a_connection_is_worth() {
 
 /// However many requests are under way, and however slow they are, a new connection gets a slot.
 #[test]
-fn when_all_slots_are_taken_the_least_worth_makes_way() {
+fn when_all_slots_are_taken_the_lowest_rank_is_evicted() {
     let all = Connections::new(4, 1000);
     let slots = [(); 4].map(|()| all.enter(Instant::now()).unwrap());
     for slot in &slots {
@@ -70,23 +70,23 @@ fn when_all_slots_are_taken_the_least_worth_makes_way() {
     slots[1].connection.progress().since = Instant::now().checked_sub(SLOW_AGE * 2).unwrap();
     let mut newcomers = Vec::new();
     for (index, what) in [(1, "slow"), (3, "idle"), (2, "busy")] {
-        assert!(!slots[index].connection.ends(), "{what}");
+        assert!(!slots[index].connection.has_ended(), "{what}");
         let newcomer = all.enter(Instant::now()).unwrap();
-        assert!(slots[index].connection.ends(), "{what}");
+        assert!(slots[index].connection.has_ended(), "{what}");
         newcomer.connection.progress().proven = true;
         newcomers.push(newcomer);
     }
-    assert!(!slots[0].connection.ends() && all.enter(Instant::now()).is_none(), "proven callers stay");
+    assert!(!slots[0].connection.has_ended() && all.enter(Instant::now()).is_none(), "proven callers stay");
 }
 
 /// hyper may read the next request before it drops the body of an answer.
 #[test]
-fn the_end_of_an_answer_leaves_the_next_request_alone() {
+fn the_end_of_an_answer_does_not_affect_the_next_request() {
     let all = Connections::new(1, 1000);
     let slot = all.enter(Instant::now()).unwrap();
     let mut first = all.begin(&slot.connection);
     first.begun = first.begun.checked_sub(SLOW_AGE).unwrap();
-    first.takes();
+    first.piece_taken();
     let next = all.begin(&slot.connection);
     let since = slot.connection.progress().since;
     drop(first);
@@ -97,30 +97,32 @@ fn the_end_of_an_answer_leaves_the_next_request_alone() {
 }
 
 #[test]
-fn when_too_many_bytes_are_not_taken_who_held_most_for_longest_makes_way() {
+fn when_too_many_bytes_are_unread_the_connection_that_held_most_for_longest_is_ended() {
     let all = Connections::new(8, 1000);
     let [greedy, modest, other, proven] = [(); 4].map(|()| all.enter(Instant::now()).unwrap());
     proven.connection.progress().proven = true;
     let answer = |slot: &Slot, bytes, seconds| {
         let answer = all.begin(&slot.connection);
         slot.connection.progress().since = Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        answer.holds(bytes);
+        answer.set_length(bytes);
         answer
     };
     let first = [answer(&greedy, 500, 1), answer(&proven, 500, 1)];
-    assert!(!greedy.connection.ends());
+    assert!(!greedy.connection.has_ended());
     drop(first);
     let held = [answer(&greedy, 300, 10), answer(&modest, 150, 10), answer(&proven, 500, 10)];
-    assert!(!greedy.connection.ends(), "what was taken counts no more");
+    assert!(!greedy.connection.has_ended(), "what was taken counts no more");
     let more = answer(&other, 100, 1);
-    assert!(greedy.connection.ends() && !modest.connection.ends() && !proven.connection.ends());
+    assert!(
+        greedy.connection.has_ended() && !modest.connection.has_ended() && !proven.connection.has_ended()
+    );
     drop(more);
     let _more = answer(&other, 290, 1);
-    assert!(!modest.connection.ends(), "what has ended makes room");
+    assert!(!modest.connection.has_ended(), "what has ended makes room");
     let newcomer = all.enter(Instant::now()).unwrap();
     let _much = answer(&newcomer, 150, 1);
-    assert!(modest.connection.ends(), "fewer bytes, but for longer");
-    assert!(!other.connection.ends() && !newcomer.connection.ends());
+    assert!(modest.connection.has_ended(), "fewer bytes, but for longer");
+    assert!(!other.connection.has_ended() && !newcomer.connection.has_ended());
     drop(held);
     assert_eq!(all.table().held_bytes, 440, "what was ended is not counted twice");
 }

@@ -37,14 +37,14 @@ const EXPIRED: &str =
     r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old","reason":"Expired"}}"#;
 
 /// The requests: "list", or the version from which a watch began, and its duration.
-type Asked = Arc<Mutex<Vec<String>>>;
+type RequestLog = Arc<Mutex<Vec<String>>>;
 
 fn rds() -> Kind {
     crate::rulebook().kinds().named("otc.mcsps.de", "Rds")
 }
 
-fn api_server(script: Vec<Reply>) -> (Client, Asked) {
-    let (asked, script) = (Asked::default(), Arc::new(Mutex::new(VecDeque::from(script))));
+fn api_server(script: Vec<Reply>) -> (Client, RequestLog) {
+    let (asked, script) = (RequestLog::default(), Arc::new(Mutex::new(VecDeque::from(script))));
     let messages = Arc::clone(&asked);
     let service = service_fn(move |request: http::Request<Body>| {
         let part = |name: &str| {
@@ -53,9 +53,9 @@ fn api_server(script: Vec<Reply>) -> (Client, Asked) {
         };
         let version = part("resourceVersion=");
         let watches = part("watch=") == "true";
-        let words =
+        let entry =
             if watches { format!("from {version} for {}s", part("timeoutSeconds=")) } else { "list".into() };
-        messages.lock().unwrap().push(words);
+        messages.lock().unwrap().push(entry);
         let answer = script.lock().unwrap().pop_front();
         let code = if let Some(Reply::Refused(code)) = answer { code } else { 200 };
         async move { Ok::<_, std::io::Error>(Response::builder().status(code).body(body(answer)).unwrap()) }
@@ -113,8 +113,18 @@ fn follower(
     freshness: &WatchFreshness,
     messages: mpsc::Sender<(usize, Message)>,
 ) -> Follower {
-    let (url, freshness, again) = ("/collection".to_owned(), freshness.clone(), Arc::default());
-    Follower { client, kind: Kind::Service, url, selector: None, watch: 0, freshness, guard, again, messages }
+    let (url, freshness, relist) = ("/collection".to_owned(), freshness.clone(), Arc::default());
+    Follower {
+        client,
+        kind: Kind::Service,
+        url,
+        selector: None,
+        watch: 0,
+        freshness,
+        guard,
+        relist,
+        messages,
+    }
 }
 
 /// Follows the script; also returns what the keeper receives about the kind.
@@ -129,20 +139,20 @@ async fn reported_by(
 
 /// Does the same, with a flag that asks for a new list.
 async fn followed_again(
-    again: Arc<AtomicBool>,
+    relist: Arc<AtomicBool>,
     kind: Kind,
     guard: Arc<Guard>,
     seconds: u64,
     script: Vec<Reply>,
 ) -> (Vec<String>, Freshness, Vec<&'static str>) {
-    let mut words = Vec::new();
+    let mut reports = Vec::new();
     let (client, asked) = api_server(script);
     let (sender, mut messages) = mpsc::channel(64);
-    let freshness = WatchFreshness::of([true]);
-    let follower = Follower { kind, again, ..follower(client, guard, &freshness, sender) };
+    let freshness = WatchFreshness::new([true]);
+    let follower = Follower { kind, relist, ..follower(client, guard, &freshness, sender) };
     let listening = async {
         while let Some((_, message)) = messages.recv().await {
-            words.extend(match message {
+            reports.extend(match message {
                 Message::Serves(true) => Some("offered"),
                 Message::Serves(false) => Some("not offered"),
                 Message::Reachable(true) => Some("reachable"),
@@ -154,7 +164,7 @@ async fn followed_again(
     };
     let _ = timeout(Duration::from_secs(seconds), async { tokio::join!(follower.follow(), listening) }).await;
     let asked = asked.lock().unwrap().clone();
-    (asked, freshness.freshness(), words)
+    (asked, freshness.freshness(), reports)
 }
 
 fn stale(freshness: Freshness) -> Option<i64> {
@@ -165,7 +175,7 @@ fn stale(freshness: Freshness) -> Option<i64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rounds_that_end_by_their_time_keep_the_view_current() {
+async fn rounds_that_end_as_planned_keep_the_view_current() {
     let round = || Reply::Watch(vec![], End::Clean(8_000));
     let first = Reply::Watch(vec![], End::Clean(1_000));
     let (asked, freshness) = after(24, vec![Reply::List(LIST), first, round(), round(), round()]).await;
@@ -174,7 +184,7 @@ async fn rounds_that_end_by_their_time_keep_the_view_current() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_cut_off_and_old() {
+async fn a_silent_watch_is_cut_off_and_stale() {
     let first = Reply::Watch(vec![], End::Clean(1_000));
     let silent = Reply::Watch(vec![(100, EVENT)], End::Never);
     let (asked, freshness) = after(18, vec![Reply::List(LIST), first, silent]).await;
@@ -185,7 +195,7 @@ async fn silence_is_cut_off_and_old() {
 
 /// After a break an event may be one of many that happened meanwhile; a bookmark, or the end of a round, comes after all of them.
 #[tokio::test(start_paused = true)]
-async fn after_a_break_only_what_stands_behind_everything_counts() {
+async fn after_a_break_only_a_bookmark_or_the_end_of_a_round_counts() {
     let broken = || Reply::Watch(vec![], End::Broken);
     let events = || Reply::Watch(vec![(100, EVENT), (100, EVENT)], End::Never);
     let first = || Reply::Watch(vec![], End::Clean(1_000));
@@ -199,7 +209,7 @@ async fn after_a_break_only_what_stands_behind_everything_counts() {
 
 /// An API server that drops a slow reader ends the watch as if it had sent everything.
 #[tokio::test(start_paused = true)]
-async fn an_end_before_its_time_proves_nothing() {
+async fn an_early_end_of_a_round_does_not_prove_a_current_view() {
     let first = Reply::Watch(vec![], End::Clean(1_000));
     let early = (0..20).map(|_| Reply::Watch(vec![(10, EVENT)], End::Clean(200)));
     let script = [Reply::List(LIST), first].into_iter().chain(early).collect();
@@ -209,7 +219,7 @@ async fn an_end_before_its_time_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_has_forgotten_is_listed_again() {
+async fn an_expired_version_is_listed_again() {
     let first = Reply::Watch(vec![], End::Clean(1_000));
     let expired = Reply::Watch(vec![(10, EXPIRED)], End::Clean(0));
     let (asked, freshness) = after(4, vec![Reply::List(LIST), first, expired, Reply::List(LIST)]).await;
@@ -219,7 +229,7 @@ async fn what_the_api_server_has_forgotten_is_listed_again() {
 
 /// A busy keeper takes nothing from a watch, and an API server sends nothing that is not taken.
 #[tokio::test(start_paused = true)]
-async fn what_waits_to_be_taken_was_not_heard_meanwhile() {
+async fn events_that_wait_for_the_keeper_do_not_prove_a_current_view() {
     let events = vec![(100, EVENT), (100, EVENT), (100, EVENT)];
     let script = vec![
         Reply::List(LIST),
@@ -227,7 +237,7 @@ async fn what_waits_to_be_taken_was_not_heard_meanwhile() {
         Reply::Watch(events, End::Never),
     ];
     let ((client, asked), (sender, mut messages)) = (api_server(script), mpsc::channel(1));
-    let (freshness, guard) = (WatchFreshness::of([true]), guard(Settings::default()));
+    let (freshness, guard) = (WatchFreshness::new([true]), guard(Settings::default()));
     let follower = follower(client, guard, &freshness, sender);
     let busy = async {
         while !matches!(messages.recv().await, Some((_, Message::Listed))) {}
@@ -246,21 +256,21 @@ async fn what_waits_to_be_taken_was_not_heard_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_find_room_now_is_listed_again() {
+async fn a_kind_that_may_fit_now_is_listed_again() {
     let round = |seconds: u64| Reply::Watch(vec![], End::Clean(seconds * 1_000));
     let script = vec![Reply::List(LIST), round(1), round(8), Reply::List(LIST), round(1)];
-    let again = Arc::<AtomicBool>::default();
+    let relist = Arc::<AtomicBool>::default();
     let ask = async {
         sleep(Duration::from_secs(5)).await;
-        again.store(true, Ordering::Relaxed);
+        relist.store(true, Ordering::Relaxed);
     };
-    let messages = followed_again(Arc::clone(&again), Kind::Service, guard(Settings::default()), 12, script);
+    let messages = followed_again(Arc::clone(&relist), Kind::Service, guard(Settings::default()), 12, script);
     let ((asked, ..), ()) = tokio::join!(messages, ask);
     assert_eq!(asked[..5], ["list", "from 1 for 1s", "from 1 for 8s", "list", "from 1 for 1s"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
+async fn a_kind_is_not_requested_until_its_pack_is_on() {
     let guard = guard(crate::rulebook().settings("packs: {rds: false}").unwrap());
     let (asked, freshness) = followed(rds(), Arc::clone(&guard), 20, vec![]).await;
     assert_eq!((asked, freshness), (vec![], Freshness::Current), "and nobody waits for it");
@@ -277,42 +287,42 @@ async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
 
 /// The kind's definition has a conversion webhook that is gone, or one that never answers.
 #[tokio::test(start_paused = true)]
-async fn what_an_api_server_offers_and_does_not_list_is_unlisted_and_not_absent() {
+async fn a_kind_that_is_served_but_cannot_be_listed_is_not_absent() {
     let on = || guard(Settings::default());
     let refused = || Reply::Refused(500);
-    let (.., words) = reported_by(rds(), on(), 20, vec![refused(), refused()]).await;
-    assert_eq!(words, ["offered", "unreachable"]);
-    let (.., words) = reported_by(rds(), on(), 2, vec![refused(), Reply::List(LIST)]).await;
-    assert_eq!(words, ["offered", "unreachable", "offered", "listed", "reachable"]);
-    let (.., words) = reported_by(rds(), on(), 4, vec![]).await;
-    assert_eq!(words, ["offered", "unreachable"], "a list that hangs holds up nothing");
-    let (.., words) = reported_by(rds(), on(), 4, vec![Reply::Refused(404)]).await;
-    assert_eq!(words, ["not offered", "listed"]);
+    let (.., reports) = reported_by(rds(), on(), 20, vec![refused(), refused()]).await;
+    assert_eq!(reports, ["offered", "unreachable"]);
+    let (.., reports) = reported_by(rds(), on(), 2, vec![refused(), Reply::List(LIST)]).await;
+    assert_eq!(reports, ["offered", "unreachable", "offered", "listed", "reachable"]);
+    let (.., reports) = reported_by(rds(), on(), 4, vec![]).await;
+    assert_eq!(reports, ["offered", "unreachable"], "a list that hangs holds up nothing");
+    let (.., reports) = reported_by(rds(), on(), 4, vec![Reply::Refused(404)]).await;
+    assert_eq!(reports, ["not offered", "listed"]);
     // A single failure is not reported where everything is known.
     let round = |end| Reply::Watch(vec![], end);
     let script =
         vec![Reply::List(LIST), round(End::Clean(1_000)), round(End::Broken), round(End::Clean(1_000))];
     assert_eq!(reported_by(rds(), on(), 3, script).await.2, ["offered", "listed"]);
-    let (.., words) = reported_by(Kind::Service, on(), 4, vec![refused()]).await;
-    assert_eq!(words, [""; 0], "of what Galera needs the freshness says it");
+    let (.., reports) = reported_by(Kind::Service, on(), 4, vec![refused()]).await;
+    assert_eq!(reports, [""; 0], "of what Galera needs the freshness says it");
 }
 
 /// A kind that is not installed, and an API server that restarts.
 #[tokio::test(start_paused = true)]
-async fn what_is_absent_is_absent_again_after_an_outage() {
+async fn an_absent_kind_is_absent_again_after_an_outage() {
     let on = || guard(Settings::default());
     let (absent, outage) = (["not offered", "listed"], ["offered", "unreachable"]);
     let script = [404, 500, 500, 404].map(Reply::Refused).into();
-    let (.., words) = reported_by(rds(), on(), 30, script).await;
-    assert_eq!(words, [absent, outage, absent].concat());
+    let (.., reports) = reported_by(rds(), on(), 30, script).await;
+    assert_eq!(reports, [absent, outage, absent].concat());
     // A single failure is not reported, even after an outage.
     let script = [404, 500, 500, 404, 500, 404].map(Reply::Refused).into();
-    let (.., words) = reported_by(rds(), on(), 36, script).await;
-    assert_eq!(words, [absent, outage, absent].concat());
+    let (.., reports) = reported_by(rds(), on(), 36, script).await;
+    assert_eq!(reports, [absent, outage, absent].concat());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_switched_off_after_an_outage_is_absent() {
+async fn a_kind_that_is_switched_off_after_an_outage_is_absent() {
     let off = || crate::rulebook().settings("packs: {rds: false}").unwrap();
     let guard = guard(off());
     let switch = async {
@@ -322,6 +332,6 @@ async fn what_is_switched_off_after_an_outage_is_absent() {
         guard.settings.store(Arc::new(off()));
     };
     let script = [500, 500].map(Reply::Refused).into();
-    let ((.., words), ()) = tokio::join!(reported_by(rds(), Arc::clone(&guard), 40, script), switch);
-    assert_eq!(words, ["not offered", "listed", "offered", "unreachable", "not offered", "listed"]);
+    let ((.., reports), ()) = tokio::join!(reported_by(rds(), Arc::clone(&guard), 40, script), switch);
+    assert_eq!(reports, ["not offered", "listed", "offered", "unreachable", "not offered", "listed"]);
 }

@@ -28,14 +28,14 @@ const OBJECTS: [(Kind, &str); 5] = [
     (Kind::ConfigMap, "y"),
 ];
 /// The greatest age of a current view.
-const CURRENT: Duration = Duration::from_millis(15_010);
+const MAX_CURRENT_AGE: Duration = Duration::from_millis(15_010);
 
 /// The existing objects, each with its version and shape. The shape is a set of bits: the ConfigMaps that a StatefulSet reads,
 /// or the labels that a pod has.
 type Truth = BTreeMap<(Kind, &'static str), (u64, u8)>;
 
 #[derive(Clone, Debug)]
-enum Op {
+enum LinkEvent {
     /// Writes an object in this shape, or deletes it.
     Write(Index, Option<u8>),
     /// Lets this many seconds pass.
@@ -58,25 +58,25 @@ enum Op {
     Lose(Index),
 }
 
-fn ops() -> impl Strategy<Value = Vec<Op>> {
+fn events() -> impl Strategy<Value = Vec<LinkEvent>> {
     let index = any::<Index>;
-    let op = prop_oneof![
-        4 => (index(), prop::option::weighted(0.7, 0..4_u8)).prop_map(|(at, shape)| Op::Write(at, shape)),
-        2 => (1..9_u64).prop_map(Op::Pass),
-        3 => Just(Op::Round),
-        8 => index().prop_map(Op::Proceed),
-        1 => index().prop_map(Op::SendOne),
-        1 => index().prop_map(Op::Fail),
-        1 => index().prop_map(Op::Expire),
-        3 => index().prop_map(Op::Answer),
-        3 => index().prop_map(Op::Deliver),
-        1 => index().prop_map(Op::Lose),
+    let event = prop_oneof![
+        4 => (index(), prop::option::weighted(0.7, 0..4_u8)).prop_map(|(at, shape)| LinkEvent::Write(at, shape)),
+        2 => (1..9_u64).prop_map(LinkEvent::Pass),
+        3 => Just(LinkEvent::Round),
+        8 => index().prop_map(LinkEvent::Proceed),
+        1 => index().prop_map(LinkEvent::SendOne),
+        1 => index().prop_map(LinkEvent::Fail),
+        1 => index().prop_map(LinkEvent::Expire),
+        3 => index().prop_map(LinkEvent::Answer),
+        3 => index().prop_map(LinkEvent::Deliver),
+        1 => index().prop_map(LinkEvent::Lose),
     ];
-    prop::collection::vec(op, 1..60)
+    prop::collection::vec(event, 1..60)
 }
 
 /// The state of a watch.
-enum Link {
+enum WatchState {
     /// It lists next.
     Unlisted,
     /// It lists the objects of a moment in the history, of which some have been received.
@@ -85,13 +85,13 @@ enum Link {
     Watches(usize),
 }
 
-struct Model {
+struct KeeperModel {
     keeper: Keeper,
     freshness: WatchFreshness,
-    wanted: mpsc::UnboundedReceiver<Id>,
+    requested_texts: mpsc::UnboundedReceiver<Id>,
     /// All states that ever existed, each with its beginning.
     history: Vec<(Instant, Truth)>,
-    links: [Link; 4],
+    watches: [WatchState; 4],
     fetches: Vec<(Id, Option<Fetched>)>,
     /// The time at which the keeper last received anything about ConfigMaps or their readers.
     news: Instant,
@@ -142,19 +142,19 @@ fn shown(truth: &Truth, (kind, name): (Kind, &'static str)) -> Option<u64> {
     }
 }
 
-impl Model {
+impl KeeperModel {
     fn new() -> Self {
-        let (want, wanted) = mpsc::unbounded_channel();
+        let (text_requests, requested_texts) = mpsc::unbounded_channel();
         let sources = SOURCES.iter().map(|(kind, _)| WatchSource::new(*kind)).collect();
-        let keeper = Keeper::new(sources, want, Facts::default());
+        let keeper = Keeper::new(sources, text_requests, Facts::default());
         let history = vec![(Instant::now(), Truth::new())];
-        let links = [const { Link::Unlisted }; 4];
+        let watches = [const { WatchState::Unlisted }; 4];
         Self {
             keeper,
-            freshness: WatchFreshness::of([true; SOURCES.len()]),
-            wanted,
+            freshness: WatchFreshness::new([true; SOURCES.len()]),
+            requested_texts,
             history,
-            links,
+            watches,
             fetches: Vec::new(),
             news: Instant::now(),
         }
@@ -168,7 +168,7 @@ impl Model {
             self.news = Instant::now();
         }
         self.keeper.apply(source, message);
-        self.fetches.extend(std::iter::from_fn(|| self.wanted.try_recv().ok()).map(|id| (id, None)));
+        self.fetches.extend(std::iter::from_fn(|| self.requested_texts.try_recv().ok()).map(|id| (id, None)));
     }
 
     fn write(&mut self, key: (Kind, &'static str), shape: Option<u8>) {
@@ -208,38 +208,38 @@ impl Model {
     }
 
     fn proceed(&mut self, source: usize) {
-        match self.links[source] {
-            Link::Unlisted => {
-                self.apply(source, Message::Begun);
+        match self.watches[source] {
+            WatchState::Unlisted => {
+                self.apply(source, Message::ListBegun);
                 let (requested_at, truth) = (Instant::now(), self.history.len() - 1);
-                self.links[source] = Link::Lists { requested_at, truth, received: 0 };
+                self.watches[source] = WatchState::Lists { requested_at, truth, received: 0 };
             }
-            Link::Lists { requested_at, truth, received } => {
+            WatchState::Lists { requested_at, truth, received } => {
                 let all = self.history[truth].1.clone();
                 let mut all = all.into_iter().filter(|((kind, _), it)| matches(SOURCES[source], *kind, it.1));
                 if let Some(((kind, name), state)) = all.nth(received) {
                     self.put(source, kind, name, state);
-                    self.links[source] = Link::Lists { requested_at, truth, received: received + 1 };
+                    self.watches[source] = WatchState::Lists { requested_at, truth, received: received + 1 };
                 } else {
                     self.apply(source, Message::Listed);
-                    self.freshness.at(source, requested_at);
-                    self.links[source] = Link::Watches(truth);
+                    self.freshness.record_at(source, requested_at);
+                    self.watches[source] = WatchState::Watches(truth);
                 }
             }
-            Link::Watches(reached) => {
+            WatchState::Watches(reached) => {
                 for moment in reached + 1..self.history.len() {
                     self.send(source, moment);
                 }
-                self.freshness.now(source);
-                self.links[source] = Link::Watches(self.history.len() - 1);
+                self.freshness.record_now(source);
+                self.watches[source] = WatchState::Watches(self.history.len() - 1);
             }
         }
     }
 
     fn send_one(&mut self, source: usize) {
-        let Link::Watches(reached) = self.links[source] else { return };
+        let WatchState::Watches(reached) = self.watches[source] else { return };
         let next = (reached + 1..self.history.len()).find(|moment| self.send(source, *moment));
-        self.links[source] = Link::Watches(next.unwrap_or(reached));
+        self.watches[source] = WatchState::Watches(next.unwrap_or(reached));
     }
 
     fn answer(&mut self, at: usize) {
@@ -263,30 +263,30 @@ impl Model {
         }
     }
 
-    async fn act(&mut self, op: Op) {
+    async fn act(&mut self, event: LinkEvent) {
         let fetch = |at: Index, all: &[_]| if all.is_empty() { 0 } else { at.index(all.len()) };
-        match op {
-            Op::Write(at, shape) => self.write(*at.get(&OBJECTS), shape),
-            Op::Pass(seconds) => advance(Duration::from_secs(seconds)).await,
-            Op::Round => {
+        match event {
+            LinkEvent::Write(at, shape) => self.write(*at.get(&OBJECTS), shape),
+            LinkEvent::Pass(seconds) => advance(Duration::from_secs(seconds)).await,
+            LinkEvent::Round => {
                 (0..SOURCES.len()).for_each(|source| self.proceed(source));
                 advance(Duration::from_secs(7)).await;
             }
-            Op::Proceed(at) => self.proceed(at.index(4)),
-            Op::SendOne(at) => self.send_one(at.index(4)),
-            Op::Fail(at) => {
-                let link = &mut self.links[at.index(4)];
-                if matches!(link, Link::Lists { .. }) {
-                    *link = Link::Unlisted;
+            LinkEvent::Proceed(at) => self.proceed(at.index(4)),
+            LinkEvent::SendOne(at) => self.send_one(at.index(4)),
+            LinkEvent::Fail(at) => {
+                let watch = &mut self.watches[at.index(4)];
+                if matches!(watch, WatchState::Lists { .. }) {
+                    *watch = WatchState::Unlisted;
                 }
             }
-            Op::Expire(at) => self.links[at.index(4)] = Link::Unlisted,
-            Op::Answer(at) => self.answer(fetch(at, &self.fetches)),
-            Op::Deliver(at) => self.deliver(fetch(at, &self.fetches), false),
-            Op::Lose(at) => self.deliver(fetch(at, &self.fetches), true),
+            LinkEvent::Expire(at) => self.watches[at.index(4)] = WatchState::Unlisted,
+            LinkEvent::Answer(at) => self.answer(fetch(at, &self.fetches)),
+            LinkEvent::Deliver(at) => self.deliver(fetch(at, &self.fetches), false),
+            LinkEvent::Lose(at) => self.deliver(fetch(at, &self.fetches), true),
         }
         // The keeper does this at least once a second.
-        self.keeper.look();
+        self.keeper.apply_time();
     }
 
     /// Returns the version of an object that the view shows.
@@ -300,7 +300,7 @@ impl Model {
             return;
         }
         for key in OBJECTS {
-            let window = if key.0 == Kind::ConfigMap { CURRENT * 2 } else { CURRENT };
+            let window = if key.0 == Kind::ConfigMap { MAX_CURRENT_AGE * 2 } else { MAX_CURRENT_AGE };
             let ends = self.history.iter().skip(1).map(|(moment, _)| Some(*moment)).chain([None]);
             let is_recent = |end: Option<Instant>| end.is_none_or(|end| end.elapsed() <= window);
             let recent = self.history.iter().zip(ends).filter(|(_, end)| is_recent(*end));
@@ -321,7 +321,7 @@ impl Model {
             // News that comes late causes a late fetch, whose allowed time begins then.
             let was_true = was_true
                 || seen.is_none() && is_late
-                || key.0 == Kind::ConfigMap && self.news.elapsed() <= CURRENT;
+                || key.0 == Kind::ConfigMap && self.news.elapsed() <= MAX_CURRENT_AGE;
             assert!(was_true, "{key:?} is called current: {seen:?}");
         }
     }
@@ -330,7 +330,7 @@ impl Model {
     fn settle(&mut self) {
         for source in 0..SOURCES.len() {
             self.proceed(source);
-            while !matches!(self.links[source], Link::Watches(_)) {
+            while !matches!(self.watches[source], WatchState::Watches(_)) {
                 self.proceed(source);
             }
             self.proceed(source);
@@ -343,14 +343,17 @@ impl Model {
         for key in OBJECTS {
             assert_eq!(self.seen(key), shown(truth, key), "{key:?} at the end");
         }
-        assert!(self.fetches.is_empty() && self.keeper.contents.lack().is_none(), "nothing is awaited");
+        assert!(
+            self.fetches.is_empty() && self.keeper.contents.awaited_since().is_none(),
+            "nothing is awaited"
+        );
         assert!(self.keeper.facts.unreadable.is_empty(), "and nothing is missing");
         assert!(self.keeper.knows_everything());
     }
 }
 
 #[test]
-fn whatever_the_link_does_the_view_becomes_the_truth_and_is_not_called_current_before() {
+fn the_view_becomes_the_truth_and_is_not_called_current_before() {
     let cases = std::env::var("GATERA_WATCH_CASES").map_or(1000, |text| text.parse().expect("a number"));
     let config = ProptestConfig {
         cases,
@@ -358,12 +361,12 @@ fn whatever_the_link_does_the_view_becomes_the_truth_and_is_not_called_current_b
         max_shrink_iters: 20_000,
         ..ProptestConfig::default()
     };
-    proptest!(config, |(ops in ops())| {
+    proptest!(config, |(events in events())| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let mut model = Model::new();
-            for op in ops {
-                model.act(op).await;
+            let mut model = KeeperModel::new();
+            for event in events {
+                model.act(event).await;
                 model.check();
             }
             model.settle();
@@ -373,8 +376,8 @@ fn whatever_the_link_does_the_view_becomes_the_truth_and_is_not_called_current_b
 
 /// One watch reports a state late; another watch, whose list begins again, knew that the state was over.
 #[tokio::test(start_paused = true)]
-async fn what_is_over_does_not_come_back_while_a_list_begins_again() {
-    let mut model = Model::new();
+async fn a_past_state_does_not_come_back_while_a_list_begins_again() {
+    let mut model = KeeperModel::new();
     let (pod, [late, early]) = (OBJECTS[1], [1, 2]);
     (0..SOURCES.len()).for_each(|source| (0..3).for_each(|_| model.proceed(source)));
     for shape in [2, 3, 2] {
@@ -383,7 +386,7 @@ async fn what_is_over_does_not_come_back_while_a_list_begins_again() {
     }
     advance(Duration::from_secs(10)).await;
     model.proceed(early);
-    model.links[early] = Link::Unlisted;
+    model.watches[early] = WatchState::Unlisted;
     model.proceed(early);
     for seconds in [0, 8] {
         advance(Duration::from_secs(seconds)).await;

@@ -5,9 +5,9 @@ use facts::revision::Revision;
 use super::*;
 
 fn keeper(kinds: &[Kind]) -> Keeper {
-    let (want, _) = mpsc::unbounded_channel();
+    let (text_requests, _) = mpsc::unbounded_channel();
     let sources = kinds.iter().map(|kind| WatchSource::new(*kind)).collect();
-    Keeper::new(sources, want, Facts::default())
+    Keeper::new(sources, text_requests, Facts::default())
 }
 
 fn pod(name: &str) -> Message {
@@ -33,11 +33,17 @@ fn nothing_is_complete_before_every_list_is() {
 }
 
 #[test]
-fn what_a_new_list_does_not_name_is_gone() {
+fn an_object_that_a_new_list_does_not_name_is_gone() {
     let mut keeper = keeper(&[Kind::Pod]);
-    for message in
-        [Message::Begun, pod("a"), pod("b"), Message::Listed, Message::Begun, pod("b"), Message::Listed]
-    {
+    for message in [
+        Message::ListBegun,
+        pod("a"),
+        pod("b"),
+        Message::Listed,
+        Message::ListBegun,
+        pod("b"),
+        Message::Listed,
+    ] {
         keeper.apply(0, message);
     }
     assert_eq!(keeper.facts.pods().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
@@ -50,7 +56,8 @@ fn an_unreadable_object_is_remembered_until_it_is_readable_or_gone() {
         let problem = Object::read(Kind::Pod, r#"{"spec":{"containers":1}}"#).unwrap_err();
         Message::Unreadable(Id::new("", "a"), problem)
     };
-    for message in [Message::Begun, pod("a"), bad(), Message::Listed, Message::Begun, bad(), Message::Listed]
+    for message in
+        [Message::ListBegun, pod("a"), bad(), Message::Listed, Message::ListBegun, bad(), Message::Listed]
     {
         keeper.apply(0, message);
     }
@@ -69,9 +76,9 @@ fn an_unreadable_object_is_remembered_until_it_is_readable_or_gone() {
 /// The readers of a ConfigMap and the ConfigMap itself may become known in any order; each version is fetched once.
 #[test]
 fn a_config_map_is_fetched_as_soon_as_a_workload_reads_it() {
-    let (want, mut wanted) = mpsc::unbounded_channel();
+    let (text_requests, mut wanted) = mpsc::unbounded_channel();
     let sources = [Kind::StatefulSet, Kind::Pod, Kind::ConfigMap].map(WatchSource::new).into();
-    let mut keeper = Keeper::new(sources, want, Facts::default());
+    let mut keeper = Keeper::new(sources, text_requests, Facts::default());
     let version = |name: &str, version: &str| Message::Version(Id::new("db", name), version.to_owned());
     let put = |kind, json: String| Message::Put(Box::new(Object::read(kind, &json).unwrap()));
     let set = |reads: &str, rollout: &str| {
@@ -164,9 +171,9 @@ fn reader(namespace: &str, names: &[String]) -> Message {
 }
 
 fn keeper_of_texts() -> (Keeper, mpsc::UnboundedReceiver<Id>) {
-    let (want, wanted) = mpsc::unbounded_channel();
+    let (text_requests, wanted) = mpsc::unbounded_channel();
     let sources = [Kind::StatefulSet, Kind::ConfigMap].map(WatchSource::new).into();
-    (Keeper::new(sources, want, Facts::default()), wanted)
+    (Keeper::new(sources, text_requests, Facts::default()), wanted)
 }
 
 fn exists(namespace: &str, name: &str, version: &str) -> Message {
@@ -200,7 +207,7 @@ async fn the_texts_of_a_namespace_are_bounded_and_do_not_delay_those_of_others()
     }
     assert_eq!(served[..4], ["mine/map-000", "mine/map-001", "yours/a", "yours/b"]);
     assert_eq!((served.len(), &*served[257]), (258, "mine/map-255"));
-    assert!(keeper.contents.lack().is_none());
+    assert!(keeper.contents.awaited_since().is_none());
     let unreadable =
         |keeper: &Keeper| keeper.facts.unreadable.keys().map(|(_, id)| id.clone()).collect::<Vec<_>>();
     assert_eq!((unreadable(&keeper).len(), &*unreadable(&keeper)[0].name), (44, "map-256"));
@@ -228,8 +235,8 @@ async fn a_text_that_does_not_arrive_is_missing_and_the_view_stays_current() {
     keeper.apply(1, fetched(&other, 1));
     assert!(!keeper.knows_everything());
     tokio::time::advance(Duration::from_secs(10)).await;
-    assert!(keeper.look() && keeper.knows_everything());
-    assert!(!keeper.look(), "nothing has changed since");
+    assert!(keeper.apply_time() && keeper.knows_everything());
+    assert!(!keeper.apply_time(), "nothing has changed since");
     let missing: Vec<_> = keeper.facts.unreadable.iter().map(|((_, id), why)| (id, why)).collect();
     assert_eq!(missing, [(&stuck, &LATE)]);
     keeper.apply(1, fetched(&stuck, 1));
@@ -266,9 +273,9 @@ async fn a_config_map_without_room_is_not_fetched_after_every_write() {
 #[tokio::test(start_paused = true)]
 async fn a_kind_without_room_is_listed_again_when_room_was_freed() {
     let sources: Vec<_> = [Kind::Service, Kind::Pod].map(WatchSource::new).into();
-    let again: Vec<_> = sources.iter().map(|it| Arc::clone(&it.again)).collect();
-    let (want, _wanted) = mpsc::unbounded_channel();
-    let mut keeper = Keeper::new(sources, want, Facts::default().with_memory(128 << 20));
+    let relist: Vec<_> = sources.iter().map(|it| Arc::clone(&it.relist)).collect();
+    let (text_requests, _wanted) = mpsc::unbounded_channel();
+    let mut keeper = Keeper::new(sources, text_requests, Facts::default().with_memory(128 << 20));
     let service = |name: &str| {
         let label = "x".repeat(100_000);
         let meta = format!(r#"{{"name":"{name}","namespace":"db","labels":{{"a":"{label}"}}}}"#);
@@ -277,8 +284,8 @@ async fn a_kind_without_room_is_listed_again_when_room_was_freed() {
     (0..100).for_each(|number| _ = keeper.apply(0, service(&format!("s-{number}"))));
     let listed_again = async |keeper: &mut Keeper| {
         tokio::time::advance(RELIST_INTERVAL).await;
-        keeper.look();
-        [0, 1].map(|source| again[source].swap(false, Ordering::Relaxed))
+        keeper.apply_time();
+        [0, 1].map(|source| relist[source].swap(false, Ordering::Relaxed))
     };
     assert_eq!(listed_again(&mut keeper).await, [false, false], "nothing was freed");
     keeper.apply(0, Message::Gone(Id::new("db", "s-0")));
@@ -288,17 +295,17 @@ async fn a_kind_without_room_is_listed_again_when_room_was_freed() {
 
 /// An object that nothing reads causes no new World.
 #[test]
-fn what_nothing_reads_is_no_news() {
+fn an_object_that_nothing_reads_causes_no_new_world() {
     let (mut keeper, _wanted) = keeper_of_texts();
     keeper.apply(0, reader("db", &["conf".to_owned()]));
-    assert!(!keeper.apply(1, Message::Begun));
+    assert!(!keeper.apply(1, Message::ListBegun));
     assert!(!keeper.apply(1, exists("db", "other", "1")));
     assert!(keeper.apply(1, exists("db", "conf", "1")));
 }
 
 /// At most two fetches of a namespace are under way at a time, the kept texts are bounded, and a deleted one makes room.
 #[test]
-fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
+fn a_set_that_names_a_hundred_large_config_maps_uses_little_memory() {
     let (mut keeper, mut wanted) = keeper_of_texts();
     let names: Vec<_> = (0..100).map(|number| format!("map-{number:03}")).collect();
     for name in &names {
@@ -321,7 +328,7 @@ fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
         names.iter().filter(kept).map(|name| &name[4..]).collect::<Vec<_>>().join(" ")
     };
     assert_eq!((kept(&keeper), keeper.facts.unreadable.len()), ("001 002 003 004".to_owned(), 96));
-    assert!(keeper.contents.lack().is_none(), "they are known by name");
+    assert!(keeper.contents.awaited_since().is_none(), "they are known by name");
     keeper.apply(1, Message::Gone(Id::new("db", "map-002")));
     assert_eq!(serve(&mut keeper), ["map-005"]);
     assert_eq!(kept(&keeper), "001 003 004 005");

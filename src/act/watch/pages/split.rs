@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// The state of reading a list's text up to some byte.
 #[derive(Debug, Default)]
-pub(super) struct Split {
+pub(super) struct ListSplitter {
     /// The text of the list without its objects.
     rest: Vec<u8>,
     /// The text of the object that is not complete yet.
@@ -27,9 +27,9 @@ pub(super) struct Split {
 /// The depth within the array of objects, between its objects. The text of an object is deeper.
 const ITEMS: usize = 2;
 
-impl Split {
+impl ListSplitter {
     /// Returns the number of bytes that are held of an object.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn object_len(&self) -> usize {
         self.object.len()
     }
 
@@ -44,12 +44,12 @@ impl Split {
                 0
             };
             if plain > 0 {
-                self.place(self.depth).extend_from_slice(&rest[..plain]);
+                self.buffer(self.depth).extend_from_slice(&rest[..plain]);
                 used += plain;
                 continue;
             }
             used += 1;
-            if self.ends(byte) {
+            if self.object_ends_with(byte) {
                 return (used, Some(take(&mut self.object)));
             }
         }
@@ -57,7 +57,7 @@ impl Split {
     }
 
     /// Reads one byte. Returns whether an object ends with it.
-    fn ends(&mut self, byte: u8) -> bool {
+    fn object_ends_with(&mut self, byte: u8) -> bool {
         let before = self.depth;
         match byte {
             _ if self.escaped => self.escaped = false,
@@ -77,17 +77,17 @@ impl Split {
             }
             _ => {}
         }
-        self.place(before.max(self.depth)).push(byte);
+        self.buffer(before.max(self.depth)).push(byte);
         self.in_items && before > ITEMS && self.depth == ITEMS
     }
 
     /// Returns the buffer for text of this depth.
-    fn place(&mut self, depth: usize) -> &mut Vec<u8> {
+    fn buffer(&mut self, depth: usize) -> &mut Vec<u8> {
         if self.in_items && depth > ITEMS { &mut self.object } else { &mut self.rest }
     }
 
     /// Returns the list's own metadata, once its text is complete.
-    pub(super) fn end(&self) -> serde_json::Result<ListMeta> {
+    pub(super) fn metadata(&self) -> serde_json::Result<ListMeta> {
         #[derive(Deserialize)]
         struct List {
             #[serde(default)]
@@ -115,7 +115,7 @@ mod tests {
 
     /// The objects of this list, when it comes in pieces of these sizes; and its metadata.
     fn pieces(text: &str, sizes: &[usize]) -> (Vec<Value>, serde_json::Result<ListMeta>) {
-        let (mut split, mut objects, mut left) = (Split::default(), Vec::new(), text.as_bytes());
+        let (mut split, mut objects, mut left) = (ListSplitter::default(), Vec::new(), text.as_bytes());
         let mut sizes = sizes.iter().cycle();
         while !left.is_empty() {
             let (mut piece, rest) = left.split_at(left.len().min(*sizes.next().unwrap()));
@@ -126,8 +126,8 @@ mod tests {
                 objects.extend(object.map(|it| serde_json::from_slice::<Value>(&it).unwrap()));
             }
         }
-        assert_eq!(split.held(), 0);
-        (objects, split.end())
+        assert_eq!(split.object_len(), 0);
+        (objects, split.metadata())
     }
 
     fn value() -> impl Strategy<Value = Value> {
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn objects_are_what_they_were_however_they_come(
+        fn objects_are_the_same_in_pieces_of_any_size(
             fields in prop::collection::vec(value(), 0..5),
             pretty: bool,
             sizes in prop::collection::vec(1_usize..20, 1..5),
@@ -165,12 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_objects_is_not_taken_for_an_empty_one() {
-        for odd in [r#"{"metadata":{},"items":[1]}"#, r#"{"metadata":{},"items":["a"]}"#, r#"{"items":[{}"#] {
-            assert!(pieces(odd, &[3]).1.is_err(), "{odd}");
+    fn a_list_of_something_else_is_an_error_and_an_empty_list_is_not() {
+        for invalid in
+            [r#"{"metadata":{},"items":[1]}"#, r#"{"metadata":{},"items":["a"]}"#, r#"{"items":[{}"#]
+        {
+            assert!(pieces(invalid, &[3]).1.is_err(), "{invalid}");
         }
-        for none in ["{}", r#"{"items":null}"#, r#"{"metadata":{"resourceVersion":"1"},"items":[ ]}"#] {
-            assert!(pieces(none, &[3]).1.is_ok(), "{none}");
+        for empty in ["{}", r#"{"items":null}"#, r#"{"metadata":{"resourceVersion":"1"},"items":[ ]}"#] {
+            assert!(pieces(empty, &[3]).1.is_ok(), "{empty}");
         }
     }
 }

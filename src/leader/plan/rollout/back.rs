@@ -16,29 +16,32 @@ use facts::view::{Cluster, GivenUpRevision, Member, PodFact, RolloutRecord, Roll
 
 /// The time for which a member must keep failing before its revision is given up: longer than one failed start, which
 /// happens to a joiner. It is the second back-off of a container that fails.
-const FAILS: Duration = Duration::from_secs(20);
+const FAILING_TIME: Duration = Duration::from_secs(20);
 /// The number of restarts after which a member counts as failing: a joiner may restart a few times on a busy node.
-const MANY: i64 = 5;
+const MAX_RESTARTS: i64 = 5;
 /// The time without progress after which a pod hangs.
-const HANGS: Duration = facts::view::HANGS_AFTER.unsigned_abs();
+const HANGING_TIME: Duration = facts::view::HANGS_AFTER.unsigned_abs();
 /// The time for which the replacement of a pod with an earlier template must be due. With `Parallel` the StatefulSet
 /// controller itself replaces a broken pod of a template that is no longer wanted, and also one whose phase is Failed.
 /// With `OrderedReady` it waits until that pod is Ready, without a limit (1.36, too).
-const REPLACED: Duration = Duration::from_secs(30);
+const REPLACEMENT_DELAY: Duration = Duration::from_secs(30);
 
 impl Rollout<'_, '_> {
     /// Returns the stage of a member that started with the new revision and is not Ready, if there is one. A member
     /// that fails takes precedence over one that waits.
-    pub(super) fn ill_of(&self, revision: &Revision) -> Option<RolloutStage> {
-        let ill = || {
+    pub(super) fn unready_stage(&self, revision: &Revision) -> Option<RolloutStage> {
+        let unready = || {
             let members = self.cluster.members.iter();
             members.filter(|it| Self::runs(it) == Some(revision) && !it.ready())
         };
-        ill().find(|it| fails(it)).or_else(|| ill().next()).map(|member| self.is_ill(member, revision))
+        unready()
+            .find(|it| fails(it))
+            .or_else(|| unready().next())
+            .map(|member| self.member_stage(member, revision))
     }
 
-    fn is_ill(&self, member: &Member, revision: &Revision) -> RolloutStage {
-        let (names, name) = (self.names(revision), &member.name);
+    fn member_stage(&self, member: &Member, revision: &Revision) -> RolloutStage {
+        let (names, name) = (self.changes(revision), &member.name);
         if member.pod.as_ref().is_some_and(|pod| pod.lacks_an_image) {
             let says = format!("{name} cannot start with {names}, because its image is not available");
             let pod = format!("kubectl -n {} describe pod {name}", self.cluster.id.namespace);
@@ -52,20 +55,20 @@ impl Rollout<'_, '_> {
         let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
             return RolloutStage::Rolls(starts, None);
         };
-        // While no member serves, none can become Ready, whatever its configuration.
-        if patience == HANGS && self.cluster.ready() == 0 {
+        // While no member serves, no configuration lets a member become Ready.
+        if patience == HANGING_TIME && self.cluster.ready() == 0 {
             return RolloutStage::Rolls(starts, None);
         }
         let ended = member.pod.as_ref().and_then(|pod| pod.ended());
         let ended = ended.map(|ended| format!(" ({ended})")).unwrap_or_default();
         let why = format!("{name} {does} with {names}{ended}");
         // Every start begins like one that hangs.
-        let says = if patience == HANGS { starts } else { why.clone() };
-        self.gives_up(revision, says, why, patience)
+        let says = if patience == HANGING_TIME { starts } else { why.clone() };
+        self.give_up(revision, says, why, patience)
     }
 
     /// Gives the revision up: no other member starts with it, and those that did go back.
-    pub(super) fn gives_up(
+    pub(super) fn give_up(
         &self,
         revision: &Revision,
         says: String,
@@ -83,7 +86,7 @@ impl Rollout<'_, '_> {
     }
 
     /// Restarts members that run a revision which is neither good nor wanted, those that fail first.
-    pub(super) fn put_back(&self, only_ill: bool) -> Option<RolloutStage> {
+    pub(super) fn return_to_good(&self, only_failing: bool) -> Option<RolloutStage> {
         let good = &self.record.good;
         if self.record.next.is_some() {
             return None;
@@ -94,28 +97,28 @@ impl Rollout<'_, '_> {
         // reach.
         let newest = &self.cluster.workload.status.update_revision;
         let given_up = self.cluster.live.as_ref().is_ok_and(|live| self.is_given_up(live));
-        let is_meant =
+        let is_intended =
             |it: &Member| rolls && !given_up && it.pod.as_ref().is_some_and(|pod| pod.template == *newest);
         // A pod that was created without the guard reads the live ConfigMap, which was given up.
         let other = self.cluster.live.as_ref().is_ok_and(|live| live != good);
-        let reads_live = |it: &Member| Self::runs(it).is_none() && other && fails(it) && !is_meant(it);
-        let strays = |it: &Member| {
-            self.is_astray(it) && (!rolls || fails(it) && !(is_meant(it) && is_live(Self::runs(it))))
+        let reads_live = |it: &Member| Self::runs(it).is_none() && other && fails(it) && !is_intended(it);
+        let must_return = |it: &Member| {
+            self.runs_unproven(it) && (!rolls || fails(it) && !(is_intended(it) && is_live(Self::runs(it))))
         };
-        let astray = |it: &&Member| (strays(it) || reads_live(it)) && (!only_ill || fails(it));
+        let is_returned = |it: &&Member| (must_return(it) || reads_live(it)) && (!only_failing || fails(it));
         if !self.is_kept(good) {
             let why = format!("members cannot return to {good}, because no snapshot of it is kept");
             return self
                 .cluster
                 .members
                 .iter()
-                .any(|it| astray(&it))
+                .any(|it| is_returned(&it))
                 .then_some(RolloutStage::Stopped(why, None));
         }
-        let members = || self.cluster.members.iter().rev().filter(astray);
+        let members = || self.cluster.members.iter().rev().filter(is_returned);
         let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
         let why = self.record.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
-        Some(match self.others_need(member) {
+        Some(match self.need_of_others(member) {
             Some(waits) => RolloutStage::Stopped(
                 format!("{why}{} returns to the previous configuration later: {waits}", member.name),
                 None,
@@ -130,7 +133,7 @@ impl Rollout<'_, '_> {
 
 /// Replaces a pod that is not Ready and was created from an earlier template: the StatefulSet controller waits until it
 /// is Ready, even if that template was reverted. The pod is replaced at once if it keeps failing, else when it hangs.
-pub(super) fn of_an_earlier_template(
+pub(super) fn earlier_template_step(
     cluster: &Cluster,
     view: &View<'_>,
 ) -> Option<(String, Option<Box<LeaderStep>>)> {
@@ -138,16 +141,20 @@ pub(super) fn of_an_earlier_template(
     // Replacing a pod does not help if it would be created from the same template again.
     let gets_another =
         |it: &Member| it.ordinal >= workload.first_updated_ordinal() && workload.creates_newest(it.ordinal);
-    let ill = |pod: &PodFact| !pod.ready && !pod.terminating && cluster.is_earlier(pod);
-    let member = cluster.members.iter().find(|it| gets_another(it) && it.pod.as_deref().is_some_and(ill))?;
+    let unready = |pod: &PodFact| !pod.ready && !pod.terminating && cluster.is_earlier(pod);
+    let member =
+        cluster.members.iter().find(|it| gets_another(it) && it.pod.as_deref().is_some_and(unready))?;
     let pod = member.pod.as_ref().filter(|_| workload.is_observed() && cluster.leaving.is_empty())?;
     // The other members must be Ready; those behind it may be missing, because they are created only when it is Ready.
     let mut others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
     if cluster.ready() == 0 || !others.all(|it| it.ready() || cluster.waits_for(it, member)) {
         return None;
     }
-    let (ns, name, minutes) = (&cluster.id.namespace, &pod.name, HANGS.as_secs() / 60);
-    let says = match (pod.stuck && !pod.running, pod.hangs(view.now) && nothing_else_goes_on(cluster, view)) {
+    let (ns, name, minutes) = (&cluster.id.namespace, &pod.name, HANGING_TIME.as_secs() / 60);
+    let says = match (
+        pod.stuck && !pod.running,
+        pod.hangs(view.now) && nothing_else_is_under_way(cluster, view),
+    ) {
         (true, _) => format!("{name} keeps failing with an earlier template and is replaced"),
         (false, true) => format!("{name} does not become Ready with an earlier template and is replaced"),
         (false, false) if pod.phase() == Some(JoinPhase::Receives) => {
@@ -167,12 +174,12 @@ pub(super) fn of_an_earlier_template(
         }
     };
     let (id, pod, uid) = (cluster.id.clone(), name.clone(), pod.uid.clone());
-    Some((says, Some(Box::new(LeaderStep::Evict { id, pod, uid, patience: REPLACED }))))
+    Some((says, Some(Box::new(LeaderStep::Evict { id, pod, uid, patience: REPLACEMENT_DELAY }))))
 }
 
 /// Returns whether a running server may be ended: only if the others are known to serve, and if neither another part of
 /// the guard nor a person works on the cluster.
-fn nothing_else_goes_on(cluster: &Cluster, view: &View<'_>) -> bool {
+fn nothing_else_is_under_way(cluster: &Cluster, view: &View<'_>) -> bool {
     let bootstrap =
         matches!(bootstrap::stage(cluster, view), BootstrapStage::Kept(_) | BootstrapStage::Going(..));
     let unproven = |it: &Member| it.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified);
@@ -188,9 +195,9 @@ fn nothing_else_goes_on(cluster: &Cluster, view: &View<'_>) -> bool {
 fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
     match pod.phase() {
         _ if pod.terminating => None,
-        _ if pod.restarts >= MANY => Some(("keeps failing", Duration::ZERO)),
-        _ if pod.stuck && !pod.running => Some(("keeps failing", FAILS)),
+        _ if pod.restarts >= MAX_RESTARTS => Some(("keeps failing", Duration::ZERO)),
+        _ if pod.stuck && !pod.running => Some(("keeps failing", FAILING_TIME)),
         Some(JoinPhase::Receives) => None,
-        _ => Some(("does not become Ready", HANGS)),
+        _ => Some(("does not become Ready", HANGING_TIME)),
     }
 }

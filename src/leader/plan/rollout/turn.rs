@@ -21,21 +21,21 @@ impl<'a> Rollout<'a, '_> {
 
     /// Returns why this member does not restart now. All others must be healthy; it may itself fail, or run a revision
     /// that is not good.
-    pub(super) fn not_now(&self, whom: &Member) -> Option<String> {
-        let may_be_ill = fails(whom) || self.is_astray(whom);
-        let waits = !whom.ready() && !may_be_ill;
-        waits.then(|| self.cluster.describe()).or_else(|| self.others_need(whom))
+    pub(super) fn wait_reason(&self, member: &Member) -> Option<String> {
+        let may_be_ill = fails(member) || self.runs_unproven(member);
+        let waits = !member.ready() && !may_be_ill;
+        waits.then(|| self.cluster.describe()).or_else(|| self.need_of_others(member))
     }
 
     /// Returns whether the member runs a revision that is not known to be good.
-    pub(super) fn is_astray(&self, member: &Member) -> bool {
+    pub(super) fn runs_unproven(&self, member: &Member) -> bool {
         Self::runs(member).is_some_and(|it| *it != self.record.good)
     }
 
-    /// Returns why the others need this member now, whatever its own state. They do not need one that fails.
-    pub(super) fn others_need(&self, whom: &Member) -> Option<String> {
+    /// Returns why the others need this member now, regardless of its own state. They do not need one that fails.
+    pub(super) fn need_of_others(&self, member: &Member) -> Option<String> {
         let Self { cluster, view, .. } = self;
-        if fails(whom) {
+        if fails(member) {
             return None;
         }
         if cluster.has_no_identity() {
@@ -45,7 +45,7 @@ impl<'a> Rollout<'a, '_> {
             );
         }
         let workload = &cluster.workload;
-        let mut others = cluster.members.iter().filter(|it| it.ordinal != whom.ordinal);
+        let mut others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
         let complete = i64::try_from(cluster.members.len()) == Ok(workload.replicas());
         if !complete || !cluster.leaving.is_empty() || !others.clone().all(Member::ready) {
             return Some(cluster.describe());
@@ -70,7 +70,7 @@ impl<'a> Rollout<'a, '_> {
     }
 
     /// Returns why the remaining members do not restart, once all that may have done so.
-    pub(super) fn held_back(&self) -> String {
+    pub(super) fn hold_reason(&self) -> String {
         if self.cluster.workload.spec.update_strategy.on_delete() {
             "its updateStrategy is OnDelete, so a member restarts only when you delete its pod".to_owned()
         } else {
