@@ -56,7 +56,7 @@ enum CliCommand {
     #[command(
         after_help = "Exit codes: 0 if nothing would be refused, 1 if something would, 2 if unknown\n\nExamples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
     )]
-    Audit(look::Survey),
+    Audit(look::SurveyArgs),
     /// Suspend refusals in one namespace for a few minutes
     #[command(
         after_help = "Exit codes: 0 if the guard honours it, 1 if not, 2 if unknown\n\nExamples:\n  gatera break-glass db --for 15m --reason 'node-2 burns, members must move now'\n  gatera break-glass db --close"
@@ -69,7 +69,7 @@ enum CliCommand {
         hide = true,
         after_help = "Examples:\n  source <(gatera completions bash)\n  gatera completions fish > ~/.config/fish/completions/gatera.fish"
     )]
-    Completions(generate::Completions),
+    Completions(generate::CompletionsArgs),
     /// Check that the guard runs, is reachable, and refuses what it must
     #[command(
         after_help = "Exit codes: 0 if all is well, 1 if something is wrong, 2 if something could not be asked\n\nExamples:\n  gatera doctor\n  gatera doctor --namespace db\n  gatera doctor --canary --wait 60\n  gatera doctor --output json | jq -r '.rows[] | select(.state == \"wrong\") | .says'"
@@ -85,7 +85,7 @@ enum CliCommand {
         hide = true,
         after_help = "Examples:\n  gatera man | man -l -\n  gatera man check > gatera-check.1"
     )]
-    Man(generate::Man),
+    Man(generate::ManArgs),
     /// Change a password in MariaDB and its Secret, and restart what reads it
     #[command(
         after_help = "Exit codes: 0 if done, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera passwd galera -n db --dry-run\n  gatera passwd galera -n db --user sst\n  gatera passwd galera -n db --abort"
@@ -101,7 +101,7 @@ enum CliCommand {
         after_help = "The report holds versions, the doctor's answers, clusters, findings, and the logs and Events of the guard. \
                       No Secret is read, and no content of a ConfigMap is included.\n\nExamples:\n  gatera report > report.json\n  gatera report --namespace db > report.json"
     )]
-    Report(look::Look),
+    Report(look::LookArgs),
     /// Show, pause, resume, retry or undo the rollout of a configuration
     #[command(
         subcommand,
@@ -109,16 +109,16 @@ enum CliCommand {
     )]
     Rollout(rollout::RolloutCommand),
     #[command(hide = true, disable_help_flag = true)]
-    Rules(Gone),
+    Rules(RemovedCommand),
     #[command(hide = true, disable_help_flag = true)]
-    Selftest(Gone),
+    Selftest(RemovedCommand),
     /// Serve the admission webhooks
     #[command(
         after_help = "Examples:\n  gatera serve --namespace gatera --config settings.yaml\n  gatera serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443"
     )]
     Serve(Box<serve::Options>),
     #[command(hide = true, disable_help_flag = true)]
-    Simulate(Gone),
+    Simulate(RemovedCommand),
     /// Start a cluster that was stopped, with as many members as before
     #[command(
         after_help = "Exit codes: 0 if the cluster serves, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera start galera -n db"
@@ -160,7 +160,7 @@ impl CliCommand {
 
 /// A command of an earlier release, and its arguments: it only names what took its place.
 #[derive(Debug, Args)]
-struct Gone {
+struct RemovedCommand {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     _given: Vec<String>,
 }
@@ -212,7 +212,7 @@ fn with_command_first(mut words: Vec<OsString>) -> Vec<OsString> {
 impl Cli {
     /// Parses the command line, or answers a shell that completes it. A mistake in it ends the process. kubectl runs a file
     /// called `kubectl-gatera` as `kubectl gatera`.
-    pub fn asked() -> Self {
+    pub fn from_command_line() -> Self {
         complete::answer(Self::command);
         let command = help::grouped(Self::command());
         let plugin = env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("kubectl-gatera"));
@@ -237,15 +237,15 @@ impl Cli {
         let mut out = Folded::stdout(self.command.is_for_people());
         match self.command {
             CliCommand::Audit(options) => return audit::run(&options, &mut out),
-            CliCommand::BreakGlass(options) => return break_glass::run(&options, out.listener()),
+            CliCommand::BreakGlass(options) => return break_glass::run(&options, out.ending_with_reader()),
             CliCommand::Check(options) => return check::run(&options, Timestamp::now(), &mut out),
             CliCommand::Completions(options) => generate::completions(&options, &mut out)?,
             CliCommand::Doctor(options) => return doctor::run(&options, &mut out),
             CliCommand::Explain(options) => explain::run(&options, Timestamp::now(), &mut out)?,
             CliCommand::Man(options) => generate::man(&options, Self::command(), &mut out)?,
-            CliCommand::Passwd(options) => return passwd::run(&options, out.listener()),
+            CliCommand::Passwd(options) => return passwd::run(&options, out.ending_with_reader()),
             CliCommand::Recover(options) => {
-                return recover::run(&options, recover::RecoverGoal::Serve, out.listener());
+                return recover::run(&options, recover::RecoverGoal::Serve, out.ending_with_reader());
             }
             CliCommand::Report(options) => bundle::run(&options, &mut out)?,
             CliCommand::Rollout(command) => return rollout::run(&command, &mut out),
@@ -262,10 +262,10 @@ impl Cli {
                 "`gatera simulate` was removed: add --dry-run=server to the kubectl command, which then asks the guard and changes nothing"
             ),
             CliCommand::Start(options) => {
-                return recover::run(&options, recover::RecoverGoal::StartAll, out.listener());
+                return recover::run(&options, recover::RecoverGoal::StartAll, out.ending_with_reader());
             }
-            CliCommand::Status(options) => return status::run(&options, out.listener()),
-            CliCommand::Stop(cluster) => return stop::run(&cluster, out.listener()),
+            CliCommand::Status(options) => return status::run(&options, out.ending_with_reader()),
+            CliCommand::Stop(cluster) => return stop::run(&cluster, out.ending_with_reader()),
             CliCommand::Version => generate::version(&mut out)?,
         }
         Ok(Exit::Clean)

@@ -6,5 +6,5 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // The only place that chooses the crypto provider of the process. It fails only if one was chosen before.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    gatera::command::Cli::asked().run()
+    gatera::command::Cli::from_command_line().run()
 }

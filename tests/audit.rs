@@ -6,7 +6,7 @@ use std::process::Command;
 
 use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
-use inspect::audit::{self, Announced, Audit};
+use inspect::audit::{self, Audit, PublishedFindings};
 use inspect::status::ClusterStatus;
 use objects::{Kind, Object};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn judged_world(world: &World, settings: &Settings) -> Judged {
     let view = View::new(world, scene::now(), settings);
     let (audit, clusters) = (audit::run(rulebook(), &view), ClusterStatus::all(&view));
     let [text, not_well] =
-        [report::audit::text, report::audit::not_well].map(|print| print(&audit, &clusters, false));
+        [report::audit::text, report::audit::needing_attention].map(|print| print(&audit, &clusters, false));
     let json = report::audit::json(&audit, &clusters, &[]);
     Judged { audit, text, not_well, json }
 }
@@ -163,26 +163,26 @@ fn an_unreadable_object_is_a_finding() {
 fn a_finding_is_reported_once_while_it_lasts() {
     let wrong = judged(&Scene { stateful_set: with_password(), ..Scene::default() }).audit;
     let right = judged(&Scene::default()).audit;
-    let mut reported = Announced::default();
-    let (news, held_back) = reported.news(&wrong, 50);
+    let mut reported = PublishedFindings::default();
+    let (news, held_back) = reported.new_findings(&wrong, 50);
     assert_eq!((news.len(), held_back), (1, 0), "two passwords of one object are one piece of news");
     assert_eq!(
-        report::audit::note(&news[0]),
+        report::audit::event_note(&news[0]),
         "G11 would refuse this object as it is: container mariadb has the value of MARIADB_ROOT_PASSWORD in plain text (and 1 more); \
          use valueFrom.secretKeyRef instead of value"
     );
-    assert_eq!(reported.news(&wrong, 50).0.len(), 0);
-    assert_eq!(reported.news(&right, 50).0.len(), 0);
-    assert_eq!(reported.news(&wrong, 50).0.len(), 1, "the finding has come back");
+    assert_eq!(reported.new_findings(&wrong, 50).0.len(), 0);
+    assert_eq!(reported.new_findings(&right, 50).0.len(), 0);
+    assert_eq!(reported.new_findings(&wrong, 50).0.len(), 1, "the finding has come back");
 }
 
 #[test]
 fn findings_over_the_limit_are_reported_later() {
     let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     let wrong = judged(&Scene { stateful_set: with_password(), config, ..Scene::default() }).audit;
-    let mut reported = Announced::default();
+    let mut reported = PublishedFindings::default();
     let mut next = |most| {
-        let (news, held_back) = reported.news(&wrong, most);
+        let (news, held_back) = reported.new_findings(&wrong, most);
         (news.iter().map(|news| news.rule).collect::<Vec<_>>(), held_back)
     };
     assert_eq!(next(0), (vec![], 3));

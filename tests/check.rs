@@ -41,8 +41,8 @@ fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {
 /// Returns a finding as "refused G01 line 91: the words", without the parts that it does not have.
 fn line(finding: &CheckFinding) -> String {
     let words = report::check::headline(finding);
-    let place = finding.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
-    let base = if finding.spot.in_base { " of the base" } else { "" };
+    let place = finding.location.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
+    let base = if finding.location.in_base { " of the base" } else { "" };
     format!("{} {}{place}{base}: {words}", finding.level().name(), finding.rule().unwrap_or("-"))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use facts::settings::Settings;
 use facts::view::View;
-use gatera::command::doctor::rights::{Where, needed};
+use gatera::command::doctor::rights::{GrantScope, needed};
 use gatera::rulebook;
 use inspect::doctor::{self, AnswerState, Replica};
 use jiff::Timestamp;
@@ -236,8 +236,8 @@ fn the_rights_that_it_checks_are_those_of_the_chart() {
     for document in text.split("\n---\n") {
         let role: Value = serde_saphyr::from_str(document).unwrap();
         let reach = match role["kind"].as_str() {
-            Some("ClusterRole") => Where::Everywhere,
-            Some("Role") => Where::Own,
+            Some("ClusterRole") => GrantScope::Everywhere,
+            Some("Role") => GrantScope::Own,
             _ => continue,
         };
         for rule in role["rules"].as_array().unwrap() {

@@ -47,7 +47,7 @@ fn printed(scene: &Scene, want: &RecoveryOptions, unchanged_for: i64) -> String 
         step @ RecoveryStep::Ask { .. } => table + &report::proposal(cluster, &step),
         RecoveryStep::ByHand(why) => report::by_hand(cluster, why, view.now),
         RecoveryStep::Cannot(why) => why,
-        step => report::says(&step),
+        step => report::step_text(&step),
     }
 }
 

@@ -4,7 +4,7 @@ use facts::settings::{self, Settings};
 use facts::view::View;
 use gatera::rulebook;
 use inspect::audit;
-use inspect::doctor::Row;
+use inspect::doctor::DoctorRow;
 use inspect::status::ClusterStatus;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -67,7 +67,11 @@ fn json_output_conforms_to_its_schemas() {
         Scene { members: vec!["absent".into(); 3], ..Scene::default() },
         Scene { members: vec!["ready".into(), "starting".into()], also: vec![], ..Scene::default() },
     ];
-    let rows = [Row::well("CA", "fine"), Row::remark("view", "odd", "look"), Row::not_asked("view", "no")];
+    let rows = [
+        DoctorRow::well("CA", "fine"),
+        DoctorRow::remark("view", "odd", "look"),
+        DoctorRow::not_asked("view", "no"),
+    ];
     for scene in scenes {
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);

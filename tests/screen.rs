@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use gatera::command::terminal::{WIDEST, wrap};
-use inspect::doctor::Row;
+use inspect::doctor::DoctorRow;
 
 /// The characters that clear the progress line.
 const CLEAR: &str = "\r\u{1b}[K";
@@ -88,14 +88,18 @@ fn rows_and_trees_are_folded_too() {
     let well = "19 entries of ValidatingWebhookConfiguration gatera, as the guard writes them";
     let wrong = "no replica leads, so webhook entries are not renewed, bootstrap nodes not removed, and configurations not rolled out";
     let rows = [
-        Row::well("webhooks", well),
-        Row::wrong("leader", wrong, "kubectl -n gatera get pods; a ready replica takes over within seconds"),
-        Row::remark(
+        DoctorRow::well("webhooks", well),
+        DoctorRow::wrong(
+            "leader",
+            wrong,
+            "kubectl -n gatera get pods; a ready replica takes over within seconds",
+        ),
+        DoctorRow::remark(
             "namespaces",
             "namespace db has no label gatera.dev/mode, so what carries no labels is not guarded",
             "kubectl label namespace db gatera.dev/mode=enforce",
         ),
-        Row::not_asked("view", "nodes could not be listed; what depends on them is not judged"),
+        DoctorRow::not_asked("view", "nodes could not be listed; what depends on them is not judged"),
     ];
     let tree = include_str!("fixtures/status-waits.snap").split("\n\n").next().unwrap();
     let tree = tree.split_once("\n---\n").unwrap().1;
@@ -114,15 +118,15 @@ fn rows_and_trees_are_folded_too() {
 #[test]
 fn rows_that_are_well_can_be_left_out() {
     let rows = [
-        Row::well("CA", "fine"),
-        Row::not_asked("view", "nodes may not be listed"),
-        Row::remark("a", "b", "c"),
+        DoctorRow::well("CA", "fine"),
+        DoctorRow::not_asked("view", "nodes may not be listed"),
+        DoctorRow::remark("a", "b", "c"),
     ];
     assert_eq!(
-        report::doctor::not_well(&rows, false),
+        report::doctor::needing_attention(&rows, false),
         "?      view  nodes may not be listed\nnote   a     b\n             do: c\n"
     );
-    assert_eq!(report::doctor::not_well(&rows[..1], false), "");
+    assert_eq!(report::doctor::needing_attention(&rows[..1], false), "");
 }
 
 /// Output that is not for a person is not laid out for the terminal.

@@ -16,7 +16,7 @@ use facts::marks::overrides::Override;
 use facts::marks::recovery::Recovery;
 use facts::review::{Operation, Origin, Review};
 use facts::view::{Id, View};
-use inspect::audit::{Audited, News};
+use inspect::audit::{Audited, NewFindings};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
@@ -187,14 +187,14 @@ impl EventLimiter {
 }
 
 /// Returns the Event about a new finding of the audit.
-pub fn audit_finding(news: &News<'_>) -> Notice {
+pub fn audit_finding(news: &NewFindings<'_>) -> Notice {
     let Audited { kind, id, uid, .. } = news.object;
     let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
     Notice {
         regarding: regarding(*kind, &id.namespace, &id.name, uid),
         reason: format!("Audit{}", news.rule),
         action: "Audit".to_owned(),
-        note: report::audit::note(news),
+        note: report::audit::event_note(news),
     }
 }
 

@@ -7,25 +7,24 @@ use std::io::Write;
 
 use inspect::audit;
 use inspect::status::ClusterStatus;
-use report;
 
-use super::look::{Survey, block_on, looked, tell_unseen};
+use super::look::{SurveyArgs, block_on, list_world, print_unlisted};
 use super::{Exit, doctor};
 
 /// Lists the objects, judges them, and prints the findings.
-pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(options: &SurveyArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (output, colour) = (options.output()?, options.colour.wanted());
     let (site, world, unguarded) = block_on(async {
         let site = options.site().await?;
-        let (world, unseen) = looked(options.look.namespace(), &site).await?;
-        tell_unseen(&unseen);
+        let (world, unseen) = list_world(options.look.namespace(), &site).await?;
+        print_unlisted(&unseen);
         let unguarded = doctor::unguarded(&site.client, options.look.namespace(), &site.view(&world)).await;
         Ok((site, world, unguarded))
     })?;
     let view = site.view(&world);
     let (audit, clusters) = (audit::run(crate::rulebook(), &view), ClusterStatus::all(&view));
     let text = || {
-        let text = if options.quiet { report::audit::not_well } else { report::audit::text };
+        let text = if options.quiet { report::audit::needing_attention } else { report::audit::text };
         text(&audit, &clusters, colour) + &report::audit::unguarded(&unguarded)
     };
     out.write_all(output.of(text, || report::audit::json(&audit, &clusters, &unguarded))?.as_bytes())?;

@@ -32,56 +32,56 @@ use crate::rulebook;
 pub struct Options {
     /// Namespace in which nothing is refused meanwhile
     #[arg(value_name = "NAMESPACE")]
-    of: String,
+    namespace: String,
     /// Duration, at least one minute and at most one hour, such as 15m
-    #[arg(long = "for", value_name = "TIME", value_parser = term, required_unless_present = "close")]
-    term: Option<SignedDuration>,
+    #[arg(long = "for", value_name = "TIME", value_parser = suspension_duration, required_unless_present = "close")]
+    duration: Option<SignedDuration>,
     /// Reason, shown to everyone who works in the namespace
     #[arg(long, value_name = "TEXT", required_unless_present = "close")]
     reason: Option<String>,
     /// End the suspension now
-    #[arg(long, conflicts_with_all = ["term", "reason"])]
+    #[arg(long, conflicts_with_all = ["duration", "reason"])]
     close: bool,
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
-    access: look::Access,
+    connection: look::ConnectionArgs,
 }
 
 /// The time within which the guard's watch delivers the change of the annotation.
-const PATIENCE: Duration = Duration::from_secs(20);
+const GUARD_CATCH_UP: Duration = Duration::from_secs(20);
 /// The time limit for listing the contents of the namespace, because an emergency does not wait.
-const GLANCE: Duration = Duration::from_secs(5);
+const LIST_DEADLINE: Duration = Duration::from_secs(5);
 /// The shortest suspension: a shorter one would be over before a person has read about it.
-const SHORTEST: SignedDuration = SignedDuration::from_mins(1);
+const SHORTEST_SUSPENSION: SignedDuration = SignedDuration::from_mins(1);
 /// The way out if no guard answers: the command that deletes the guard's webhook configurations.
-const WITHOUT_GUARD: &str =
+const SWITCH_OFF_COMMAND: &str =
     "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gatera";
 
-fn term(text: &str) -> Result<SignedDuration, String> {
-    let term: SignedDuration = text.parse().map_err(|_| "write it as 15m or 1h".to_owned())?;
-    if !(SHORTEST..=LONGEST_OVERRIDE).contains(&term) {
+fn suspension_duration(text: &str) -> Result<SignedDuration, String> {
+    let duration: SignedDuration = text.parse().map_err(|_| "write it as 15m or 1h".to_owned())?;
+    if !(SHORTEST_SUSPENSION..=LONGEST_OVERRIDE).contains(&duration) {
         return Err("it must be at least one minute and at most one hour".to_owned());
     }
-    Ok(term)
+    Ok(duration)
 }
 
 /// Opens break-glass after a confirmation, or closes it, and checks that the guard honours the change.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
-        let site = &Site::of(options.access.client().await?, None).await?;
+        let site = &Site::of(options.connection.client().await?, None).await?;
         // `Site::of` succeeds even if the guard's settings cannot be read, because an emergency does not wait for them.
-        site.tell_source();
-        let found = there(&site.client, &options.of).await?;
-        match (options.term, &options.reason) {
-            (Some(term), Some(reason)) => open(options, site, &found, term, reason, out).await,
+        site.print_source();
+        let found = existing_namespace(&site.client, &options.namespace).await?;
+        match (options.duration, &options.reason) {
+            (Some(duration), Some(reason)) => open(options, site, &found, duration, reason, out).await,
             _ => close(options, site, &found, out).await,
         }
     })
 }
 
-async fn there(client: &Client, name: &str) -> anyhow::Result<Namespace> {
+async fn existing_namespace(client: &Client, name: &str) -> anyhow::Result<Namespace> {
     let api: Api<Namespace> = Api::all(client.clone());
     let found = api.get_opt(name).await.with_context(|| format!("asking for namespace {name}"))?;
     found.with_context(|| format!("there is no namespace {name}"))
@@ -91,42 +91,41 @@ async fn open(
     options: &Options,
     site: &Site,
     found: &Namespace,
-    term: SignedDuration,
+    duration: SignedDuration,
     reason: &str,
     out: &mut impl Write,
 ) -> anyhow::Result<Exit> {
-    let ns = &options.of;
+    let ns = &options.namespace;
     let text = |until: Timestamp| format!("until={until} reason={reason}");
-    let judged = |now: Timestamp| {
-        let until = guided::later(now, term)?;
+    let override_at = |now: Timestamp| {
+        let until = guided::time_after(now, duration)?;
         Override::break_glass(&text(until), now)
             .map_err(|problem| anyhow::anyhow!("this break-glass would have no effect: {problem}"))
     };
-    judged(site.clock.now())?;
-    writeln!(out, "{}", holds(options, site).await)?;
-    tell_before(found, &site.clock, out)?;
+    override_at(site.clock.now())?;
+    writeln!(out, "{}", describe_contents(options, site).await)?;
+    print_open_break_glass(found, &site.clock, out)?;
     writeln!(
         out,
-        "For {term:#} no request in namespace {ns} is refused, not even one that deletes its data or the namespace itself. Each command still gets a warning \
+        "For {duration:#} no request in namespace {ns} is refused, not even one that deletes its data or the namespace itself. Each command still gets a warning \
          that says what it would have been refused for, and Events record it, with the reason. A bootstrap Deployment that is applied again stays \
          at 0. Changes that are made meanwhile are not undone."
     )?;
-    if !options.yes && !guided::agrees(out)? {
+    if !options.yes && !guided::confirms(out)? {
         return Ok(Exit::Refused);
     }
     // The suspension counts from the confirmation, which may have taken a while.
-    let open = judged(site.clock.now())?;
-    if let Err(said) = write(&site.client, found, Some(&text(open.until))).await? {
-        return not_written(&said, ns, out);
+    let open = override_at(site.clock.now())?;
+    if let Err(answer) = annotate(&site.client, found, Some(&text(open.until))).await? {
+        return report_not_written(&answer, ns, out);
     }
     writeln!(out, "annotated: namespace {ns} is open until {}: {}", open.until, visible(&open.reason))?;
     let warning = break_glass_notice(ns, &open);
     let honours = |it: &str| it.starts_with(&warning);
-    let is_open =
-        |it: &CanaryAnswer| matches!(it, CanaryAnswer::Admitted(said) if said.iter().any(|it| honours(it)));
-    let answer = canary::ask_until(site, ns, PATIENCE, is_open).await?;
-    let (exit, words) = opened(&answer, ns, honours);
-    writeln!(out, "{}\nwhen that is done: gatera break-glass {ns} --close", visible(&words))?;
+    let is_open = |it: &CanaryAnswer| matches!(it, CanaryAnswer::Admitted(warnings) if warnings.iter().any(|it| honours(it)));
+    let answer = canary::send_until(site, ns, GUARD_CATCH_UP, is_open).await?;
+    let (exit, message) = opening_result(&answer, ns, honours);
+    writeln!(out, "{}\nwhen that is done: gatera break-glass {ns} --close", visible(&message))?;
     Ok(exit)
 }
 
@@ -136,45 +135,48 @@ async fn close(
     found: &Namespace,
     out: &mut impl Write,
 ) -> anyhow::Result<Exit> {
-    let ns = &options.of;
-    if mark(found).is_none() {
+    let ns = &options.namespace;
+    if annotation(found).is_none() {
         writeln!(out, "namespace {ns} has no break-glass, so there is nothing to close")?;
         return Ok(Exit::Clean);
     }
-    tell_before(found, &site.clock, out)?;
-    if let Err(said) = write(&site.client, found, None).await? {
-        return not_written(&said, ns, out);
+    print_open_break_glass(found, &site.clock, out)?;
+    if let Err(answer) = annotate(&site.client, found, None).await? {
+        return report_not_written(&answer, ns, out);
     }
     writeln!(out, "namespace {ns}: break-glass is closed")?;
     // While the namespace is open, the guard adds a warning that says so to each of its other warnings.
-    let guards = |said: &[String]| !said.is_empty() && !said.iter().any(|it| it.starts_with("until "));
-    let answer = canary::ask_until(site, ns, PATIENCE, |it| match it {
+    let guards =
+        |warnings: &[String]| !warnings.is_empty() && !warnings.iter().any(|it| it.starts_with("until "));
+    let answer = canary::send_until(site, ns, GUARD_CATCH_UP, |it| match it {
         CanaryAnswer::Refused(_) => true,
-        CanaryAnswer::Admitted(said) => guards(said),
+        CanaryAnswer::Admitted(warnings) => guards(warnings),
         _ => false,
     });
-    let (exit, words) = match answer.await? {
-        CanaryAnswer::Refused(words) => (Exit::Clean, format!("the guard refuses again: {words}")),
-        CanaryAnswer::Admitted(said) if guards(&said) => {
+    let (exit, message) = match answer.await? {
+        CanaryAnswer::Refused(message) => (Exit::Clean, format!("the guard refuses again: {message}")),
+        CanaryAnswer::Admitted(warnings) if guards(&warnings) => {
             (Exit::Clean, "the guard warns there, as the mode of the namespace says".to_owned())
         }
         CanaryAnswer::Admitted(_) => {
             (Exit::Refused, "but the guard still refuses nothing there; `gatera doctor` shows why".to_owned())
         }
-        other => (Exit::Undecided, format!("it is unknown whether the guard refuses again: {}", why(&other))),
+        other => {
+            (Exit::Undecided, format!("it is unknown whether the guard refuses again: {}", reason_of(&other)))
+        }
     };
-    writeln!(out, "{}", visible(&words))?;
+    writeln!(out, "{}", visible(&message))?;
     Ok(exit)
 }
 
 /// Returns the break-glass annotation of a namespace, whether or not it counts.
-fn mark(found: &Namespace) -> Option<&String> {
+fn annotation(found: &Namespace) -> Option<&String> {
     found.metadata.annotations.as_ref()?.get(&format!("{PREFIX}{BREAK_GLASS}"))
 }
 
 /// Prints whether the namespace is open already, or has an annotation that opens nothing.
-fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
-    match mark(found).map(|text| Override::break_glass(text, clock.now())) {
+fn print_open_break_glass(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
+    match annotation(found).map(|text| Override::break_glass(text, clock.now())) {
         Some(Ok(open)) => {
             writeln!(out, "Break-glass is open until {}: {}", open.until, visible(&open.reason))?;
         }
@@ -188,9 +190,9 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
 
 /// Returns a text about the clusters of the namespace. If they cannot be listed in time, it gives the reason, because an
 /// emergency does not wait.
-async fn holds(options: &Options, site: &Site) -> String {
+async fn describe_contents(options: &Options, site: &Site) -> String {
     let unknown = |why: &str| format!("The contents of the namespace are unknown: {why}");
-    let (world, _) = match timeout(GLANCE, look::looked(Some(&options.of), site)).await {
+    let (world, _) = match timeout(LIST_DEADLINE, look::list_world(Some(&options.namespace), site)).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(error)) => return unknown(&visible(&chain(error.as_ref()))),
         Err(_) => return unknown("the API server did not answer in time"),
@@ -201,14 +203,14 @@ async fn holds(options: &Options, site: &Site) -> String {
         .map(|it| format!("\n  {}  {}  {}", it.id.name, view.state(it).name(), visible(&it.describe())));
     let listed: String = clusters.collect();
     if listed.is_empty() {
-        format!("Namespace {} holds no Galera cluster.", options.of)
+        format!("Namespace {} holds no Galera cluster.", options.namespace)
     } else {
-        format!("Namespace {} holds{listed}", options.of)
+        format!("Namespace {} holds{listed}", options.namespace)
     }
 }
 
 /// Annotates the namespace unless it has changed since it was read. If the guard refused or did not answer, returns that answer.
-async fn write(
+async fn annotate(
     client: &Client,
     found: &Namespace,
     text: Option<&str>,
@@ -221,39 +223,39 @@ async fn write(
     if Fault::of(&error) == Fault::Conflict {
         anyhow::bail!("namespace {name} was changed meanwhile, so nothing was done; run this again");
     }
-    match canary::refused(&error) {
-        said @ (CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)) => Ok(Err(said)),
+    match canary::answer_of_error(&error) {
+        answer @ (CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)) => Ok(Err(answer)),
         _ => Err(error).with_context(|| format!("annotating namespace {name}")),
     }
 }
 
-fn not_written(said: &CanaryAnswer, namespace: &str, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let (exit, words) = match said {
-        CanaryAnswer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
+fn report_not_written(answer: &CanaryAnswer, namespace: &str, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let (exit, message) = match answer {
+        CanaryAnswer::Unanswered(message) => (Exit::Undecided, no_guard_answers(message)),
         other => (
             Exit::Refused,
-            format!("the guard refuses the annotation of namespace {namespace}: {}", why(other)),
+            format!("the guard refuses the annotation of namespace {namespace}: {}", reason_of(other)),
         ),
     };
-    writeln!(out, "nothing was changed: {}", visible(&words))?;
+    writeln!(out, "nothing was changed: {}", visible(&message))?;
     Ok(exit)
 }
 
-fn no_guard(words: &str) -> String {
+fn no_guard_answers(message: &str) -> String {
     format!(
-        "no guard answers ({words}), so the API server itself refuses every request that needs the guard's answer. If the guard cannot be \
-         started, this switches it off in the whole cluster, until `helm upgrade` brings it back: {WITHOUT_GUARD}"
+        "no guard answers ({message}), so the API server itself refuses every request that needs the guard's answer. If the guard cannot be \
+         started, this switches it off in the whole cluster, until `helm upgrade` brings it back: {SWITCH_OFF_COMMAND}"
     )
 }
 
 /// Returns whether the guard honours the annotation, judged by its answer to the canary: as an exit code and a text.
-fn opened(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
+fn opening_result(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
-        CanaryAnswer::Admitted(said) => match (said.iter().find(|it| rulebook().page_of_message(it).is_some()), said.iter().any(|it| honours(it))) {
-            (Some(words), true) => (Exit::Clean, format!("the guard honours it, and says so each time: {words}")),
-            (Some(words), false) => (
+        CanaryAnswer::Admitted(warnings) => match (warnings.iter().find(|it| rulebook().page_of_message(it).is_some()), warnings.iter().any(|it| honours(it))) {
+            (Some(message), true) => (Exit::Clean, format!("the guard honours it, and says so each time: {message}")),
+            (Some(message), false) => (
                 Exit::Undecided,
-                format!("the guard refuses nothing there, but does not say that it is because of this: {words}"),
+                format!("the guard refuses nothing there, but does not say that it is because of this: {message}"),
             ),
             (None, _) => (
                 Exit::Undecided,
@@ -261,26 +263,26 @@ fn opened(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool
                     .to_owned(),
             ),
         },
-        CanaryAnswer::Refused(words) => (
+        CanaryAnswer::Refused(message) => (
             Exit::Refused,
             format!(
                 "the guard still refuses; it may not have seen the change of namespace {namespace} yet (its /readyz shows whether its view is \
-                 current). An override on the object itself works without that (`gatera explain G18`). Its answer: {words}"
+                 current). An override on the object itself works without that (`gatera explain G18`). Its answer: {message}"
             ),
         ),
-        CanaryAnswer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
-        other => (Exit::Undecided, format!("it is unknown whether the guard honours it: {}", why(other))),
+        CanaryAnswer::Unanswered(message) => (Exit::Undecided, no_guard_answers(message)),
+        other => (Exit::Undecided, format!("it is unknown whether the guard honours it: {}", reason_of(other))),
     }
 }
 
-fn why(answer: &CanaryAnswer) -> String {
+fn reason_of(answer: &CanaryAnswer) -> String {
     match answer {
-        CanaryAnswer::Away(words) | CanaryAnswer::Refused(words) => words.clone(),
-        CanaryAnswer::NotAllowed(words) => {
-            format!("it takes a dry run to find out, which is not allowed: {words}")
+        CanaryAnswer::Away(message) | CanaryAnswer::Refused(message) => message.clone(),
+        CanaryAnswer::NotAllowed(message) => {
+            format!("it takes a dry run to find out, which is not allowed: {message}")
         }
-        CanaryAnswer::Other(code, words) => format!("the API server answers {code}: {words}"),
-        CanaryAnswer::Unanswered(words) => format!("no guard answers: {words}"),
+        CanaryAnswer::Other(code, message) => format!("the API server answers {code}: {message}"),
+        CanaryAnswer::Unanswered(message) => format!("no guard answers: {message}"),
         CanaryAnswer::Admitted(_) => "no guard warned about the dry run".to_owned(),
     }
 }

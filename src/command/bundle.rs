@@ -14,14 +14,12 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{ApiResource, DynamicObject, ListParams, LogParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
-use report;
 use serde_json::{Map, Value, json};
 
-use super::doctor::{self, PODS};
+use super::doctor::{self, POD_LABEL};
 use super::generate;
-use super::look::{self, Look};
-use super::site::Site;
-use super::site::is_away;
+use super::look::{self, LookArgs};
+use super::site::{Site, is_away};
 use super::terminal::print_note;
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
@@ -34,7 +32,7 @@ const PAGE: u32 = 1000;
 const OURS: &str = "gatera";
 
 /// Collects everything, and prints it as JSON.
-pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(look: &LookArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let mut version = Vec::new();
     generate::version(&mut version)?;
     let progress = Progress::start();
@@ -50,19 +48,19 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
         };
         let client = &site.client;
         bundle["at"] = json!(site.clock.now().to_string());
-        match doctor::asked(look, &site, &progress).await {
+        match doctor::all_rows(look, &site, &progress).await {
             Ok((namespace, rows)) => {
                 bundle["doctor"] = report::doctor::json(&rows);
                 // The guard's logs name objects of all namespaces, so a report about one namespace does not include them.
                 if look.namespace().is_none() {
-                    progress.says(|| "reading the guard's logs …".to_owned());
+                    progress.show(|| "reading the guard's logs …".to_owned());
                     bundle["logs"] = logs(client, &namespace).await;
                 }
             }
             Err(error) => bundle["doctor"] = json!(format!("not asked: {}", chain(error.as_ref()))),
         }
-        progress.says(|| "listing the objects of the cluster …".to_owned());
-        match look::looked(look.namespace(), &site).await {
+        progress.show(|| "listing the objects of the cluster …".to_owned());
+        match look::list_world(look.namespace(), &site).await {
             Err(error) => bundle["notAsked"] = json!(chain(error.as_ref())),
             Ok((world, unseen)) => {
                 let view = site.view(&world);
@@ -72,7 +70,7 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
                 bundle["status"] = report::status::json(&statuses, &[])["clusters"].take();
                 bundle["audit"] = report::audit::json(&audit, &statuses, &[]);
                 bundle["unseen"] = json!(unseen);
-                progress.says(|| "reading the objects of each Galera cluster …".to_owned());
+                progress.show(|| "reading the objects of each Galera cluster …".to_owned());
                 bundle["objects"] = objects(client, &clusters).await;
                 bundle["events"] = events(client, &clusters).await;
             }
@@ -80,7 +78,7 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
         Ok(bundle)
     })?;
     drop(progress);
-    writeln!(out, "{:#}", report::bundle::harmless(bundle))?;
+    writeln!(out, "{:#}", report::bundle::without_control_characters(bundle))?;
     print_note(
         "the report contains no Secrets and no contents of ConfigMaps, but it contains names, labels, reasons that people wrote, and users in \
          the guard's logs: read it before you send it",
@@ -142,7 +140,7 @@ async fn events(client: &Client, clusters: &[&Cluster]) -> Value {
 /// Returns the last lines of each replica's log, which never contains a secret.
 async fn logs(client: &Client, namespace: &str) -> Value {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let found = match api.list(&ListParams::default().labels(PODS)).await {
+    let found = match api.list(&ListParams::default().labels(POD_LABEL)).await {
         Ok(found) => found,
         Err(error) => return json!(format!("not asked: {}", chain(&error))),
     };

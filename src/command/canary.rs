@@ -45,7 +45,7 @@ pub enum CanaryAnswer {
 }
 
 /// Sends the canary, with the rights of the caller.
-async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::Result<CanaryAnswer> {
+async fn send(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::Result<CanaryAnswer> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let request = Request::new(StatefulSet::url_path(&(), Some(namespace)));
     let request = request.create(&params, serde_json::to_vec(&forbidden(adoption)?)?)?;
@@ -55,7 +55,7 @@ async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::R
     };
     if answer.status().is_success() {
         let warnings = answer.headers().get_all(WARNING);
-        let warnings = warnings.iter().filter_map(|it| warning(str::from_utf8(it.as_bytes()).ok()?));
+        let warnings = warnings.iter().filter_map(|it| guard_warning(str::from_utf8(it.as_bytes()).ok()?));
         return Ok(CanaryAnswer::Admitted(warnings.collect()));
     }
     let code = answer.status().as_u16();
@@ -63,19 +63,19 @@ async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::R
         Ok(body) => body,
         Err(error) => return Ok(CanaryAnswer::Away(chain(&error))),
     };
-    Ok(refused(&refusal(code, &body)))
+    Ok(answer_of_error(&refusal(code, &body)))
 }
 
 /// Returns which side refused a request of any kind, judged by the error.
-pub fn refused(error: &kube::Error) -> CanaryAnswer {
+pub fn answer_of_error(error: &kube::Error) -> CanaryAnswer {
     match error {
-        kube::Error::Api(status) => by(status.code, &status.message),
+        kube::Error::Api(status) => answer_of_status(status.code, &status.message),
         error => CanaryAnswer::Away(chain(error)),
     }
 }
 
 /// Repeats the canary until the answer is right, the caller turns out to have no right to send it, or the time is over.
-pub async fn ask_until(
+pub async fn send_until(
     site: &Site,
     namespace: &str,
     patience: Duration,
@@ -83,7 +83,7 @@ pub async fn ask_until(
 ) -> anyhow::Result<CanaryAnswer> {
     let deadline = Instant::now() + patience;
     loop {
-        let answer = ask(&site.client, namespace, &site.settings.adoption).await?;
+        let answer = send(&site.client, namespace, &site.settings.adoption).await?;
         if is_right(&answer) || matches!(answer, CanaryAnswer::NotAllowed(_)) || Instant::now() >= deadline {
             return Ok(answer);
         }
@@ -91,8 +91,8 @@ pub async fn ask_until(
     }
 }
 
-fn by(code: u16, message: &str) -> CanaryAnswer {
-    let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
+fn answer_of_status(code: u16, message: &str) -> CanaryAnswer {
+    let first = |message: &str| message.lines().next().unwrap_or_default().to_owned();
     let is_ours = |(webhook, _): &(&str, &str)| webhook.ends_with(".gatera.dev");
     let denied = message.strip_prefix("admission webhook \"");
     let denied = denied.and_then(|it| it.split_once("\" denied the request: ")).filter(is_ours);
@@ -100,10 +100,12 @@ fn by(code: u16, message: &str) -> CanaryAnswer {
     let called = called.and_then(|(_, it)| it.split_once("\": ")).filter(is_ours);
     match (denied, called) {
         // An eviction is refused with 429, so that a drain waits.
-        (Some((_, words)), _) if matches!(code, 403 | 429) && rulebook().page_of_message(words).is_some() => {
-            CanaryAnswer::Refused(first(words))
+        (Some((_, message)), _)
+            if matches!(code, 403 | 429) && rulebook().page_of_message(message).is_some() =>
+        {
+            CanaryAnswer::Refused(first(message))
         }
-        (Some((_, words)), _) | (None, Some((_, words))) => CanaryAnswer::Unanswered(first(words)),
+        (Some((_, message)), _) | (None, Some((_, message))) => CanaryAnswer::Unanswered(first(message)),
         _ if code == 401 => CanaryAnswer::NotAllowed(first(message)),
         _ if code == 403
             && first(message).contains("is forbidden: User ")
@@ -116,16 +118,17 @@ fn by(code: u16, message: &str) -> CanaryAnswer {
 }
 
 /// Returns the guard's text in a warning header (`299 - "[G11] …"`).
-fn warning(header: &str) -> Option<String> {
-    let words = header.strip_prefix("299 ")?.split_once(" \"")?.1.strip_suffix('"')?;
-    let words = words.replace("\\\"", "\"").replace("\\\\", "\\");
+fn guard_warning(header: &str) -> Option<String> {
+    let message = header.strip_prefix("299 ")?.split_once(" \"")?.1.strip_suffix('"')?;
+    let message = message.replace("\\\"", "\"").replace("\\\\", "\\");
     // The guard's warnings begin with a rule, or with the time until which a namespace is open.
-    Some(words).filter(|words| rulebook().page_of_message(words).is_some() || words.starts_with("until "))
+    Some(message)
+        .filter(|message| rulebook().page_of_message(message).is_some() || message.starts_with("until "))
 }
 
 /// Returns the rule with which a message of the guard begins.
-pub fn rule(words: &str) -> Option<&'static Rule> {
-    rulebook().rule(rulebook().page_of_message(words)?.id)
+pub fn rule_of(message: &str) -> Option<&'static Rule> {
+    rulebook().rule(rulebook().page_of_message(message)?.id)
 }
 
 /// Returns a StatefulSet that breaks more than one rule, so that a milder mode of one rule does not make it harmless.
@@ -170,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_refusal_it_is() {
+    fn the_side_that_refused_is_recognized() {
         let ours = "admission webhook \"workloads.gatera.dev\" denied the request: [G11] StatefulSet a/b: c\n  why: d";
         let forbidden = "statefulsets.apps is forbidden: User \"x\" cannot create resource \"statefulsets\"";
         let late = "Internal error occurred: failed calling webhook \"workloads.gatera.dev\": failed to call webhook: Post \"https://gatera.gatera.svc:443/validate\": dial tcp: connection refused";
@@ -200,18 +203,18 @@ mod tests {
             ),
             (404, "", CanaryAnswer::Other(404, String::new())),
         ] {
-            assert_eq!(refused(&refusal(code, message.as_bytes())), answer, "{message}");
+            assert_eq!(answer_of_error(&refusal(code, message.as_bytes())), answer, "{message}");
         }
     }
 
     #[test]
     fn only_warnings_of_a_guard_count() {
-        assert_eq!(warning("299 - \"[G11] a \\\"b\\\" …\"").as_deref(), Some("[G11] a \"b\" …"));
+        assert_eq!(guard_warning("299 - \"[G11] a \\\"b\\\" …\"").as_deref(), Some("[G11] a \"b\" …"));
         for header in ["299 - \"unknown field\"", "[G11] x", ""] {
-            assert_eq!(warning(header), None, "{header}");
+            assert_eq!(guard_warning(header), None, "{header}");
         }
-        assert_eq!(rule("[G07] x").map(|it| it.id), Some("G07"));
-        assert!(["[G99] x", "G07", "[G07"].iter().all(|words| rule(words).is_none()));
+        assert_eq!(rule_of("[G07] x").map(|it| it.id), Some("G07"));
+        assert!(["[G99] x", "G07", "[G07"].iter().all(|message| rule_of(message).is_none()));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use clap_complete::ArgValueCandidates;
 use facts::mode::Mode;
 use facts::settings::Settings;
 use inspect::check::{
-    self, CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, Live, NoText,
+    self, CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, Live, MissingText,
 };
 use jiff::Timestamp;
 use objects::visible;
@@ -33,7 +33,7 @@ use super::terminal::progress::Progress;
 pub use base::Base;
 
 use exclusions::Exclusions;
-use settings::Chosen;
+use settings::ChosenSettings;
 
 use crate::rulebook;
 
@@ -67,13 +67,13 @@ pub struct Options {
     live: live::LiveArgs,
     /// Output format, and its file: text, concise, json, sarif, junit, github, gitlab or markdown; may be repeated if all but one
     /// have a file [default: text]
-    #[arg(long, short, value_name = "FORMAT[=FILE]", value_parser = destination)]
+    #[arg(long, short, value_name = "FORMAT[=FILE]", value_parser = output_target)]
     output: Vec<OutputTarget>,
     /// Leave out files that match, as in a .gitignore; may be repeated
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
     /// Check only these rules, by id or name; several are separated by commas
-    #[arg(long, value_name = "RULE", value_parser = rule, value_delimiter = ',', add = ArgValueCandidates::new(super::complete::rules))]
+    #[arg(long, value_name = "RULE", value_parser = rule_id, value_delimiter = ',', add = ArgValueCandidates::new(super::complete::rules))]
     rule: Vec<&'static str>,
     /// Judge as in this mode: enforce, warn, audit or off; modes of single rules in the settings still apply
     #[arg(long, value_parser = mode)]
@@ -94,17 +94,17 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address of the rules' pages (docs/rules of this program's repository), for links in SARIF
-    #[arg(long, value_name = "URL", value_parser = address)]
+    #[arg(long, value_name = "URL", value_parser = http_address)]
     rules_url: Option<String>,
     #[command(flatten)]
-    loudness: Loudness,
+    verbosity: Verbosity,
     #[command(flatten)]
     colour: super::terminal::Colour,
 }
 
 /// How much is printed.
 #[derive(Clone, Copy, Debug, Args)]
-struct Loudness {
+struct Verbosity {
     /// Print only findings that decide the exit code, and nothing if it is 0
     #[arg(long, short, conflicts_with = "verbose")]
     quiet: bool,
@@ -132,7 +132,7 @@ struct OutputTarget {
     file: Option<PathBuf>,
 }
 
-fn destination(text: &str) -> Result<OutputTarget, String> {
+fn output_target(text: &str) -> Result<OutputTarget, String> {
     let (name, file) = match text.split_once('=') {
         Some((_, "")) => return Err("name a file after the =, or leave out the =".to_owned()),
         Some((name, file)) => (name, Some(PathBuf::from(file))),
@@ -144,7 +144,7 @@ fn destination(text: &str) -> Result<OutputTarget, String> {
     Ok(OutputTarget { format, file })
 }
 
-fn rule(text: &str) -> Result<&'static str, String> {
+fn rule_id(text: &str) -> Result<&'static str, String> {
     let names = rulebook().rules().iter().flat_map(|rule| [rule.id, rule.name]);
     let id = rulebook().rule_named(text).map(|rule| rule.id);
     id.ok_or_else(|| {
@@ -152,7 +152,7 @@ fn rule(text: &str) -> Result<&'static str, String> {
     })
 }
 
-fn address(text: &str) -> Result<String, String> {
+fn http_address(text: &str) -> Result<String, String> {
     let is_address =
         ["https://", "http://"].iter().any(|scheme| text.len() > scheme.len() && text.starts_with(scheme));
     if is_address {
@@ -175,12 +175,12 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     );
     options.ensure_verbosity_fits_format()?;
     anyhow::ensure!(
-        options.live.live || !options.live.access.is_given(),
+        options.live.live || !options.live.connection.is_given(),
         "only --live asks a cluster: add it, or leave out the options that name a cluster or a user"
     );
     let here = [PathBuf::from(".")];
     let paths = if options.paths.is_empty() { &here[..] } else { &options.paths };
-    if options.paths.is_empty() && !options.loudness.quiet {
+    if options.paths.is_empty() && !options.verbosity.quiet {
         print_note("no path is given, so the current folder is judged; - is standard input");
     }
     let mut chosen = settings::of(options.config.as_deref(), paths, options.against.as_ref())?;
@@ -195,13 +195,13 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         let was_removed = |path: &Path| !path.exists() && in_base(path);
         new.retain(|it| it.text.is_ok() || !was_removed(Path::new(&*it.name)));
     }
-    let judging = || progress.says(|| "judging …".to_owned());
+    let judging = || progress.show(|| "judging …".to_owned());
     let with_mode = |settings: &Settings| match options.mode {
         Some(mode) => settings.clone().with_mode(mode),
         None => settings.clone(),
     };
     let mut checked = if options.live.live {
-        let names = |chosen: &Chosen, namespace: &str, now| {
+        let names = |chosen: &ChosenSettings, namespace: &str, now| {
             check::names(&new, &options.check_options(&with_mode(&chosen.settings), namespace, now))
         };
         let cluster = live::look(options, chosen, names, &progress)?;
@@ -249,7 +249,7 @@ impl Options {
 
     /// Fails if `--quiet` or `--verbose` is combined with a format for programs, because such a format is always complete.
     fn ensure_verbosity_fits_format(&self) -> anyhow::Result<()> {
-        let (asked, formats, names) = match (self.loudness.quiet, self.loudness.verbose) {
+        let (asked, formats, names) = match (self.verbosity.quiet, self.verbosity.verbose) {
             (true, _) => (
                 "--quiet",
                 &[Format::Text, Format::Concise, Format::Markdown][..],
@@ -270,15 +270,15 @@ impl Options {
         &self,
         mut checked: Checked,
         exit: Exit,
-        chosen: &Chosen,
+        chosen: &ChosenSettings,
         out: &mut impl Write,
     ) -> io::Result<()> {
         let (format, colour) = (self.stdout_format(), self.colour.wanted());
-        if self.loudness.verbose {
+        if self.verbosity.verbose {
             out.write_all(in_full(&checked, format, colour).as_bytes())?;
-            return writeln!(out, "{}", visible(&chosen.says(self.mode)));
+            return writeln!(out, "{}", visible(&chosen.origin_line(self.mode)));
         }
-        if self.loudness.quiet {
+        if self.verbosity.quiet {
             if exit == Exit::Clean {
                 return Ok(());
             }
@@ -325,7 +325,7 @@ impl Options {
 }
 
 /// Returns the file `name` with this text. Its path below `top`, the path that the user gave, identifies it in another folder.
-fn input(top: &Path, name: &Path, text: Result<String, NoText>) -> Input {
+fn input(top: &Path, name: &Path, text: Result<String, MissingText>) -> Input {
     let below = name.strip_prefix(top).unwrap_or(Path::new("")).into();
     Input { name: with_slashes(name).into(), below, text }
 }

@@ -27,36 +27,36 @@ use crate::act::watch::pages::ListPages;
 use crate::rulebook;
 
 /// The time limit for listing names, because a person waits at the prompt.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LIST_DEADLINE: Duration = Duration::from_secs(2);
 /// The name under which kubectl runs this program for completions.
-const FOR_KUBECTL: &str = "kubectl_complete-gatera";
+const KUBECTL_COMPLETION_NAME: &str = "kubectl_complete-gatera";
 /// The last line for kubectl: it must not add names of files (cobra's ShellCompDirectiveNoFileComp).
-const NO_FILES: &str = ":4";
+const NO_FILES_DIRECTIVE: &str = ":4";
 
 /// Answers a shell or kubectl that asks for completions, and ends the process. Otherwise does nothing.
 pub(super) fn answer(program: fn() -> Command) {
     CompleteEnv::with_factory(program).complete();
     let mut words = env::args_os();
-    if words.next().is_some_and(|name| Path::new(&name).ends_with(FOR_KUBECTL)) {
-        let _ = for_kubectl(program(), words.collect());
+    if words.next().is_some_and(|name| Path::new(&name).ends_with(KUBECTL_COMPLETION_NAME)) {
+        let _ = print_for_kubectl(program(), words.collect());
         std::process::exit(0);
     }
 }
 
-fn for_kubectl(mut program: Command, words: Vec<OsString>) -> io::Result<()> {
+fn print_for_kubectl(mut program: Command, words: Vec<OsString>) -> io::Result<()> {
     let mut line = vec![OsString::from("gatera")];
     line.extend(words);
     let last = line.len() - 1;
     let mut out = io::stdout().lock();
     // kubectl offers no options where a name may stand, either.
-    let option = |it: &CompletionCandidate| it.get_value().as_encoded_bytes().starts_with(b"-");
+    let is_option = |it: &CompletionCandidate| it.get_value().as_encoded_bytes().starts_with(b"-");
     let all = complete(&mut program, line, last, None)?;
-    let no_options = all.iter().any(|it| !option(it));
-    for candidate in all.iter().filter(|it| !(no_options && option(it))) {
+    let no_options = all.iter().any(|it| !is_option(it));
+    for candidate in all.iter().filter(|it| !(no_options && is_option(it))) {
         let help = candidate.get_help().map(|help| format!("\t{help}")).unwrap_or_default();
         writeln!(out, "{}{help}", candidate.get_value().display())?;
     }
-    writeln!(out, "{NO_FILES}")
+    writeln!(out, "{NO_FILES_DIRECTIVE}")
 }
 
 /// Returns the ids of rules, with their names.
@@ -77,22 +77,24 @@ pub(super) fn clusters(begun: &OsStr) -> Vec<CompletionCandidate> {
         joined.or_else(|| apart().and_then(|at| line.get(at + 1)).cloned())
     };
     let namespace = option(&["-n", "--namespace"]);
-    let by = Person {
+    let person = Person {
         kubeconfig: option(&["--kubeconfig"]).map(Into::into),
         context: option(&["--context"]),
-        patience: Some(PATIENCE),
+        patience: Some(LIST_DEADLINE),
         ..Person::default()
     };
     let listed = look::block_on(async {
-        timeout(PATIENCE, names(&by, namespace.as_deref())).await.unwrap_or_else(|_| Ok(Vec::new()))
+        timeout(LIST_DEADLINE, cluster_names(&person, namespace.as_deref()))
+            .await
+            .unwrap_or_else(|_| Ok(Vec::new()))
     });
     let begun = begun.to_string_lossy();
     let names = listed.unwrap_or_default().into_iter().filter(|name| name.starts_with(&*begun));
     names.map(CompletionCandidate::new).collect()
 }
 
-async fn names(by: &Person, namespace: Option<&str>) -> anyhow::Result<Vec<String>> {
-    let client = connect::person(by).await?;
+async fn cluster_names(person: &Person, namespace: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let client = connect::person(person).await?;
     let adoption = Adoption::default();
     let mut pages = ListPages::of(&client, StatefulSet::url_path(&(), namespace), ListParams::default());
     let mut found = Vec::new();

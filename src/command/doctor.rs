@@ -15,7 +15,7 @@ use axum::http::Request;
 use clap::Args;
 use engine::webhooks::Destination;
 use facts::view::{Cluster, View, World};
-use inspect::doctor::{self, AnswerState, Asked, Replica, Row};
+use inspect::doctor::{self, AnswerOrReason, AnswerState, DoctorRow, Replica};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -25,13 +25,12 @@ use kube::client::Body;
 use kube::core::Status;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use objects::{Kind, Object};
-use report;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Exit;
-use super::installed::{self, Installed, SettingsSource};
-use super::look::{self, Look, Survey};
+use super::installed::{self, InstalledGuard, SettingsSource};
+use super::look::{self, LookArgs, SurveyArgs};
 use super::site::Site;
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
@@ -43,7 +42,7 @@ use crate::rulebook;
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub survey: Survey,
+    pub survey: SurveyArgs,
     /// Only send the dry run that the guard must refuse (in mode warn: warn about) [default namespace: default]
     #[arg(long)]
     canary: bool,
@@ -53,32 +52,32 @@ pub struct Options {
 }
 
 /// The time limit for the answer of one pod.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READYZ_DEADLINE: Duration = Duration::from_secs(5);
 /// The label of the chart's pods.
-pub(super) const PODS: &str = "app.kubernetes.io/name=gatera";
+pub(super) const POD_LABEL: &str = "app.kubernetes.io/name=gatera";
 /// The namespace of the dry run if none is named and no cluster is known.
-const DEFAULT: &str = "default";
+const DEFAULT_NAMESPACE: &str = "default";
 /// The name of the port that serves `/readyz`.
-const OPERATIONS: &str = "operations";
+const OPERATIONS_PORT: &str = "operations";
 
 /// Asks the questions, and prints what the answers mean.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (survey, look) = (&options.survey, &options.survey.look);
     let (output, colour) = (survey.output()?, survey.colour.wanted());
     let progress = Progress::start();
-    progress.says(|| "asking the API server for its version …".to_owned());
+    progress.show(|| "asking the API server for its version …".to_owned());
     let rows = look::block_on(async {
         if options.canary {
             let site = survey.site().await?;
             return Ok(vec![only_dry_run(&site, look, options.wait, &progress).await]);
         }
         let site = Site::of(look.client().await?, look.config.as_deref()).await?;
-        let rows = asked(look, &site, &progress).await?.1;
+        let rows = all_rows(look, &site, &progress).await?.1;
         let user = connect::user(&site.client).await.unwrap_or_default();
-        Ok(doctor::without_rights(rows, watch::served_kinds(&site.client).await, &user))
+        Ok(doctor::merge_missing_rights(rows, watch::served_kinds(&site.client).await, &user))
     })?;
     drop(progress);
-    let text = if survey.quiet { report::doctor::not_well } else { report::doctor::text };
+    let text = if survey.quiet { report::doctor::needing_attention } else { report::doctor::text };
     out.write_all(output.of(|| text(&rows, colour), || report::doctor::json(&rows))?.as_bytes())?;
     Ok(match doctor::worst(&rows) {
         // With `--canary`, a dry run that shows nothing is a failure.
@@ -89,46 +88,46 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     })
 }
 
-async fn only_dry_run(site: &Site, look: &Look, seconds: u64, progress: &Progress) -> Row {
-    progress.says(|| "sending the dry run that must be refused …".to_owned());
-    let (namespace, own) = (look.namespace().unwrap_or(DEFAULT), site.guard.namespace.as_deref());
+async fn only_dry_run(site: &Site, look: &LookArgs, seconds: u64, progress: &Progress) -> DoctorRow {
+    progress.show(|| "sending the dry run that must be refused …".to_owned());
+    let (namespace, own) = (look.namespace().unwrap_or(DEFAULT_NAMESPACE), site.guard.namespace.as_deref());
     let (own, wait) = (own.unwrap_or(installed::NAME), Duration::from_secs(seconds));
     dry_run::row(site, namespace, own, wait, |rule| site.settings.mode(rule)).await
 }
 
 /// Asks all questions. Returns the guard's namespace, and what the answers mean.
-pub(super) async fn asked(
-    look: &Look,
+pub(super) async fn all_rows(
+    look: &LookArgs,
     site: &Site,
     progress: &Progress,
-) -> anyhow::Result<(String, Vec<Row>)> {
-    let now = |what: &str| progress.says(|| format!("{what} …"));
+) -> anyhow::Result<(String, Vec<DoctorRow>)> {
+    let now = |what: &str| progress.show(|| format!("{what} …"));
     let Site { client, settings, guard: installed, .. } = site;
     now("asking the API server for its version");
     let version = client.apiserver_version().await.context("asking the API server for its version")?;
     let mut rows = vec![doctor::api_server(&version.major, &version.minor, &version.git_version)];
 
-    let (namespace, of_the_guard) = of_the_guard(site, progress).await;
-    rows.extend(of_the_guard);
+    let (namespace, guard_rows) = guard_rows(site, progress).await;
+    rows.extend(guard_rows);
     if installed.is_there() {
         now("checking the guard's permissions");
         let user = format!("system:serviceaccount:{namespace}:{}", installed::NAME);
-        rows.extend(doctor::rights(&user, &rights::asked(client, &namespace, &user).await));
+        rows.extend(doctor::rights(&user, &rights::check(client, &namespace, &user).await));
     }
 
     now("listing the objects of the cluster");
-    let world = match look::looked(look.namespace(), site).await {
+    let world = match look::list_world(look.namespace(), site).await {
         Ok((world, unseen)) => {
             let why = |plural| format!("{plural} could not be listed; what depends on them is not judged");
-            rows.extend(unseen.iter().map(|plural| Row::not_asked("view", why(plural))));
+            rows.extend(unseen.iter().map(|plural| DoctorRow::not_asked("view", why(plural))));
             Some(world)
         }
         Err(error) => {
-            rows.push(Row::not_asked("view", chain(error.as_ref())));
+            rows.push(DoctorRow::not_asked("view", chain(error.as_ref())));
             None
         }
     };
-    let ns = guarded(look, site, &mut rows, world.as_ref()).await;
+    let ns = add_guarded_rows(look, site, &mut rows, world.as_ref()).await;
     if installed.is_there() {
         let view = world.as_ref().map(|world| site.view(world));
         let mode =
@@ -140,17 +139,17 @@ pub(super) async fn asked(
 }
 
 /// Asks about the guard: its entries, its replicas, its leader. Returns its namespace, and what the answers mean.
-pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, Vec<Row>) {
-    progress.says(|| "reading how the guard is registered …".to_owned());
+pub(super) async fn guard_rows(site: &Site, progress: &Progress) -> (String, Vec<DoctorRow>) {
+    progress.show(|| "reading how the guard is registered …".to_owned());
     let Site { client, settings, source, guard: installed, .. } = site;
     let own = env!("CARGO_PKG_VERSION");
-    let target = target(installed);
+    let target = destination(installed);
     let namespace = match &target {
         Some(Destination::Service { namespace, .. } | Destination::Url { namespace, .. }) => {
             namespace.clone()
         }
         // A guard that is not ready has registered nothing yet.
-        None => home(client).await,
+        None => guard_namespace(client).await,
     };
     let replicas = replicas(client, &namespace, progress).await;
     let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
@@ -168,7 +167,7 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
     rows.extend(doctor::authority(&installed.entries, ends, site.clock.now()));
     if installed.is_there() {
         rows.extend(match &target {
-            Some(Destination::Url { base, .. }) => vec![doctor::outside(base)],
+            Some(Destination::Url { base, .. }) => vec![doctor::outside_cluster(base)],
             _ => doctor::replicas(&replicas, own),
         });
         rows.push(doctor::leader(&leader(client, &namespace).await, site.clock.now()));
@@ -179,9 +178,14 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
 }
 
 /// Adds rows about namespaces, clusters, and servers that no selector adopts. Returns the namespace for the dry run.
-async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&World>) -> String {
+async fn add_guarded_rows(
+    look: &LookArgs,
+    site: &Site,
+    rows: &mut Vec<DoctorRow>,
+    world: Option<&World>,
+) -> String {
     let asked_for = look.namespace();
-    let Some(world) = world else { return asked_for.unwrap_or(DEFAULT).to_owned() };
+    let Some(world) = world else { return asked_for.unwrap_or(DEFAULT_NAMESPACE).to_owned() };
     let view = site.view(world);
     let clusters: Vec<&Cluster> = world.clusters().collect();
     if site.guard.is_there() {
@@ -192,15 +196,15 @@ async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&W
     rows.extend(doctor::lone_founders(&view));
     let unguarded = unguarded(&site.client, asked_for, &view).await;
     if unguarded.is_empty() {
-        rows.push(Row::well(doctor::ADOPTION, "no database server runs that no selector adopts"));
+        rows.push(DoctorRow::well(doctor::ADOPTION, "no database server runs that no selector adopts"));
     }
     rows.extend(unguarded);
     let first = clusters.first().map(|it| &*it.id.namespace);
-    asked_for.or(first).unwrap_or(DEFAULT).to_owned()
+    asked_for.or(first).unwrap_or(DEFAULT_NAMESPACE).to_owned()
 }
 
 /// Returns the destination of API servers' requests, as the webhook entries name it.
-fn target(installed: &Installed) -> Option<Destination> {
+fn destination(installed: &InstalledGuard) -> Option<Destination> {
     let client = installed.entries.iter().flatten().flatten().flatten().next()?.get("clientConfig")?;
     let text = |at: &str| client.pointer(at).and_then(Value::as_str).map(str::to_owned);
     match (text("/service/namespace"), text("/service/name"), text("/url")) {
@@ -215,34 +219,36 @@ fn target(installed: &Installed) -> Option<Destination> {
 }
 
 /// Returns the namespace of the guard's pods; if none is found, the chart's usual one.
-async fn home(client: &Client) -> String {
+async fn guard_namespace(client: &Client) -> String {
     let api: Api<Pod> = Api::all(client.clone());
-    let found = api.list(&ListParams::default().labels(PODS)).await;
+    let found = api.list(&ListParams::default().labels(POD_LABEL)).await;
     let namespace = found.ok().and_then(|it| it.items.first()?.namespace());
     namespace.unwrap_or_else(|| installed::NAME.to_owned())
 }
 
 /// Returns the guard's pods, each with the text of its `/readyz`.
-async fn replicas(client: &Client, namespace: &str, progress: &Progress) -> Asked<Vec<Replica>> {
+async fn replicas(client: &Client, namespace: &str, progress: &Progress) -> AnswerOrReason<Vec<Replica>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let found = api.list(&ListParams::default().labels(PODS)).await.map_err(|error| chain(&error))?;
+    let found = api.list(&ListParams::default().labels(POD_LABEL)).await.map_err(|error| chain(&error))?;
     let mut replicas = Vec::new();
-    let over = |pod: &Pod| {
+    let has_ended = |pod: &Pod| {
         let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
         pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Failed" | "Succeeded"))
     };
-    for pod in found.items.iter().filter(|it| !over(it)) {
+    for pod in found.items.iter().filter(|it| !has_ended(it)) {
         let conditions = pod.status.iter().flat_map(|it| it.conditions.iter().flatten());
         let ready = conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True");
         let ports = pod.spec.iter().flat_map(|it| &it.containers).flat_map(|it| it.ports.iter().flatten());
-        let port =
-            ports.into_iter().find(|it| it.name.as_deref() == Some(OPERATIONS)).map(|it| it.container_port);
+        let port = ports
+            .into_iter()
+            .find(|it| it.name.as_deref() == Some(OPERATIONS_PORT))
+            .map(|it| it.container_port);
         // The pods of the chart's test have no such port, and are not replicas.
         let Some(port) = port else { continue };
         let name = pod.name_any();
-        progress.says(|| format!("reading the /readyz of replica {name} …"));
-        let says = timeout(PATIENCE, says(client, namespace, &name, port)).await;
-        let says = says.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
+        progress.show(|| format!("reading the /readyz of replica {name} …"));
+        let says = timeout(READYZ_DEADLINE, readyz(client, namespace, &name, port)).await;
+        let says = says.unwrap_or_else(|_| Err(format!("no answer within {} s", READYZ_DEADLINE.as_secs())));
         let version = pod.labels().get("app.kubernetes.io/version").cloned();
         replicas.push(Replica { name, ready, version, says });
     }
@@ -250,7 +256,7 @@ async fn replicas(client: &Client, namespace: &str, progress: &Progress) -> Aske
 }
 
 /// Reads a pod's `/readyz`, through the API server.
-async fn says(client: &Client, namespace: &str, pod: &str, port: i32) -> Asked<String> {
+async fn readyz(client: &Client, namespace: &str, pod: &str, port: i32) -> AnswerOrReason<String> {
     let path = format!("{}/{pod}:{port}/proxy/readyz", Pod::url_path(&(), Some(namespace)));
     let request = Request::get(path).body(Body::empty()).map_err(|error| error.to_string())?;
     let answer = client.send(request).await.map_err(|error| chain(&error))?;
@@ -263,7 +269,7 @@ async fn says(client: &Client, namespace: &str, pod: &str, port: i32) -> Asked<S
 }
 
 /// Returns the leader that the Lease names, and when it renewed the Lease.
-async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Timestamp)>> {
+async fn leader(client: &Client, namespace: &str) -> AnswerOrReason<Option<(String, Timestamp)>> {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let found = api.get_opt(installed::NAME).await.map_err(|error| chain(&error))?;
     let spec = found.and_then(|it| it.spec);
@@ -271,10 +277,10 @@ async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Times
 }
 
 /// Returns rows about StatefulSets that run a database server and that no selector adopts.
-pub(super) async fn unguarded(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Vec<Row> {
+pub(super) async fn unguarded(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Vec<DoctorRow> {
     let url = StatefulSet::url_path(&(), namespace);
     let (mut pages, mut found) = (ListPages::of(client, url, ListParams::default()), Vec::new());
-    let not_asked = |why: String| Row::not_asked(doctor::ADOPTION, why);
+    let not_asked = |why: String| DoctorRow::not_asked(doctor::ADOPTION, why);
     loop {
         match pages.next().await {
             Ok(None) => return found,

@@ -53,7 +53,7 @@ enum ExplainForm {
 /// Prints all rules, or the page of one: rendered on a terminal, otherwise unchanged.
 pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::Result<()> {
     let Some(rule) = &options.rule else { return list(options.output, out) };
-    let page = named(rule)?;
+    let page = page_named(rule)?;
     let until = format!("until={}", overrides::example_end(now));
     let text = page.text().replace(ANY_TIME, &until);
     match options.colour.width() {
@@ -63,7 +63,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     Ok(())
 }
 
-fn named(name: &str) -> anyhow::Result<Page> {
+fn page_named(name: &str) -> anyhow::Result<Page> {
     let names = rulebook().pages().flat_map(|it| [it.id, it.name]);
     rulebook().page(name).with_context(|| {
         format!("there is no rule {name}{} `gatera explain` lists them", did_you_mean(name, names))
@@ -88,7 +88,7 @@ mod tests {
 
     /// Every page that shows an override shows one that would be read, but for its reason.
     #[test]
-    fn a_time_on_a_page_is_not_over() {
+    fn overrides_on_pages_end_in_the_future() {
         let now: Timestamp = "2027-03-01T09:00:00Z".parse().unwrap();
         let mut shown = 0;
         for rule in rulebook().rules() {

@@ -12,20 +12,20 @@ use crate::rulebook;
 
 /// Options of `gatera completions`.
 #[derive(Clone, Debug, Args)]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// Shell that reads the output
     shell: Shell,
 }
 
 /// Options of `gatera man`.
 #[derive(Clone, Debug, Args)]
-pub struct Man {
+pub struct ManArgs {
     /// Command whose page is printed [default: gatera itself]
     command: Option<String>,
 }
 
 /// Prints the completion script for a shell, which runs this program to complete commands.
-pub fn completions(options: &Completions, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn completions(options: &CompletionsArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let mut text = Vec::new();
     let shells = Shells::builtins();
     let shell = shells.completer(&options.shell.to_string()).context("no script for this shell")?;
@@ -34,7 +34,7 @@ pub fn completions(options: &Completions, out: &mut impl Write) -> anyhow::Resul
 }
 
 /// Prints a page for `man`.
-pub fn man(options: &Man, mut program: Command, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn man(options: &ManArgs, mut program: Command, out: &mut impl Write) -> anyhow::Result<()> {
     // Sets the full name of each command.
     program.build();
     let of = match &options.command {

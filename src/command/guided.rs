@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::canary::{self, CanaryAnswer};
-use super::look::{self, Look, ObservedCluster};
-use super::site::{Site, error_of, is_away};
+use super::look::{self, LookArgs, ObservedCluster};
+use super::site::{Site, api_error, is_away};
 use super::{Exit, complete};
 use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::act::telemetry::chain;
 
 /// The pause between two looks at the cluster.
-pub const LOOK: Duration = Duration::from_secs(2);
+pub const LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// The field manager of writes by these commands; the guard uses another one.
 pub const MANAGER: &str = "gatera-command";
 /// The number of tries of a write that fails if the object was changed meanwhile.
@@ -52,12 +52,12 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "MINUTES", default_value_t = 30)]
     patience: u64,
     #[command(flatten)]
-    look: Look,
+    look: LookArgs,
 }
 
 impl ClusterArgs {
-    /// Returns whether no confirmation is needed.
-    pub fn agreed(&self) -> bool {
+    /// Returns whether the user confirmed all steps in advance, with `--yes`.
+    pub fn is_confirmed(&self) -> bool {
         self.yes && !self.dry_run
     }
 
@@ -75,12 +75,12 @@ impl ClusterArgs {
     ) -> anyhow::Result<ObservedCluster> {
         let began = Instant::now();
         loop {
-            match look::one(&self.cluster, &self.look, site).await {
+            match look::observe(&self.cluster, &self.look, site).await {
                 Err(problem)
                     if transcript.began() && is_away(&problem) && began.elapsed() < self.patience() =>
                 {
                     transcript.problem(&problem, out)?;
-                    sleep(LOOK).await;
+                    sleep(LOOK_PAUSE).await;
                 }
                 result => return result,
             }
@@ -93,7 +93,7 @@ impl ClusterArgs {
         if self.dry_run {
             return Ok(Some(Exit::Clean));
         }
-        Ok((!agrees(out)?).then_some(Exit::Refused))
+        Ok((!confirms(out)?).then_some(Exit::Refused))
     }
 
     fn patience(&self) -> Duration {
@@ -118,7 +118,7 @@ impl ObservedCluster {
     }
 
     /// Returns the API for StatefulSets in the cluster's namespace.
-    pub fn sets(&self) -> Api<StatefulSet> {
+    pub fn stateful_sets(&self) -> Api<StatefulSet> {
         Api::namespaced(self.client.clone(), &self.id.namespace)
     }
 
@@ -131,7 +131,7 @@ impl ObservedCluster {
     pub async fn annotate_version(&self, version: &str, annotations: Value) -> anyhow::Result<StatefulSet> {
         let uid = &self.cluster()?.workload.metadata.uid;
         let target = Exactly { name: &self.id.name, uid, version };
-        Ok(api::annotate(&self.sets(), target, MANAGER, &annotations).await?)
+        Ok(api::annotate(&self.stateful_sets(), target, MANAGER, &annotations).await?)
     }
 
     /// Records where members' data ends on these claims; `None` removes the record.
@@ -147,13 +147,13 @@ impl ObservedCluster {
     }
 
     /// Returns the time after this duration by the API server's clock, in whole seconds.
-    pub fn in_time(&self, after: SignedDuration) -> anyhow::Result<Timestamp> {
-        later(self.clock.now(), after)
+    pub fn time_after(&self, after: SignedDuration) -> anyhow::Result<Timestamp> {
+        time_after(self.clock.now(), after)
     }
 
     /// Returns the annotation that overrides this rule for the duration.
-    pub fn release(&self, rule: &str, after: SignedDuration, why: &str) -> anyhow::Result<Value> {
-        let until = self.in_time(after)?;
+    pub fn override_annotation(&self, rule: &str, after: SignedDuration, why: &str) -> anyhow::Result<Value> {
+        let until = self.time_after(after)?;
         Ok(json!({ format!("{PREFIX}{OVERRIDE}"): format!("{rule} until={until} reason={why}") }))
     }
 
@@ -161,7 +161,7 @@ impl ObservedCluster {
     /// earlier owner can set it again.
     pub async fn scale(&self, to: i64) -> anyhow::Result<()> {
         let (scale, seen) =
-            (self.sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
+            (self.stateful_sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
         let replicas = scale.spec.and_then(|spec| spec.replicas).unwrap_or_default();
         anyhow::ensure!(
             i64::from(replicas) == seen,
@@ -169,9 +169,10 @@ impl ObservedCluster {
         );
         let version = scale.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": to } });
-        self.sets().patch_scale(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await?;
+        self.stateful_sets().patch_scale(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await?;
         for _ in 0..MOST_TRIES {
-            let set: PartialObjectMeta<StatefulSet> = self.sets().get_metadata(&self.id.name).await?;
+            let set: PartialObjectMeta<StatefulSet> =
+                self.stateful_sets().get_metadata(&self.id.name).await?;
             let fields = set.metadata.managed_fields.unwrap_or_default();
             let is_ours = |it: &&ManagedFieldsEntry| {
                 it.manager.as_deref() == Some(MANAGER) && it.subresource.as_deref() == Some("scale")
@@ -182,7 +183,10 @@ impl ObservedCluster {
             }
             let version = &set.metadata.resource_version;
             let patch = json!({ "metadata": { "resourceVersion": version, "managedFields": others } });
-            match self.sets().patch_metadata(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await
+            match self
+                .stateful_sets()
+                .patch_metadata(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch))
+                .await
             {
                 Err(error) if Fault::of(&error) == Fault::Conflict => {}
                 result => return result.map(drop).map_err(anyhow::Error::from),
@@ -192,46 +196,50 @@ impl ObservedCluster {
     }
 }
 
-/// Returns whether a rule of the guard refused the request, or the guard did not answer: either may end by itself.
+/// Returns whether a rule of the guard refused the request, or the guard did not answer. Both may change without a correction.
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
-    let answer = error_of(problem).map(canary::refused);
+    let answer = api_error(problem).map(canary::answer_of_error);
     matches!(answer, Some(CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)))
 }
 
 /// Returns the time after this duration from `now`, in whole seconds.
-pub fn later(now: Timestamp, after: SignedDuration) -> anyhow::Result<Timestamp> {
+pub fn time_after(now: Timestamp, after: SignedDuration) -> anyhow::Result<Timestamp> {
     let then = now.checked_add(after).context("no such time")?;
     Timestamp::from_second(then.as_second()).context("no such time")
 }
 
-/// The lines that were printed last: the step, and why it is not done yet. Neither is repeated while nothing changes.
+/// The lines that were printed last. Neither is repeated while nothing changes.
 #[derive(Default)]
-pub struct Transcript([String; 2]);
+pub struct Transcript {
+    step: String,
+    /// The reason why the step is not done yet.
+    problem: String,
+}
 
 impl Transcript {
     /// Returns whether a step was printed.
     fn began(&self) -> bool {
-        !self.0[0].is_empty()
+        !self.step.is_empty()
     }
 
     /// Prints the next step, with the time.
     pub fn step(&mut self, text: String, out: &mut impl Write) -> io::Result<()> {
-        if text == self.0[0] {
+        if text == self.step {
             return Ok(());
         }
-        self.0 = [text, String::new()];
-        print(&self.0[0], out)
+        *self = Self { step: text, problem: String::new() };
+        print(&self.step, out)
     }
 
     /// Prints why the step is not done yet.
     pub fn problem(&mut self, problem: &anyhow::Error, out: &mut impl Write) -> io::Result<()> {
         let why = chain(problem.as_ref());
         let text = format!("not yet: {}", why.lines().map(visible).collect::<Vec<_>>().join("\n"));
-        if text == self.0[1] {
+        if text == self.problem {
             return Ok(());
         }
-        self.0[1] = text;
-        print(&self.0[1], out)
+        self.problem = text;
+        print(&self.problem, out)
     }
 }
 
@@ -272,7 +280,7 @@ fn print(text: &str, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Asks the user at the terminal to confirm, and returns whether the answer is yes; if not, prints that no further step is done.
-pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
+pub fn confirms(out: &mut impl Write) -> anyhow::Result<bool> {
     anyhow::ensure!(io::stdin().is_terminal(), "standard input is not a terminal; use --yes to confirm");
     write!(out, "Go on? [y/N] ")?;
     out.flush()?;
@@ -291,7 +299,7 @@ mod tests {
     use crate::act::api::refusal;
 
     #[test]
-    fn what_is_behind_an_error_counts() {
+    fn the_cause_of_an_error_counts() {
         let away = || anyhow::Error::from(refusal(504, b""));
         assert!(is_away(&away()) && is_away(&away().context("asking")));
         assert!(!is_away(&refusal(403, b"").into()));

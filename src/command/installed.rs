@@ -10,7 +10,7 @@ use crate::rulebook;
 use anyhow::Context as _;
 use engine::webhooks::compare::as_values;
 use facts::settings::Settings;
-use inspect::doctor::Asked;
+use inspect::doctor::AnswerOrReason;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -27,9 +27,9 @@ const SETTINGS: (&str, &str) = ("gatera-settings", "settings.yaml");
 
 /// The guard as it can be seen from outside.
 #[derive(Debug)]
-pub struct Installed {
+pub struct InstalledGuard {
     /// The validating and the mutating webhook entries; `None`: the configuration does not exist.
-    pub entries: [Asked<Option<Vec<Value>>>; 2],
+    pub entries: [AnswerOrReason<Option<Vec<Value>>>; 2],
     /// The namespace where it runs; `None`: its entries do not name one.
     pub namespace: Option<String>,
     /// The guard's settings; `None`: the chart's ConfigMap does not exist.
@@ -58,7 +58,7 @@ impl fmt::Display for SettingsSource {
 }
 
 /// Reads the guard's webhook entries and its settings.
-pub async fn look(client: &Client) -> Installed {
+pub async fn find(client: &Client) -> InstalledGuard {
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let (validating, mutating) = (validating.get_opt(NAME).await, mutating.get_opt(NAME).await);
@@ -70,16 +70,16 @@ pub async fn look(client: &Client) -> Installed {
     let namespace = entries.iter().flatten().flatten().flatten().find_map(|entry| {
         entry.pointer("/clientConfig/service/namespace").and_then(Value::as_str).map(str::to_owned)
     });
-    let settings = settings(client, home(namespace.as_deref())).await;
-    Installed { entries, namespace, settings }
+    let settings = installed_settings(client, namespace_or_default(namespace.as_deref())).await;
+    InstalledGuard { entries, namespace, settings }
 }
 
 /// Returns the chart's namespace: the usual one if the guard runs outside the cluster, because a URL names no namespace.
-fn home(namespace: Option<&str>) -> &str {
+fn namespace_or_default(namespace: Option<&str>) -> &str {
     namespace.unwrap_or(NAME)
 }
 
-impl Installed {
+impl InstalledGuard {
     /// Returns whether at least one configuration exists, or could not be read.
     pub fn is_there(&self) -> bool {
         !self.entries.iter().all(|it| matches!(it, Ok(None)))
@@ -87,13 +87,13 @@ impl Installed {
 
     /// Returns the settings by which a command judges, and their origin: this file, or the guard, or the defaults.
     pub fn settings_or(&self, file: Option<(&Path, Settings)>) -> (Settings, SettingsSource) {
-        let home = home(self.namespace.as_deref());
+        let namespace = namespace_or_default(self.namespace.as_deref());
         let defaults = |why: String| (Settings::default(), SettingsSource::Defaults(why));
         match (file, &self.settings) {
             (Some((path, settings)), _) => (settings, SettingsSource::File(path.to_owned())),
-            (None, Ok(Some(settings))) => (settings.clone(), SettingsSource::Guard(home.to_owned())),
+            (None, Ok(Some(settings))) => (settings.clone(), SettingsSource::Guard(namespace.to_owned())),
             (None, Ok(None)) if !self.is_there() => defaults("no guard is installed".to_owned()),
-            (None, Ok(None)) => defaults(format!("namespace {home} has no ConfigMap {}", SETTINGS.0)),
+            (None, Ok(None)) => defaults(format!("namespace {namespace} has no ConfigMap {}", SETTINGS.0)),
             (None, Err(problem)) => {
                 defaults(format!("those of the guard cannot be read: {}", chain(problem.as_ref())))
             }
@@ -101,7 +101,7 @@ impl Installed {
     }
 }
 
-async fn settings(client: &Client, namespace: &str) -> anyhow::Result<Option<Settings>> {
+async fn installed_settings(client: &Client, namespace: &str) -> anyhow::Result<Option<Settings>> {
     let (name, key) = SETTINGS;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let Some(text) = api.get_opt(name).await?.and_then(|it| it.data?.remove(key)) else { return Ok(None) };

@@ -24,7 +24,7 @@ use crate::act::watch::{self, Listing};
 
 /// Options that name the API server and the user.
 #[derive(Clone, Debug, Args)]
-pub struct Access {
+pub struct ConnectionArgs {
     /// Kubeconfig file [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -38,11 +38,11 @@ pub struct Access {
     #[arg(long = "as-group", value_name = "GROUP", requires = "as_user")]
     groups: Vec<String>,
     /// Give up on a request after this time, such as 5s
-    #[arg(long, value_name = "TIME", value_parser = patience)]
+    #[arg(long, value_name = "TIME", value_parser = kubectl_duration)]
     request_timeout: Option<Duration>,
 }
 
-impl Access {
+impl ConnectionArgs {
     /// Returns a client for the API server that the options name.
     pub async fn client(&self) -> anyhow::Result<Client> {
         connect::person(&self.person()).await
@@ -60,7 +60,7 @@ impl Access {
 }
 
 /// Reads a duration as kubectl does: with a unit, or in seconds. 0 sets no limit.
-fn patience(text: &str) -> Result<Duration, String> {
+fn kubectl_duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let time = seconds.or_else(|| Duration::try_from(text.parse::<SignedDuration>().ok()?).ok());
     time.ok_or_else(|| "write it as 5s or 1m".to_owned())
@@ -68,9 +68,9 @@ fn patience(text: &str) -> Result<Duration, String> {
 
 /// Options of every look.
 #[derive(Clone, Debug, Args)]
-pub struct Look {
+pub struct LookArgs {
     #[command(flatten)]
-    access: Access,
+    connection: ConnectionArgs,
     /// Look at one namespace only; this needs rights in that namespace only
     #[arg(long, short)]
     namespace: Option<String>,
@@ -82,16 +82,16 @@ pub struct Look {
     pub config: Option<PathBuf>,
 }
 
-impl Look {
+impl LookArgs {
     /// Returns a client for the API server that the options name.
     pub async fn client(&self) -> anyhow::Result<Client> {
-        self.access.client().await
+        self.connection.client().await
     }
 
     /// Connects to the API server, reads the settings to judge by, and prints their origin to stderr.
     pub async fn site(&self) -> anyhow::Result<Site> {
-        let site = Site::that_judges(self.client().await?, self.config.as_deref()).await?;
-        site.tell_source();
+        let site = Site::for_judging(self.client().await?, self.config.as_deref()).await?;
+        site.print_source();
         Ok(site)
     }
 
@@ -103,12 +103,12 @@ impl Look {
 
 /// Options of commands that print for many things whether each is well.
 #[derive(Clone, Debug, Args)]
-pub struct Survey {
+pub struct SurveyArgs {
     #[command(flatten)]
-    pub look: Look,
+    pub look: LookArgs,
     /// Output format
-    #[arg(long, short, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[arg(long, short, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
     /// Print only what is wrong or worth noting; print nothing if all is well
     #[arg(long, short)]
     pub quiet: bool,
@@ -116,9 +116,9 @@ pub struct Survey {
     pub colour: Colour,
 }
 
-impl Survey {
+impl SurveyArgs {
     /// Returns the output format. Fails if `--quiet` is used with a format for programs, which can filter it by themselves.
-    pub fn output(&self) -> anyhow::Result<Output> {
+    pub fn output(&self) -> anyhow::Result<OutputFormat> {
         anyhow::ensure!(
             !self.quiet || self.is_for_people(),
             "--quiet shortens text only: leave out --quiet or --output"
@@ -126,24 +126,24 @@ impl Survey {
         Ok(self.output)
     }
 
-    /// Like `Look::site`, but with `--quiet` the origin of the settings is printed only if they are a guess.
+    /// Like `LookArgs::site`, but with `--quiet` the origin of the settings is printed only if they are a guess.
     pub async fn site(&self) -> anyhow::Result<Site> {
-        let site = Site::that_judges(self.look.client().await?, self.look.config.as_deref()).await?;
-        if !self.quiet || site.guesses() {
-            site.tell_source();
+        let site = Site::for_judging(self.look.client().await?, self.look.config.as_deref()).await?;
+        if !self.quiet || site.settings_are_guessed() {
+            site.print_source();
         }
         Ok(site)
     }
 
     /// Returns whether the output is text for people.
     pub fn is_for_people(&self) -> bool {
-        self.output == Output::Text
+        self.output == OutputFormat::Text
     }
 }
 
-/// How to print it.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum OutputFormat {
     /// For people
     Text,
     /// For programs, as JSON
@@ -152,7 +152,7 @@ pub enum Output {
     Yaml,
 }
 
-impl Output {
+impl OutputFormat {
     /// Returns the output in this format: the text, or the value as JSON or YAML.
     pub fn of(self, text: impl FnOnce() -> String, value: impl FnOnce() -> Value) -> anyhow::Result<String> {
         Ok(match self {
@@ -164,9 +164,13 @@ impl Output {
 }
 
 /// Returns the clusters of this name, or all if none is given. Fails if no cluster has the name.
-pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::Result<Vec<&'w Cluster>> {
+pub fn clusters_named<'w>(
+    world: &'w World,
+    name: Option<&str>,
+    look: &LookArgs,
+) -> anyhow::Result<Vec<&'w Cluster>> {
     let (namespace, name) = name.map_or((None, None), |written| {
-        let (namespace, name) = parts(written);
+        let (namespace, name) = namespace_and_name(written);
         (namespace, Some(name))
     });
     let is_called = |cluster: &&Cluster| {
@@ -190,7 +194,7 @@ pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::R
 
 /// Splits the argument of a command into namespace and name, as users of kubectl write it: `galera`, `db/galera`, `sts/galera`. A
 /// namespace with the name of such a kind has to be given with `--namespace`.
-fn parts(written: &str) -> (Option<&str>, &str) {
+fn namespace_and_name(written: &str) -> (Option<&str>, &str) {
     const KINDS: [&str; 4] = ["sts", "statefulset", "statefulsets", "statefulset.apps"];
     match written.split_once('/') {
         Some((kind, name)) if KINDS.contains(&kind) => (None, name),
@@ -226,11 +230,11 @@ impl ObservedCluster {
 }
 
 /// Looks once, and returns the only cluster of this name. Fails if there are several, or if its StatefulSet is gone.
-pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<ObservedCluster> {
+pub async fn observe(name: &str, look: &LookArgs, site: &Site) -> anyhow::Result<ObservedCluster> {
     // The clock is read at each look, because this machine may have slept since the last one.
     let clock = Clock::ask(&site.client).await?;
-    let (world, _) = looked(look.namespace(), site).await?;
-    let clusters = named(&world, Some(name), look)?;
+    let (world, _) = list_world(look.namespace(), site).await?;
+    let clusters = clusters_named(&world, Some(name), look)?;
     let [cluster] = clusters[..] else {
         anyhow::bail!("{} clusters are called {name}; --namespace NS names one", clusters.len());
     };
@@ -252,7 +256,7 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
 }
 
 /// Lists the objects of all namespaces, or of one. Also returns the kinds that could not be listed.
-pub async fn looked(namespace: Option<&str>, site: &Site) -> anyhow::Result<(World, Vec<&'static str>)> {
+pub async fn list_world(namespace: Option<&str>, site: &Site) -> anyhow::Result<(World, Vec<&'static str>)> {
     let listed = match watch::once(&site.client, namespace, &site.settings.adoption).await {
         Err(error) if error.forbidden() && namespace.is_none() => {
             anyhow::bail!("{}; --namespace NS needs rights in one namespace only", chain(&error));
@@ -264,7 +268,7 @@ pub async fn looked(namespace: Option<&str>, site: &Site) -> anyhow::Result<(Wor
 
 /// Lists all namespaces, or, without the right to do so, the only one of these namespaces (`fallback` if there are none).
 /// `instead` is the advice if there are several.
-pub async fn all_or_one(
+pub async fn list_all_or_one_namespace(
     client: &Client,
     settings: &Settings,
     namespaces: &BTreeSet<&str>,
@@ -285,7 +289,7 @@ pub async fn all_or_one(
 }
 
 /// Prints to stderr which kinds could not be listed.
-pub fn tell_unseen(unseen: &[&str]) {
+pub fn print_unlisted(unseen: &[&str]) {
     for plural in unseen {
         print_note(&format!("{plural} could not be listed; what depends on them is not judged"));
     }
@@ -293,7 +297,7 @@ pub fn tell_unseen(unseen: &[&str]) {
 
 #[cfg(test)]
 mod tests {
-    use super::parts;
+    use super::namespace_and_name;
 
     #[test]
     fn a_cluster_is_named_as_kubectl_names_it() {
@@ -303,7 +307,7 @@ mod tests {
             ("sts/galera", (None, "galera")),
             ("statefulset.apps/galera", (None, "galera")),
         ] {
-            assert_eq!(parts(written), read);
+            assert_eq!(namespace_and_name(written), read);
         }
     }
 }

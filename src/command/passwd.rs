@@ -6,7 +6,7 @@
 
 mod actions;
 mod change;
-mod looked;
+mod observation;
 #[cfg(test)]
 mod tests;
 
@@ -23,16 +23,16 @@ use leader::password::{self, PasswordChange, PasswordStep, WhichPassword};
 use report::password as report;
 use tokio::time::sleep;
 
-use self::looked::Looked;
+use self::observation::PasswordObservation;
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK, Transcript};
+use super::guided::{ClusterArgs, LOOK_PAUSE, Transcript};
 use super::look::{self, ObservedCluster};
 
 /// Options of `gatera passwd`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    of: ClusterArgs,
+    cluster: ClusterArgs,
     /// Account: root, sst (that of the state transfer), or a name
     #[arg(long, value_name = "ACCOUNT", default_value = "root")]
     user: String,
@@ -49,21 +49,21 @@ pub struct Options {
 
 /// Changes the password.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let wanted = if options.stdin { from_standard_input()? } else { change::made()? };
+    let wanted = if options.stdin { password_from_standard_input()? } else { change::random_password()? };
     let run = PasswordRun {
         options,
         wanted,
-        agreed: options.of.agreed(),
+        agreed: options.cluster.is_confirmed(),
         abort: options.abort,
         begun: false,
         since: Instant::now(),
         before: None,
         transcript: Transcript::default(),
     };
-    look::block_on(run.go(out))
+    look::block_on(run.run_steps(out))
 }
 
-fn from_standard_input() -> anyhow::Result<Password> {
+fn password_from_standard_input() -> anyhow::Result<Password> {
     let stdin = io::stdin();
     anyhow::ensure!(
         !stdin.is_terminal(),
@@ -95,15 +95,15 @@ struct PasswordRun<'a> {
 }
 
 impl PasswordRun<'_> {
-    async fn go(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
-        let of = &self.options.of;
-        let site = of.site().await?;
+    async fn run_steps(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
+        let args = &self.options.cluster;
+        let site = args.site().await?;
         loop {
-            let seen = of.seen(&site, &mut self.transcript, out).await?;
-            let ended = match self.turn(&seen, out).await {
+            let seen = args.seen(&site, &mut self.transcript, out).await?;
+            let ended = match self.do_next_step(&seen, out).await {
                 Err(problem) if self.begun && self.agreed => {
                     self.transcript.problem(&problem, out)?;
-                    of.gives_up(self.since, out)?.then_some((Exit::Undecided, String::new()))
+                    args.gives_up(self.since, out)?.then_some((Exit::Undecided, String::new()))
                 }
                 ended => ended?,
             };
@@ -111,73 +111,84 @@ impl PasswordRun<'_> {
                 write!(out, "{text}")?;
                 return Ok(exit);
             }
-            sleep(LOOK).await;
+            sleep(LOOK_PAUSE).await;
         }
     }
 
     /// Looks, and does the next step. Returns how the run ends, if that was the last step.
-    async fn turn(&mut self, seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Option<Ending>> {
-        let (cluster, of) = (seen.cluster()?, &self.options.of);
+    async fn do_next_step(
+        &mut self,
+        seen: &ObservedCluster,
+        out: &mut impl Write,
+    ) -> anyhow::Result<Option<Ending>> {
+        let (cluster, args) = (seen.cluster()?, &self.options.cluster);
         if let Some(why) = password::state_obstacle(cluster, &seen.view()) {
             return Ok(Some((Exit::Refused, report::cannot(cluster, &why, None))));
         }
-        let looked = looked::look(seen, &self.options.user, &self.wanted).await?;
-        self.begun |= looked.own.is_some();
-        let change = &looked.observed.change;
-        let step = password::next(&looked.observed, seen.clock.now());
-        if let Some(ending) = self.ends(cluster, &looked, &step) {
+        let observation = observation::observe(seen, &self.options.user, &self.wanted).await?;
+        self.begun |= observation.own.is_some();
+        let change = &observation.state.change;
+        let step = password::next(&observation.state, seen.clock.now());
+        if let Some(ending) = self.ending(cluster, &observation, &step) {
             return Ok(Some(ending));
         }
         if !self.agreed {
-            let proposed = report::Proposed {
-                observed: &looked.observed,
+            let proposed = report::PasswordProposal {
+                observed: &observation.state,
                 given: self.options.stdin,
                 goes_back: self.abort,
                 keeps_old: self.options.keep_old,
                 step: &step,
             };
-            let ends = of.unless_confirmed(&report::proposal(cluster, &proposed), out)?;
+            let ends = args.unless_confirmed(&report::proposal(cluster, &proposed), out)?;
             self.agreed = ends.is_none();
             // The confirmation may have taken a while, so the next look decides about the step again.
             return Ok(ends.map(|exit| (exit, String::new())));
         }
         if self.abort {
-            self.transcript.step(report::turned_round(&change.account), out)?;
-            actions::turn_round(seen, &looked).await?;
+            self.transcript.step(report::going_back(&change.account), out)?;
+            actions::reverse(seen, &observation).await?;
             self.abort = false;
             return Ok(None);
         }
-        let says = report::says(&step, &change.account, password::unreached_by_restart(cluster));
-        let now = format!("{} {:?}", report::without_words(&step, &says), cluster.ready());
+        let says = report::step_text(&step, &change.account, password::unreached_by_restart(cluster));
+        let now = format!("{} {:?}", report::step_key(&step, &says), cluster.ready());
         if self.before.as_ref() != Some(&now) {
             (self.since, self.before) = (Instant::now(), Some(now));
         }
         self.transcript.step(says, out)?;
-        if of.gives_up(self.since, out)? {
+        if args.gives_up(self.since, out)? {
             return Ok(Some((Exit::Undecided, String::new())));
         }
-        actions::act(seen, &looked, &step).await?;
+        actions::act(seen, &observation, &step).await?;
         self.begun = true;
         Ok((step == PasswordStep::Finish).then(|| (Exit::Clean, report::finished(cluster, change))))
     }
 
     /// Returns how the run ends, if there is nothing to do.
-    fn ends(&self, cluster: &Cluster, looked: &Looked, step: &PasswordStep) -> Option<Ending> {
-        let PasswordChange { account, old, new, underway, .. } = &looked.observed.change;
+    fn ending(
+        &self,
+        cluster: &Cluster,
+        observation: &PasswordObservation,
+        step: &PasswordStep,
+    ) -> Option<Ending> {
+        let PasswordChange { account, old, new, underway, .. } = &observation.state.change;
         let (abort, keep_old) = (self.abort, self.options.keep_old);
         let refused = match (step, underway) {
-            (_, Some(_)) if !looked.is_asked_for => report::is_of_another(account),
-            (_, Some(_)) if self.options.stdin && self.wanted != *new => report::is_to_another(account),
+            (_, Some(_)) if !observation.is_asked_for => report::other_account_is_under_way(account),
+            (_, Some(_)) if self.options.stdin && self.wanted != *new => {
+                report::other_password_is_under_way(account)
+            }
             (_, None) if abort => report::nothing_to_abort(cluster),
             (_, Some(it)) if (abort || keep_old) && it.sealed && it.target == WhichPassword::New => {
                 report::too_late(cluster, account)
             }
             (PasswordStep::Cannot(why), _) => {
-                report::cannot(cluster, why, looked.own.as_ref().map(Secret::name_any).as_deref())
+                report::cannot(cluster, why, observation.own.as_ref().map(Secret::name_any).as_deref())
             }
             (PasswordStep::Begin, _) if old == new => format!("that is the password of {account} already\n"),
             (PasswordStep::Both, _) if keep_old => {
-                return Some((Exit::Clean, report::both(cluster, account)));
+                return Some((Exit::Clean, report::both_accepted(cluster, account)));
             }
             _ => return None,
         };

@@ -21,7 +21,7 @@ use report::recovery as report;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK, Transcript, is_by_the_guard};
+use super::guided::{ClusterArgs, LOOK_PAUSE, Transcript, is_by_the_guard};
 use super::look::{self, ObservedCluster};
 use super::site::{Site, is_away};
 
@@ -38,7 +38,7 @@ const MOST_TRIES: u32 = 5;
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    of: ClusterArgs,
+    cluster: ClusterArgs,
     /// Start from this member (name or ordinal) instead of the newest
     #[arg(long, value_name = "MEMBER")]
     from: Option<String>,
@@ -68,7 +68,7 @@ pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::
         before: Vec::new(),
         unreadable: Vec::new(),
     };
-    let agreed = options.of.agreed();
+    let agreed = options.cluster.is_confirmed();
     let run = RecoverRun {
         options,
         want,
@@ -107,13 +107,13 @@ struct RecoverRun<'a> {
 impl RecoverRun<'_> {
     /// Recovers the cluster. If the run fails, it deletes the pods that it created only to read data.
     async fn recover(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
-        let site = self.options.of.site().await?;
+        let site = self.options.cluster.site().await?;
         let result = self.run_steps(&site, out).await;
-        let may_have_readers = !self.table.is_empty() && !self.options.of.dry_run;
+        let may_have_readers = !self.table.is_empty() && !self.options.cluster.dry_run;
         if may_have_readers && !matches!(result, Ok(Exit::Clean)) {
             let cleanup = timeout(CLEANUP_DEADLINE, async {
-                let seen = self.options.of.seen(&site, &mut Transcript::default(), out).await?;
-                actions::stop_reading(&seen, &self.want.before).await
+                let seen = self.options.cluster.seen(&site, &mut Transcript::default(), out).await?;
+                actions::delete_readers(&seen, &self.want.before).await
             });
             // The next run deletes the pods that are left now.
             if let Ok(Err(problem)) = cleanup.await {
@@ -126,7 +126,7 @@ impl RecoverRun<'_> {
     async fn run_steps(&mut self, site: &Site, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
             let look_began = Instant::now();
-            let seen = self.options.of.seen(site, &mut self.transcript, out).await?;
+            let seen = self.options.cluster.seen(site, &mut self.transcript, out).await?;
             if look_began.elapsed() > LONGEST_CONCLUSIVE_LOOK {
                 // The look took long and may show an earlier state, so the time without a change counts from now.
                 self.unchanged_since = Instant::now();
@@ -153,7 +153,7 @@ impl RecoverRun<'_> {
             }
             if self.needs_confirmation(&step, cluster) {
                 let proposal = format!("{}{}", self.table, report::proposal(cluster, &step));
-                if let Some(exit) = self.options.of.unless_confirmed(&proposal, out)? {
+                if let Some(exit) = self.options.cluster.unless_confirmed(&proposal, out)? {
                     return Ok(exit);
                 }
                 self.agreed |= matches!(step, RecoveryStep::Ask { .. });
@@ -161,14 +161,14 @@ impl RecoverRun<'_> {
                 // The confirmation may have taken a while, so the cluster is looked at again.
                 continue;
             }
-            self.transcript.step(report::says(&step), out)?;
-            if self.options.of.gives_up(self.unchanged_since, out)? {
+            self.transcript.step(report::step_text(&step), out)?;
+            if self.options.cluster.gives_up(self.unchanged_since, out)? {
                 return Ok(Exit::Undecided);
             }
             if let Some(exit) = self.act(&step, &seen, out).await? {
                 return Ok(exit);
             }
-            sleep(LOOK).await;
+            sleep(LOOK_PAUSE).await;
         }
     }
 
@@ -207,7 +207,7 @@ impl RecoverRun<'_> {
     fn needs_confirmation(&self, step: &RecoveryStep, cluster: &Cluster) -> bool {
         let agreed =
             if matches!(step, RecoveryStep::Ask { .. }) { self.agreed } else { self.agreed_to_begin };
-        !agreed && (self.options.of.dry_run || needs_agreement(step, cluster.recovery().is_some()))
+        !agreed && (self.options.cluster.dry_run || needs_agreement(step, cluster.recovery().is_some()))
     }
 
     async fn act(
@@ -221,7 +221,7 @@ impl RecoverRun<'_> {
             Ok(()) => {
                 self.failing_since = None;
                 if let RecoveryStep::Finish { without } = step {
-                    writeln!(out, "{}", report::back(seen.cluster()?, without))?;
+                    writeln!(out, "{}", report::recovered(seen.cluster()?, without))?;
                     return Ok(Some(Exit::Clean));
                 }
                 if self.is_looping(step) {
@@ -298,9 +298,9 @@ fn is_final(step: &RecoveryStep, problem: &anyhow::Error, unchanged: Duration, f
 async fn abort(seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Exit> {
     let is_requested = seen.cluster()?.workload.metadata.mark(RECOVER).is_some();
     if is_requested {
-        actions::take_off(seen).await.context("withdrawing the recovery request")?;
+        actions::withdraw_request(seen).await.context("withdrawing the recovery request")?;
     }
-    actions::stop_reading(seen, &[]).await.context("deleting the reader pods")?;
+    actions::delete_readers(seen, &[]).await.context("deleting the reader pods")?;
     if is_requested {
         writeln!(
             out,
@@ -319,7 +319,7 @@ mod tests {
     use crate::act::api::refusal;
 
     #[test]
-    fn a_person_is_asked_before_a_pod_is_made() {
+    fn creating_a_pod_needs_confirmation() {
         let (member, uid, why) = ("g-1".to_owned(), "1".to_owned(), String::new());
         for step in [
             RecoveryStep::Create { member: member.clone(), ordinal: 1, why: why.clone() },
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_for_a_minute_ends_it_and_what_a_rule_refuses_does_not() {
+    fn a_refusal_that_lasts_is_final_unless_a_rule_refuses() {
         let refused =
             |message: &str| anyhow::Error::from(refusal(403, message.as_bytes())).context("making it");
         let no_right = refused("pods is forbidden: User \"a\" cannot create resource \"pods\"");

@@ -18,7 +18,7 @@ use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
 use objects::visible;
-use report::rollout::{self as laid_out, KeptSnapshot};
+use report::rollout as report;
 use serde_json::json;
 
 use super::guided::{Printout, print_changes};
@@ -38,7 +38,7 @@ pub enum RolloutCommand {
     Status {
         /// The clusters to show.
         #[command(flatten)]
-        of: status::ClusterChoice,
+        clusters: status::ClusterChoice,
         /// Print again whenever something changes, until the rollout ends or waits for you
         #[arg(long, short)]
         watch: bool,
@@ -55,7 +55,7 @@ pub enum RolloutCommand {
     Undo {
         /// The cluster.
         #[command(flatten)]
-        of: RolloutArgs,
+        cluster: RolloutArgs,
         /// Revision, as `gatera rollout history` prints it [default: the one before]
         #[arg(long, value_name = "REVISION")]
         to: Option<String>,
@@ -69,98 +69,98 @@ pub struct RolloutArgs {
     #[arg(value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
     cluster: String,
     #[command(flatten)]
-    look: look::Look,
+    look: look::LookArgs,
 }
 
 impl RolloutArgs {
     async fn seen(&self) -> anyhow::Result<ObservedCluster> {
-        look::one(&self.cluster, &self.look, &self.look.site().await?).await
+        look::observe(&self.cluster, &self.look, &self.look.site().await?).await
     }
 }
 
 /// Runs the subcommand.
-pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(command: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
-        match ask {
-            RolloutCommand::Status { of, watch } => return status(of, *watch, out).await,
-            RolloutCommand::History(of) => history(of, out).await?,
-            RolloutCommand::Pause(of) => {
-                let asked = of.seen().await?;
-                asked.wish(Some(RolloutRequest::Paused)).await?;
+        match command {
+            RolloutCommand::Status { clusters, watch } => return status(clusters, *watch, out).await,
+            RolloutCommand::History(args) => history(args, out).await?,
+            RolloutCommand::Pause(args) => {
+                let seen = args.seen().await?;
+                seen.set_request(Some(RolloutRequest::Paused)).await?;
                 writeln!(
                     out,
                     "{} is paused: no member restarts with a changed configuration until `gatera rollout resume`; a member that fails with a new one still returns to the previous one",
-                    asked.id
+                    seen.id
                 )?;
             }
-            RolloutCommand::Resume(of) => {
-                let asked = of.seen().await?;
-                asked.wish(None).await?;
+            RolloutCommand::Resume(args) => {
+                let seen = args.seen().await?;
+                seen.set_request(None).await?;
                 let goes_on = || "continues: its members restart with what its ConfigMaps hold".to_owned();
                 let stays = |why| {
                     format!(
                         "does not continue, because the revision was given up: {why}; `gatera rollout retry` tries it once more"
                     )
                 };
-                writeln!(out, "{} {}", asked.id, visible(&asked.given_up().map_or_else(goes_on, stays)))?;
+                writeln!(out, "{} {}", seen.id, visible(&seen.given_up().map_or_else(goes_on, stays)))?;
             }
-            RolloutCommand::Retry(of) => {
-                let asked = of.seen().await?;
-                let why = asked.given_up().with_context(|| {
-                    format!("{} has no revision that was given up, so there is nothing to retry", asked.id)
+            RolloutCommand::Retry(args) => {
+                let seen = args.seen().await?;
+                let why = seen.given_up().with_context(|| {
+                    format!("{} has no revision that was given up, so there is nothing to retry", seen.id)
                 })?;
-                if RolloutRequest::of(&asked.cluster()?.workload.metadata) == Some(RolloutRequest::Paused) {
-                    anyhow::bail!("{} is paused; run `gatera rollout resume` first", asked.id);
+                if RolloutRequest::of(&seen.cluster()?.workload.metadata) == Some(RolloutRequest::Paused) {
+                    anyhow::bail!("{} is paused; run `gatera rollout resume` first", seen.id);
                 }
-                asked.wish(Some(RolloutRequest::Retry(format!("{:.0}", asked.clock.now())))).await?;
-                writeln!(out, "{} retries the revision that was given up ({})", asked.id, visible(why))?;
+                seen.set_request(Some(RolloutRequest::Retry(format!("{:.0}", seen.clock.now())))).await?;
+                writeln!(out, "{} retries the revision that was given up ({})", seen.id, visible(why))?;
             }
-            RolloutCommand::Undo { of, to } => undo(of, to.as_deref(), out).await?,
+            RolloutCommand::Undo { cluster, to } => undo(cluster, to.as_deref(), out).await?,
         }
         Ok(Exit::Clean)
     })
 }
 
 /// The pause between two looks with `--watch`.
-const LOOK: Duration = Duration::from_secs(2);
+const WATCH_PAUSE: Duration = Duration::from_secs(2);
 
 /// Prints the status of rollouts. The exit code is 1 if one is not done yet, was given up, or is held: a pipeline that watches
 /// continues only when every member runs its configuration.
-async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let client = of.look.client().await?;
-    print_changes(LOOK, out, async |first| {
+async fn status(choice: &status::ClusterChoice, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let client = choice.look.client().await?;
+    print_changes(WATCH_PAUSE, out, async |first| {
         // Clock and settings are read at each look, because `--watch` may run for days.
-        let site = Site::that_judges(client.clone(), of.look.config.as_deref()).await?;
+        let site = Site::for_judging(client.clone(), choice.look.config.as_deref()).await?;
         if first {
-            site.tell_source();
+            site.print_source();
         }
-        let (world, _) = look::looked(of.look.namespace(), &site).await?;
+        let (world, _) = look::list_world(choice.look.namespace(), &site).await?;
         let view = site.view(&world);
-        let clusters = of.clusters(&world)?.into_iter();
+        let clusters = choice.clusters(&world)?.into_iter();
         let all: Vec<_> = clusters.map(|cluster| ClusterStatus::of(cluster, &view)).collect();
-        let exit = if all.iter().all(laid_out::is_done) { Exit::Clean } else { Exit::Refused };
-        let ends = !watch || !all.iter().any(laid_out::moves);
-        let text = all.iter().map(laid_out::status).collect();
+        let exit = if all.iter().all(report::is_done) { Exit::Clean } else { Exit::Refused };
+        let ends = !watch || !all.iter().any(report::continues);
+        let text = all.iter().map(report::status).collect();
         Ok(Printout { header: String::new(), text, exit: ends.then_some(exit) })
     })
     .await
 }
 
-async fn history(of: &RolloutArgs, out: &mut impl Write) -> anyhow::Result<()> {
-    let asked = of.seen().await?;
-    let snapshots = asked.snapshots().await?;
-    let cluster = asked.cluster()?;
-    Ok(out.write_all(laid_out::history(cluster, &snapshots).as_bytes())?)
+async fn history(args: &RolloutArgs, out: &mut impl Write) -> anyhow::Result<()> {
+    let seen = args.seen().await?;
+    let snapshots = seen.snapshots().await?;
+    let cluster = seen.cluster()?;
+    Ok(out.write_all(report::history(cluster, &snapshots).as_bytes())?)
 }
 
-async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {
-    let asked = of.seen().await?;
-    let (cluster, snapshots) = (asked.cluster()?, asked.snapshots().await?);
+async fn undo(args: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {
+    let seen = args.seen().await?;
+    let (cluster, snapshots) = (seen.cluster()?, seen.snapshots().await?);
     let live = cluster.live.as_ref().map_err(|unknown| anyhow::anyhow!("{unknown}"))?;
     let revision = match to {
         Some(text) => Revision::read(text)
             .with_context(|| format!("{text} is not a revision; `gatera rollout history` lists them"))?,
-        None => earlier(cluster, &snapshots)
+        None => earlier_revision(cluster, &snapshots)
             .context("no earlier revision is kept; `gatera rollout history` lists those that are")?,
     };
     if revision == *live {
@@ -174,16 +174,16 @@ async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyho
             "there is no snapshot of {revision}; `gatera rollout history` lists those that are kept"
         );
     }
-    let wish = RolloutRequest::Keep { revision: revision.clone(), instead_of: live.clone() };
-    asked.wish(Some(wish)).await?;
+    let request = RolloutRequest::Keep { revision: revision.clone(), instead_of: live.clone() };
+    seen.set_request(Some(request)).await?;
     let revision = visible(&revision.to_string());
-    writeln!(out, "members of {} will restart with {revision}, one after the other", asked.id)?;
+    writeln!(out, "members of {} will restart with {revision}, one after the other", seen.id)?;
     writeln!(out, "the ConfigMap still holds {live}; its next change ends the undo and is rolled out")?;
     Ok(())
 }
 
 /// Returns the revision for an undo: the good one while another is on its way, otherwise the newest one before the good one.
-fn earlier(cluster: &Cluster, snapshots: &[KeptSnapshot]) -> Option<Revision> {
+fn earlier_revision(cluster: &Cluster, snapshots: &[report::KeptSnapshot]) -> Option<Revision> {
     let record = cluster.rollout.as_ref()?;
     let live = cluster.live.as_ref().ok();
     if live.is_some_and(|live| *live != record.good) {
@@ -206,11 +206,11 @@ impl ObservedCluster {
     }
 
     /// Returns the snapshots of the cluster's ConfigMaps, newest first.
-    async fn snapshots(&self) -> anyhow::Result<Vec<KeptSnapshot>> {
+    async fn snapshots(&self) -> anyhow::Result<Vec<report::KeptSnapshot>> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, self.id.name));
         let list = api.list_metadata(&ours).await.context("listing the snapshots of its ConfigMaps")?;
-        let snapshot = |it: PartialObjectMeta<ConfigMap>| KeptSnapshot {
+        let snapshot = |it: PartialObjectMeta<ConfigMap>| report::KeptSnapshot {
             name: it.name_any(),
             source: it.annotations().get(&format!("{PREFIX}{}", marks::KEEPS)).cloned().unwrap_or_default(),
             made: it.creation_timestamp().map(|time| time.0),
@@ -220,12 +220,12 @@ impl ObservedCluster {
         Ok(all)
     }
 
-    async fn wish(&self, wish: Option<RolloutRequest>) -> anyhow::Result<()> {
-        let value = wish.map(|wish| wish.to_string());
+    async fn set_request(&self, request: Option<RolloutRequest>) -> anyhow::Result<()> {
+        let value = request.map(|request| request.to_string());
         let uid = &self.cluster()?.workload.metadata.uid;
         let annotations = json!({ format!("{PREFIX}{}", marks::ROLLOUT): value });
         let it = Exactly { name: &self.id.name, uid, version: "" };
-        let done = annotate(&self.sets(), it, "gatera-rollout", &annotations).await;
+        let done = annotate(&self.stateful_sets(), it, "gatera-rollout", &annotations).await;
         done.map(drop).context("annotating the StatefulSet")
     }
 }

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whichever_task_ends_all_of_them_do_and_it_is_named() {
+    async fn the_end_of_any_task_is_reported_with_its_name() {
         let (tasks, _close, _stage) = all_tasks().await;
         let mut names = tasks.names();
         names.sort_unstable();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn none_of_them_ends_by_itself() {
+    async fn no_task_ends_by_itself() {
         let (mut tasks, _close, _stage) = all_tasks().await;
         let end = tokio::time::timeout(Duration::from_secs(3), tasks.ended()).await;
         assert!(end.is_err(), "{end:?}");

@@ -17,7 +17,7 @@ use kube::Client;
 use kube::client::Body;
 use objects::visible;
 
-use super::installed::{self, Installed, SettingsSource};
+use super::installed::{self, InstalledGuard, SettingsSource};
 use super::terminal::print_note;
 use crate::act::api::Fault;
 use crate::act::reload;
@@ -34,7 +34,7 @@ pub struct Site {
     /// The origin of the settings.
     pub source: SettingsSource,
     /// The guard that is installed there.
-    pub guard: Installed,
+    pub guard: InstalledGuard,
 }
 
 impl Site {
@@ -42,13 +42,14 @@ impl Site {
     pub async fn of(client: Client, config: Option<&Path>) -> anyhow::Result<Self> {
         let file = config.map(|path| anyhow::Ok((path, reload::load(path)?))).transpose()?;
         let clock = Clock::ask(&client).await?;
-        let guard = installed::look(&client).await;
+        let guard = installed::find(&client).await;
         let (settings, source) = guard.settings_or(file);
         Ok(Self { client, clock, settings, source, guard })
     }
 
-    /// Like `of`, for commands that judge. Fails if the guard's settings cannot be read at the moment: others would be a guess.
-    pub async fn that_judges(client: Client, config: Option<&Path>) -> anyhow::Result<Self> {
+    /// Does the same as `of`, for commands that judge: fails if the guard's settings cannot be read at the moment, because other
+    /// settings would be a guess.
+    pub async fn for_judging(client: Client, config: Option<&Path>) -> anyhow::Result<Self> {
         let site = Self::of(client, config).await?;
         if let (SettingsSource::Defaults(_), Err(problem)) = (&site.source, &site.guard.settings)
             && is_away(problem)
@@ -59,12 +60,12 @@ impl Site {
     }
 
     /// Returns whether there is a guard that may judge by other settings.
-    pub fn guesses(&self) -> bool {
+    pub fn settings_are_guessed(&self) -> bool {
         matches!(self.source, SettingsSource::Defaults(_)) && self.guard.is_there()
     }
 
     /// Prints the origin of the settings.
-    pub fn tell_source(&self) {
+    pub fn print_source(&self) {
         print_note(&format!("settings: {}", visible(&self.source.to_string())));
     }
 
@@ -88,7 +89,7 @@ impl Clock {
         let request = Request::get("/version").body(Body::empty())?;
         let answer = client.send(request).await.context(ASKING)?;
         let date = answer.headers().get(DATE).and_then(|it| it.to_str().ok());
-        let clock = Self { shown: time(date, Timestamp::now()), asked: Instant::now() };
+        let clock = Self { shown: server_time(date, Timestamp::now()), asked: Instant::now() };
         // A connection is used again only if the answer was read to its end.
         answer.into_body().collect_bytes().await.context(ASKING)?;
         Ok(clock)
@@ -108,16 +109,16 @@ impl Clock {
 
 /// Returns whether nothing was refused: the API server, or a guard that it calls, did not answer or is overloaded.
 pub fn is_away(problem: &anyhow::Error) -> bool {
-    error_of(problem).is_some_and(|error| Fault::of(error).is_transient())
+    api_error(problem).is_some_and(|error| Fault::of(error).is_transient())
 }
 
 /// Returns the error of the API server in this problem.
-pub fn error_of(problem: &anyhow::Error) -> Option<&kube::Error> {
+pub fn api_error(problem: &anyhow::Error) -> Option<&kube::Error> {
     problem.chain().find_map(|it| it.downcast_ref())
 }
 
 /// Returns the time of this date. A date has whole seconds, and its answer took time, so one close to `now` counts as `now`.
-fn time(date: Option<&str>, now: Timestamp) -> Timestamp {
+fn server_time(date: Option<&str>, now: Timestamp) -> Timestamp {
     let date = date.and_then(|it| rfc2822::parse(it).ok()).map_or(now, |date| date.timestamp());
     if now.duration_until(date).abs() < SignedDuration::from_secs(2) { now } else { date }
 }
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_is_wrong_here_is_noticed() {
+    fn the_clock_of_the_api_server_counts() {
         let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
         for (date, is) in [
             (Some("Tue, 01 Dec 2026 09:30:01 GMT"), "2026-12-01T09:30:00Z"),
@@ -136,7 +137,7 @@ mod tests {
             (Some("yesterday"), "2026-12-01T09:30:00Z"),
             (None, "2026-12-01T09:30:00Z"),
         ] {
-            assert_eq!(time(date, now), is.parse().unwrap(), "{date:?}");
+            assert_eq!(server_time(date, now), is.parse().unwrap(), "{date:?}");
         }
     }
 }

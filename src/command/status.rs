@@ -13,10 +13,9 @@ use inspect::audit;
 use inspect::status::ClusterStatus;
 use kube::Client;
 use objects::visible;
-use report;
 
 use super::guided::{Printout, print_changes};
-use super::look::{self, Output};
+use super::look::{self, OutputFormat};
 use super::site::{Clock, Site};
 use super::terminal::Colour;
 use super::terminal::progress::Progress;
@@ -33,7 +32,7 @@ pub struct ClusterChoice {
     #[arg(long, short = 'l', value_name = "LABELS", value_parser = labels)]
     selector: Option<TextSelector>,
     #[command(flatten)]
-    pub look: look::Look,
+    pub look: look::LookArgs,
 }
 
 fn labels(text: &str) -> Result<TextSelector, String> {
@@ -44,7 +43,7 @@ fn labels(text: &str) -> Result<TextSelector, String> {
 impl ClusterChoice {
     /// Returns the clusters that the options choose.
     pub fn clusters<'w>(&self, world: &'w World) -> anyhow::Result<Vec<&'w Cluster>> {
-        let mut all = look::named(world, self.cluster.as_deref(), &self.look)?;
+        let mut all = look::clusters_named(world, self.cluster.as_deref(), &self.look)?;
         let labels =
             |it: &&Cluster| self.selector.as_ref().is_none_or(|by| by.selects(&it.workload.metadata.labels));
         all.retain(labels);
@@ -57,7 +56,7 @@ impl ClusterChoice {
 pub struct StatusArgs {
     /// The clusters to show.
     #[command(flatten)]
-    pub of: ClusterChoice,
+    clusters: ClusterChoice,
     /// Output format
     #[arg(long, short, value_enum, default_value_t = StatusForm::Text)]
     output: StatusForm,
@@ -94,40 +93,40 @@ enum StatusForm {
 }
 
 /// The pause between two looks with `--watch`.
-const LOOK: Duration = Duration::from_secs(5);
+const WATCH_PAUSE: Duration = Duration::from_secs(5);
 /// The escape sequence that moves to the upper left corner, and clears the screen below it.
 const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[J";
 
 /// Prints the state of the clusters. With `--watch`, it also prints errors that occur later, and continues.
-pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(args: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     let on_a_terminal = io::stdout().is_terminal();
     look::block_on(async {
-        let client = ask.of.look.client().await?;
+        let client = args.clusters.look.client().await?;
         let mut clock = Clock::ask(&client).await?;
-        print_changes(LOOK, out, async |first| {
-            let text = match printed(ask, &client, &mut clock).await {
-                Err(error) if !first && ask.watch => visible(&chain(error.as_ref())) + "\n",
+        print_changes(WATCH_PAUSE, out, async |first| {
+            let text = match printed(args, &client, &mut clock).await {
+                Err(error) if !first && args.watch => visible(&chain(error.as_ref())) + "\n",
                 text => text?,
             };
             let header = format!(
                 "{CLEAR_SCREEN}every {} s, since {:.0}; Ctrl-C ends it\n\n",
-                LOOK.as_secs(),
+                WATCH_PAUSE.as_secs(),
                 clock.now()
             );
-            let header = if ask.watch && on_a_terminal { header } else { String::new() };
-            Ok(Printout { header, text, exit: (!ask.watch).then_some(Exit::Clean) })
+            let header = if args.watch && on_a_terminal { header } else { String::new() };
+            Ok(Printout { header, text, exit: (!args.watch).then_some(Exit::Clean) })
         })
         .await
     })
 }
 
-async fn printed(ask: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
-    let look = &ask.of.look;
+async fn printed(args: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
+    let look = &args.clusters.look;
     let site = Site::of(client.clone(), look.config.as_deref()).await?;
     *clock = site.clock;
-    let is_whole = !matches!(ask.output, StatusForm::Wide | StatusForm::Name);
-    let mut guard = if is_whole { doctor::of_the_guard(&site, &Progress::off()).await.1 } else { Vec::new() };
-    let (world, _) = look::looked(look.namespace(), &site).await?;
+    let is_whole = !matches!(args.output, StatusForm::Wide | StatusForm::Name);
+    let mut guard = if is_whole { doctor::guard_rows(&site, &Progress::off()).await.1 } else { Vec::new() };
+    let (world, _) = look::list_world(look.namespace(), &site).await?;
     let view = site.view(&world);
     guard.extend(inspect::doctor::once_guarded(&view));
     guard.extend(inspect::doctor::lone_founders(&view));
@@ -135,21 +134,23 @@ async fn printed(ask: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow
         guard.extend(doctor::unguarded(client, look.namespace(), &view).await);
     }
     let audit = audit::run(crate::rulebook(), &view);
-    let clusters = ask.of.clusters(&world)?.into_iter();
+    let clusters = args.clusters.clusters(&world)?.into_iter();
     let all: Vec<_> =
         clusters.map(|cluster| ClusterStatus::of(cluster, &view).with_findings(&audit)).collect();
-    let colour = ask.colour.wanted();
+    let colour = args.colour.wanted();
     let json = || report::status::json(&all, &guard);
     let text = || {
-        let none = || "no Galera cluster\n".to_owned();
-        let clusters = if all.is_empty() { none() } else { report::status::text(&all, colour) };
+        let clusters = match &all[..] {
+            [] => "no Galera cluster\n".to_owned(),
+            all => report::status::text(all, colour),
+        };
         clusters + &report::status::guard(&guard)
     };
-    match ask.output {
-        StatusForm::Text => Output::Text.of(text, json),
-        StatusForm::Json => Output::Json.of(text, json),
-        StatusForm::Yaml => Output::Yaml.of(text, json),
-        StatusForm::Wide => Ok(report::status::table(&all, clock.now(), !ask.no_headers, colour)),
+    match args.output {
+        StatusForm::Text => OutputFormat::Text.of(text, json),
+        StatusForm::Json => OutputFormat::Json.of(text, json),
+        StatusForm::Yaml => OutputFormat::Yaml.of(text, json),
+        StatusForm::Wide => Ok(report::status::table(&all, clock.now(), !args.no_headers, colour)),
         StatusForm::Name => Ok(all.iter().map(|it| format!("{}\n", it.cluster.id)).collect()),
     }
 }

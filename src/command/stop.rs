@@ -22,44 +22,44 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK, Transcript};
+use super::guided::{ClusterArgs, LOOK_PAUSE, Transcript};
 use super::look::{self, ObservedCluster};
 use super::site::is_away;
 use crate::act::api::Fault;
 use crate::act::connect;
 
 /// The time after which the override that lets the last member stop ends.
-const ASKED: SignedDuration = SignedDuration::from_mins(2);
+const OVERRIDE_DURATION: SignedDuration = SignedDuration::from_mins(2);
 
 /// The number of tries, a second apart, within which a replica of the guard has seen a change.
-const SEEN_AFTER: u32 = 10;
+const GUARD_TRIES: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The seconds for which a pod is watched before the cluster is looked at again.
 const WATCH_SECONDS: u32 = 60;
 
 /// Stops the cluster.
-pub fn run(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
-    look::block_on(go(of, out))
+pub fn run(args: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
+    look::block_on(run_steps(args, out))
 }
 
-async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let site = of.site().await?;
-    let (mut transcript, mut agreed) = (Transcript::default(), of.agreed());
+async fn run_steps(args: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let site = args.site().await?;
+    let (mut transcript, mut agreed) = (Transcript::default(), args.is_confirmed());
     let (mut since, mut before, mut fewest) = (Instant::now(), None, i64::MAX);
     let mut replaced = None;
     loop {
-        let seen = of.seen(&site, &mut transcript, out).await?;
+        let seen = args.seen(&site, &mut transcript, out).await?;
         let (cluster, view) = (seen.cluster()?, seen.view());
         let step = stop::next(cluster, &view);
         match &step {
             StopStep::Stopped => {
-                take_off(&seen, replaced.as_deref()).await?;
+                restore_override(&seen, replaced.as_deref()).await?;
                 write!(out, "{}", report::stopped(cluster))?;
                 return Ok(Exit::Clean);
             }
             _ if cluster.workload.replicas() > fewest => {
-                writeln!(out, "{}", report::healed(cluster, fewest))?;
+                writeln!(out, "{}", report::raised_meanwhile(cluster, fewest))?;
                 return Ok(Exit::Refused);
             }
             StopStep::Cannot(why) => {
@@ -67,7 +67,7 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
                 return Ok(Exit::Refused);
             }
             _ if !agreed => {
-                if let Some(exit) = of.unless_confirmed(&report::proposal(cluster, &view), out)? {
+                if let Some(exit) = args.unless_confirmed(&report::proposal(cluster, &view), out)? {
                     return Ok(exit);
                 }
                 // The confirmation may have taken a while, so the cluster is looked at again.
@@ -80,8 +80,8 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
         if before.as_ref() != Some(&wordless) {
             (since, before) = (Instant::now(), Some(wordless));
         }
-        transcript.step(report::says(&step), out)?;
-        if of.gives_up(since, out)? {
+        transcript.step(report::step_text(&step), out)?;
+        if args.gives_up(since, out)? {
             return Ok(Exit::Undecided);
         }
         match (act(&seen, &step, &mut replaced).await, &step) {
@@ -89,21 +89,21 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
             (Ok(()), _) => {}
             (Err(problem), _) => transcript.problem(&problem, out)?,
         }
-        sleep(LOOK).await;
+        sleep(LOOK_PAUSE).await;
     }
 }
 
 async fn act(seen: &ObservedCluster, step: &StopStep, replaced: &mut Option<String>) -> anyhow::Result<()> {
     match step {
-        StopStep::Record { claims } => record(seen, claims, None).await,
+        StopStep::Record { claims } => record_on_claims(seen, claims, None).await,
         StopStep::Leave { member, claims, to } => {
             // The member's last message is seen only by a watch that is open before the member ends.
             let Some(last) = LeavingPod::of(seen, member).await? else { return Ok(()) };
             leave(seen, *to, replaced).await?;
-            ended(seen, claims, last).await
+            record_end(seen, claims, last).await
         }
         StopStep::Follow { member, claims, .. } => match LeavingPod::of(seen, member).await? {
-            Some(last) => ended(seen, claims, last).await,
+            Some(last) => record_end(seen, claims, last).await,
             None => Ok(()),
         },
         StopStep::Stopped | StopStep::Wait(_) | StopStep::Cannot(_) => Ok(()),
@@ -111,9 +111,9 @@ async fn act(seen: &ObservedCluster, step: &StopStep, replaced: &mut Option<Stri
 }
 
 /// Records where a member's data ended. If that is unknown, nothing is changed.
-async fn ended(seen: &ObservedCluster, claims: &[String], last: LeavingPod) -> anyhow::Result<()> {
+async fn record_end(seen: &ObservedCluster, claims: &[String], last: LeavingPod) -> anyhow::Result<()> {
     match last.end().await {
-        Some(position) => record(seen, claims, Some(position)).await,
+        Some(position) => record_on_claims(seen, claims, Some(position)).await,
         None => Ok(()),
     }
 }
@@ -129,10 +129,14 @@ async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -
     if let Some(text) = meta.mark(OVERRIDE).filter(|text| !stop::is_own_override(text)) {
         *replaced = Some(text.to_owned());
     }
-    seen.annotate_version(&meta.resource_version, seen.release("G01", ASKED, stop::OVERRIDE_REASON)?).await?;
+    seen.annotate_version(
+        &meta.resource_version,
+        seen.override_annotation("G01", OVERRIDE_DURATION, stop::OVERRIDE_REASON)?,
+    )
+    .await?;
     let mut done = seen.scale(to).await;
     // The replica of the guard that is asked may not have seen the override yet.
-    for _ in 0..SEEN_AFTER {
+    for _ in 0..GUARD_TRIES {
         if done.is_ok() {
             break;
         }
@@ -145,7 +149,7 @@ async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -
 }
 
 /// Removes this command's own override, if an earlier run was killed or could not put back the one before.
-async fn take_off(seen: &ObservedCluster, replaced: Option<&str>) -> anyhow::Result<()> {
+async fn restore_override(seen: &ObservedCluster, replaced: Option<&str>) -> anyhow::Result<()> {
     if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(stop::is_own_override) {
         put_back(seen, replaced).await?;
     }
@@ -154,24 +158,24 @@ async fn take_off(seen: &ObservedCluster, replaced: Option<&str>) -> anyhow::Res
 
 /// Puts the earlier override in the place of this command's own. Any other override stays.
 async fn put_back(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
-    for _ in 0..SEEN_AFTER {
-        match put(seen, before).await {
+    for _ in 0..GUARD_TRIES {
+        match try_to_put_back(seen, before).await {
             // The StatefulSet controller writes to the object while the last member leaves.
             Err(problem) if is_away(&problem) || is_conflict(&problem) => sleep(SECOND).await,
             // The guard refuses an invalid override, even one that was there before.
             Err(problem) if before.is_some() => {
-                put(seen, None).await?;
+                try_to_put_back(seen, None).await?;
                 return Err(problem.context("putting back the override that stood there before"));
             }
             result => return result,
         }
     }
-    put(seen, before).await
+    try_to_put_back(seen, before).await
 }
 
-async fn put(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
+async fn try_to_put_back(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
     let key = format!("{PREFIX}{OVERRIDE}");
-    let set = seen.sets().get_metadata(&seen.id.name).await?;
+    let set = seen.stateful_sets().get_metadata(&seen.id.name).await?;
     if !set.annotations().get(&key).is_some_and(|text| stop::is_own_override(text)) {
         return Ok(());
     }
@@ -183,11 +187,15 @@ fn is_conflict(problem: &anyhow::Error) -> bool {
     problem.downcast_ref().is_some_and(|error| Fault::of(error) == Fault::Conflict)
 }
 
-async fn record(seen: &ObservedCluster, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {
+async fn record_on_claims(
+    seen: &ObservedCluster,
+    claims: &[String],
+    position: Option<Position>,
+) -> anyhow::Result<()> {
     let cluster = seen.cluster()?;
     let of = cluster.workload.replicas().max(cluster.stopped_members().unwrap_or_default());
     let by = connect::user(&seen.client).await.unwrap_or_default();
-    let record = StopRecord { position, of, since: seen.in_time(SignedDuration::ZERO)?, by };
+    let record = StopRecord { position, of, since: seen.time_after(SignedDuration::ZERO)?, by };
     seen.record(claims, Some(&record.to_string())).await
 }
 
@@ -322,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_change_are_no_step() {
+    fn a_text_that_changes_is_not_another_step() {
         let wait = |why: &str| StopStep::Wait(why.to_owned()).without_texts();
         assert_eq!(wait("galera-1 is joining for 5 s"), wait("galera-1 is joining for 7 s"));
         let follow = |member: &str, kept: &str| {

@@ -5,16 +5,15 @@ use facts::alike;
 /// Returns the end of the sentence that there is no such name: the known name that was probably meant, or only a semicolon.
 pub(super) fn did_you_mean<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     // An id matches exactly or not at all: G19 is not a misspelling of G99.
-    let id = |text: &str| number(&text.to_lowercase());
+    let id = |text: &str| letter_and_number(&text.to_lowercase());
     let names = names.into_iter().filter(|name| id(name).is_none() || id(name) == id(written));
-    let same = |name: &&str| id(name).is_some();
-    let (ids, names): (Vec<_>, Vec<_>) = names.partition(same);
+    let (ids, names): (Vec<_>, Vec<_>) = names.partition(|name| id(name).is_some());
     let meant = ids.first().copied().or_else(|| alike::closest(written, names));
     meant.map_or_else(|| ";".to_owned(), |name| format!(", did you mean {name}?"))
 }
 
 /// Returns the letter and the number of a rule's id.
-fn number(id: &str) -> Option<(char, u32)> {
+fn letter_and_number(id: &str) -> Option<(char, u32)> {
     let mut rest = id.chars();
     Some((rest.next()?, rest.as_str().parse().ok()?))
 }
@@ -24,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closest_name_is_meant_and_a_strange_one_none() {
+    fn the_closest_name_is_suggested_and_none_for_a_strange_one() {
         let names = ["G01", "G10", "scale-order", "anti-affinity"];
         for (written, meant) in [("g1", "G01"), ("scale", "scale-order"), ("antiaffinity", "anti-affinity")] {
             assert_eq!(did_you_mean(written, names), format!(", did you mean {meant}?"));

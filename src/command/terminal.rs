@@ -18,7 +18,7 @@ pub struct Colour {
 }
 
 /// The greatest width of a manual page; longer lines are hard to read.
-const PAGE: usize = 100;
+const WIDEST_PAGE: usize = 100;
 /// The greatest width of other output, whose names and commands make lines longer.
 pub const WIDEST: usize = 120;
 /// The smallest width for which text is laid out.
@@ -33,7 +33,7 @@ impl Colour {
     /// Returns the width for a page; `None`: the output is not a terminal, so the page is not laid out.
     pub fn width(self) -> Option<usize> {
         let asked = io::stdout().is_terminal() || self.color == ColorChoice::Always;
-        asked.then(|| columns(PAGE).unwrap_or(PAGE))
+        asked.then(|| columns(WIDEST_PAGE).unwrap_or(WIDEST_PAGE))
     }
 
     /// Returns whether colours are used.
@@ -47,8 +47,8 @@ impl Colour {
 }
 
 /// Prints a line to standard error, so that standard output holds only the result.
-pub fn print_note(words: &str) {
-    let _ = writeln!(io::stderr(), "gatera: {words}");
+pub fn print_note(note: &str) {
+    let _ = writeln!(io::stderr(), "gatera: {note}");
 }
 
 /// A function that returns the width of the terminal at the moment; `None`: lines are not folded.
@@ -79,12 +79,12 @@ impl<W: Write> Folded<W> {
     }
 
     /// Returns this output for a command that is to end when its reader is gone.
-    pub fn listener(&mut self) -> &mut Self {
+    pub fn ending_with_reader(&mut self) -> &mut Self {
         self.outlives_reader = false;
         self
     }
 
-    fn unless_gone(&self, result: io::Result<()>) -> io::Result<()> {
+    fn unless_reader_is_gone(&self, result: io::Result<()>) -> io::Result<()> {
         result.or_else(|error| {
             let gone = self.outlives_reader && error.kind() == io::ErrorKind::BrokenPipe;
             if gone { Ok(()) } else { Err(error) }
@@ -110,7 +110,7 @@ impl<W: Write> Folded<W> {
 impl<W: Write> Write for Folded<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let result = self.fold(bytes);
-        self.unless_gone(result)?;
+        self.unless_reader_is_gone(result)?;
         Ok(bytes.len())
     }
 
@@ -118,7 +118,7 @@ impl<W: Write> Write for Folded<W> {
     fn flush(&mut self) -> io::Result<()> {
         let begun = std::mem::take(&mut self.line);
         let result = self.inner.write_all(&begun).and_then(|()| self.inner.flush());
-        self.unless_gone(result)
+        self.unless_reader_is_gone(result)
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_reads_nothing_is_folded() {
+    fn without_a_terminal_nothing_is_folded() {
         let text = format!("{LINE}\n\n{LINE}");
         for columns in [None, Some((|| None) as Columns), Some(|| Some(80))] {
             assert_eq!(written(columns, &[&text]), text);
@@ -180,10 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn a_command_goes_on_without_a_reader_unless_it_listens() {
+    fn a_command_continues_without_a_reader_unless_it_is_to_end() {
         let mut out = Folded::new(Gone, None);
         assert!(out.write_all(b"a\n").is_ok() && out.flush().is_ok());
-        let failed = out.listener().write_all(b"a\n").unwrap_err();
+        let failed = out.ending_with_reader().write_all(b"a\n").unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::BrokenPipe);
         assert!(out.flush().is_err());
     }

@@ -46,7 +46,7 @@ pub struct Audited {
 pub fn run(rulebook: &Rulebook, view: &View<'_>) -> Audit {
     let mut all = Audit::default();
     for namespace in namespaces(view) {
-        let Audit { objects, judged } = of(rulebook, view, &namespace);
+        let Audit { objects, judged } = audit_namespace(rulebook, view, &namespace);
         all.objects.extend(objects);
         all.judged += judged;
     }
@@ -57,16 +57,16 @@ pub fn run(rulebook: &Rulebook, view: &View<'_>) -> Audit {
 fn namespaces(view: &View<'_>) -> BTreeSet<String> {
     let facts = view.world.facts();
     let mut all = BTreeSet::new();
-    each_namespace(&facts.stateful_sets, &mut all);
-    each_namespace(&facts.orphaned_sets, &mut all);
-    each_namespace(&facts.deployments, &mut all);
-    each_namespace(&facts.config_maps, &mut all);
-    facts.kept.all().for_each(|(_, kept)| each_namespace(kept, &mut all));
+    add_namespaces(&facts.stateful_sets, &mut all);
+    add_namespaces(&facts.orphaned_sets, &mut all);
+    add_namespaces(&facts.deployments, &mut all);
+    add_namespaces(&facts.config_maps, &mut all);
+    facts.kept.all().for_each(|(_, kept)| add_namespaces(kept, &mut all));
     all.extend(facts.unreadable.keys().map(|(_, id)| id.namespace.clone()));
     all
 }
 
-fn each_namespace<T>(known: &OrdMap<Id, Arc<T>>, all: &mut BTreeSet<String>) {
+fn add_namespaces<T>(known: &OrdMap<Id, Arc<T>>, all: &mut BTreeSet<String>) {
     let mut next = known.get_min().map(|(id, _)| id);
     while let Some(id) = next {
         // No name sorts after this one.
@@ -77,7 +77,7 @@ fn each_namespace<T>(known: &OrdMap<Id, Arc<T>>, all: &mut BTreeSet<String>) {
 }
 
 /// Judges the objects of a namespace.
-fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
+fn audit_namespace(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
     let facts = view.world.facts();
     let mut audit = Audit::default();
     let mut judge = |review: &Review, uid: &str| {
@@ -93,7 +93,7 @@ fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
         judge(&review(*kind, id, Err(problem.clone())), "");
     }
     // One object at a time, so that none is kept longer than needed.
-    each(rulebook, facts, namespace, &mut |kind, id, object| {
+    for_each_object(rulebook, facts, namespace, &mut |kind, id, object| {
         let meta = object.meta();
         if !meta.is_terminating() && !facts.unreadable.contains_key(&(kind, id.clone())) {
             let uid = meta.uid.clone();
@@ -106,43 +106,50 @@ fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
 
 /// Visits every object of a namespace that a rule judges and that the view holds completely. Pods are left out, because the view
 /// keeps only a few facts of them. Services, claims and budgets count only in a namespace with objects of a cluster or of a pack.
-fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
+fn for_each_object(rulebook: &Rulebook, facts: &Facts, ns: &str, visit: &mut impl FnMut(Kind, &Id, Object)) {
     let judged = |kind| rulebook.rules().iter().any(|rule| rule.check(kind, Verb::Create).is_some());
-    let take = &mut |kind, id: &Id, object| {
+    let visit = &mut |kind, id: &Id, object| {
         if judged(kind) {
-            take(kind, id, object);
+            visit(kind, id, object);
         }
     };
     let any = |_: &Id| true;
-    all(Kind::StatefulSet, ns, &facts.stateful_sets, any, |it| Object::StatefulSet(Box::new(it)), take);
-    all(Kind::Deployment, ns, &facts.deployments, any, |it| Object::Deployment(Box::new(it)), take);
+    all_of_kind(
+        Kind::StatefulSet,
+        ns,
+        &facts.stateful_sets,
+        any,
+        |it| Object::StatefulSet(Box::new(it)),
+        visit,
+    );
+    all_of_kind(Kind::Deployment, ns, &facts.deployments, any, |it| Object::Deployment(Box::new(it)), visit);
     // A snapshot repeats what its ConfigMap holds or held.
     let original = |id: &Id| Digest::of_snapshot(&id.name).is_none();
-    all(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, take);
+    all_of_kind(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, visit);
     for (kind, kept) in facts.kept.all() {
-        all(kind, ns, kept, any, |it| it, take);
+        all_of_kind(kind, ns, kept, any, |it| it, visit);
     }
     let is_ours =
         entries_in(&facts.stateful_sets, ns).chain(entries_in(&facts.orphaned_sets, ns)).next().is_some()
             || entries_in(&facts.deployments, ns).next().is_some()
             || facts.kept.any_in(ns);
     if is_ours {
-        all(Kind::Service, ns, &facts.services, any, Object::Service, take);
-        all(Kind::Claim, ns, &facts.claims, any, Object::Claim, take);
-        all(Kind::Budget, ns, &facts.budgets, any, Object::Budget, take);
+        all_of_kind(Kind::Service, ns, &facts.services, any, Object::Service, visit);
+        all_of_kind(Kind::Claim, ns, &facts.claims, any, Object::Claim, visit);
+        all_of_kind(Kind::Budget, ns, &facts.budgets, any, Object::Budget, visit);
     }
 }
 
-fn all<T: Clone>(
+fn all_of_kind<T: Clone>(
     kind: Kind,
     namespace: &str,
     known: &OrdMap<Id, Arc<T>>,
-    ours: impl Fn(&Id) -> bool,
-    open: impl Fn(T) -> Object,
-    take: &mut impl FnMut(Kind, &Id, Object),
+    is_wanted: impl Fn(&Id) -> bool,
+    to_object: impl Fn(T) -> Object,
+    visit: &mut impl FnMut(Kind, &Id, Object),
 ) {
-    for (id, it) in entries_in(known, namespace).filter(|(id, _)| ours(id)) {
-        take(kind, id, open(T::clone(it)));
+    for (id, it) in entries_in(known, namespace).filter(|(id, _)| is_wanted(id)) {
+        visit(kind, id, to_object(T::clone(it)));
     }
 }
 
@@ -150,7 +157,7 @@ fn review(kind: Kind, id: &Id, object: Result<Object, Unreadable>) -> Review {
     Review::as_created(Origin::Audit, kind, &id.namespace, &id.name, object)
 }
 
-/// The number of objects with a finding, by rule and verdict, whatever the mode.
+/// The number of objects with a finding, by rule and verdict, in every mode.
 pub type Counts = BTreeMap<(&'static str, &'static str), usize>;
 
 impl Audit {
@@ -193,21 +200,21 @@ struct RefusalKey {
 
 /// The findings that were published. None is published a second time while it lasts.
 #[derive(Debug, Default)]
-pub struct Announced(BTreeSet<RefusalKey>);
+pub struct PublishedFindings(BTreeSet<RefusalKey>);
 
 /// Findings of one rule on one object, at least one of them new.
 #[derive(Debug)]
-pub struct News<'a> {
+pub struct NewFindings<'a> {
     pub object: &'a Audited,
     pub rule: &'static str,
     /// The findings that refuse, worst first.
     pub findings: Vec<&'a Finding>,
 }
 
-impl Announced {
+impl PublishedFindings {
     /// Returns up to `most` new findings that refuse, and the number of the others. Those are still new next time.
-    pub fn news<'a>(&mut self, audit: &'a Audit, most: usize) -> (Vec<News<'a>>, usize) {
-        let mut news = Vec::new();
+    pub fn new_findings<'a>(&mut self, audit: &'a Audit, most: usize) -> (Vec<NewFindings<'a>>, usize) {
+        let mut new = Vec::new();
         let mut held_back = 0;
         let mut stays = BTreeSet::new();
         for object in &audit.objects {
@@ -220,9 +227,9 @@ impl Announced {
                 let known = keys.iter().all(|key| self.0.contains(key));
                 if known {
                     stays.extend(keys);
-                } else if news.len() < most {
+                } else if new.len() < most {
                     stays.extend(keys);
-                    news.push(News { object, rule, findings });
+                    new.push(NewFindings { object, rule, findings });
                 } else {
                     stays.extend(keys.into_iter().filter(|key| self.0.contains(key)));
                     held_back += 1;
@@ -230,7 +237,7 @@ impl Announced {
             }
         }
         self.0 = stays;
-        (news, held_back)
+        (new, held_back)
     }
 }
 

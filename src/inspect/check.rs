@@ -5,7 +5,6 @@
 //! formats.
 //! Data: texts -> items -> requests -> decisions -> [`Checked`], which `report/check.rs` lays out.
 
-mod aside;
 mod change;
 mod deployed;
 mod excerpt;
@@ -15,6 +14,7 @@ mod live;
 mod session;
 mod stand_in;
 mod unjudged;
+mod unjudged_files;
 mod waiver;
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use self::item::Item;
+use self::item::ManifestItem;
 use self::session::CheckSession;
 use crate::manifest::Place;
 use engine::rule::Page;
@@ -44,12 +44,12 @@ pub struct Input {
     pub name: Arc<str>,
     /// The path below the given folder, which identifies the same file in another folder; empty: the file itself was given.
     pub below: Arc<Path>,
-    pub text: Result<String, NoText>,
+    pub text: Result<String, MissingText>,
 }
 
 /// Why there is no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoText {
+pub enum MissingText {
     /// The text cannot be read.
     Unread(String),
     /// The text is not one that is judged.
@@ -93,7 +93,7 @@ pub struct Checked {
 /// The result for one object.
 #[derive(Debug)]
 pub struct Outcome {
-    pub spot: Location,
+    pub location: Location,
     pub object: NamedObject,
     /// The worst finding, if there is any.
     pub worst: Option<Level>,
@@ -116,7 +116,7 @@ impl Outcome {
 /// One thing that the check found.
 #[derive(Debug)]
 pub struct CheckFinding {
-    pub spot: Location,
+    pub location: Location,
     pub object: Option<NamedObject>,
     pub what: CheckFindingKind,
     /// The line of the text, without values that could be secret.
@@ -164,7 +164,7 @@ pub enum CheckFindingKind {
     Unread(String),
 }
 
-/// The levels, mildest first.
+/// How serious a finding is, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// For information.
@@ -192,8 +192,8 @@ impl Level {
 }
 
 impl CheckFinding {
-    fn plain(spot: Location, what: CheckFindingKind) -> Self {
-        Self { spot, object: None, what, excerpt: None, shown_at: None }
+    fn plain(location: Location, what: CheckFindingKind) -> Self {
+        Self { location, object: None, what, excerpt: None, shown_at: None }
     }
 
     /// Returns the level of the finding.
@@ -226,7 +226,7 @@ impl Checked {
         for finding in &mut self.findings {
             if let CheckFindingKind::Finding { judged, .. } = &mut finding.what {
                 let instead = std::mem::take(&mut judged.finding.instead);
-                judged.finding.instead = instead.in_files(finding.spot.in_base);
+                judged.finding.instead = instead.in_files(finding.location.in_base);
             }
         }
     }
@@ -268,13 +268,13 @@ pub fn run(new: &[Input], base: Option<&[Input]>, options: &CheckOptions<'_>) ->
             change::judge(&mut session, &items, &before);
         }
     }
-    session.cleared()
+    session.into_checked()
 }
 
 /// Returns the objects in these texts that a cluster may have, and those that they would read, to look them up there.
 pub fn names(new: &[Input], options: &CheckOptions<'_>) -> BTreeSet<(Kind, Id)> {
     let items = CheckSession::new(options).read(new, false);
-    let key = |item: &Item| item.key().map(|(kind, id)| (kind, id.clone()));
+    let key = |item: &ManifestItem| item.key().map(|(kind, id)| (kind, id.clone()));
     items.iter().flat_map(|item| key(item).into_iter().chain(live::reads(item))).collect()
 }
 
@@ -283,5 +283,5 @@ pub fn run_live(new: &[Input], live: Live<'_>, options: &CheckOptions<'_>) -> Ch
     let mut session = CheckSession::new(options);
     let items = session.read(new, false);
     live::judge(&mut session, &items, live);
-    session.cleared()
+    session.into_checked()
 }

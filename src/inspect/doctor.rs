@@ -1,6 +1,6 @@
 //! The diagnosis of a guard, and of what it should guard: each answer, and what it means.
 //!
-//! Owns: when something is well, worth a remark, or wrong, and the words. Must not know: how anything is asked
+//! Owns: when something is well, worth a remark, or wrong, and the messages. Must not know: how anything is asked
 //! (`command/doctor.rs`), or laid out (`report/doctor.rs`). A question that could not be asked is a row of its own:
 //! nothing is assumed to be well.
 
@@ -11,12 +11,12 @@ use facts::way_out::{CommandLine, WayOut, run, say};
 use objects::Kind;
 
 pub use guard::{
-    Replica, Right, api_server, authority, leader, outside, replicas, rights, settings, webhooks,
+    Replica, Right, api_server, authority, leader, outside_cluster, replicas, rights, settings, webhooks,
 };
 pub use guarded::{ADOPTION, clusters, lone_founders, namespaces, once_guarded, unguarded};
 
 /// The answer to a question, or why there is none.
-pub type Asked<T> = Result<T, String>;
+pub type AnswerOrReason<T> = Result<T, String>;
 
 /// The state of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ impl AnswerState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct DoctorRow {
     /// Its subject, in a word.
     pub about: &'static str,
     /// The state of the subject.
@@ -53,7 +53,7 @@ pub struct Row {
     pub instead: WayOut,
 }
 
-impl Row {
+impl DoctorRow {
     /// Returns a row for a subject that is well.
     pub fn well(about: &'static str, says: impl Into<String>) -> Self {
         Self { about, state: AnswerState::Well, says: says.into(), instead: WayOut::default() }
@@ -83,9 +83,13 @@ const OF_THE_GUARD: [&str; 4] =
 
 /// Returns the rows with one row for all questions that this user has no right to ask, and the role that an administrator can
 /// create. `kinds` are those that are looked at.
-pub fn without_rights(rows: Vec<Row>, kinds: impl Iterator<Item = Kind>, user: &str) -> Vec<Row> {
-    let needs_a_right = |row: &Row| {
-        row.state == AnswerState::NotAsked && FORBIDDEN.iter().any(|words| row.says.contains(words))
+pub fn merge_missing_rights(
+    rows: Vec<DoctorRow>,
+    kinds: impl Iterator<Item = Kind>,
+    user: &str,
+) -> Vec<DoctorRow> {
+    let needs_a_right = |row: &DoctorRow| {
+        row.state == AnswerState::NotAsked && FORBIDDEN.iter().any(|part| row.says.contains(part))
     };
     let (lacking, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(needs_a_right);
     if lacking.len() < 2 {
@@ -112,12 +116,12 @@ pub fn without_rights(rows: Vec<Row>, kinds: impl Iterator<Item = Kind>, user: &
         CommandLine::new("kubectl create clusterrolebinding gatera-reader --clusterrole=gatera-reader")
             .arg(format!("--user={user}"));
     let instead = say("an administrator can grant them: ").run(role).then(run(bind));
-    rows.push(Row { instead, ..Row::not_asked("rights", says) });
+    rows.push(DoctorRow { instead, ..DoctorRow::not_asked("rights", says) });
     rows
 }
 
 /// Returns the worst state, which decides the exit code.
-pub fn worst(rows: &[Row]) -> AnswerState {
+pub fn worst(rows: &[DoctorRow]) -> AnswerState {
     rows.iter().map(|row| row.state).max().unwrap_or(AnswerState::Well)
 }
 

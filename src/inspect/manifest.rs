@@ -16,7 +16,7 @@ use serde_saphyr::Spanned;
 
 use self::node::YamlNode;
 use self::part::Part;
-pub use self::part::{NoManifest, NoYaml, looks_like_one};
+pub use self::part::{YamlError, YamlErrorKind, looks_like_manifest};
 use facts::galera::options;
 
 /// One document of a text.
@@ -26,7 +26,7 @@ pub struct YamlDocument {
     /// The part of the text that holds it.
     text: Arc<str>,
     /// The number of lines above that part.
-    above: u64,
+    lines_above: u64,
     /// The template that it was rendered from, as Helm notes it above each document.
     pub template: Option<String>,
 }
@@ -42,11 +42,11 @@ pub struct Place {
 /// Reads every document of a text. Empty documents are skipped and lists are opened. Text that is not YAML costs only
 /// the part between two `---`.
 pub fn read(text: &str) -> Documents {
-    part::all(text.trim_start_matches('\u{feff}')).flat_map(|part| each(&part)).collect()
+    part::split(text.trim_start_matches('\u{feff}')).flat_map(|part| documents_of(&part)).collect()
 }
 
 /// The documents of one text.
-pub type Documents = Vec<Result<YamlDocument, NoYaml>>;
+pub type Documents = Vec<Result<YamlDocument, YamlError>>;
 
 /// Reads the documents of each text, on all processors: reading YAML takes more than half of the time of a check.
 pub fn read_all<E: Clone + Send + Sync>(texts: &[Result<&str, E>]) -> Vec<Result<Documents, E>> {
@@ -61,43 +61,43 @@ pub fn read_all<E: Clone + Send + Sync>(texts: &[Result<&str, E>]) -> Vec<Result
     })
 }
 
-fn each(part: &Part<'_>) -> Vec<Result<YamlDocument, NoYaml>> {
-    let (above, template) = (part.lines_above, part.template());
-    let roots = match part.read() {
+fn documents_of(part: &Part<'_>) -> Vec<Result<YamlDocument, YamlError>> {
+    let (lines_above, template) = (part.lines_above, part.template());
+    let roots = match part.parse() {
         Ok(roots) => roots,
         Err(problem) => return vec![Err(problem)],
     };
     let full = roots.into_iter().filter(|root| !matches!(root.value, YamlNode::Null));
-    let opened = full.flat_map(opened);
     let text: Arc<str> = part.text.into();
-    opened
-        .map(|root| Ok(YamlDocument { root, text: Arc::clone(&text), above, template: template.clone() }))
+    full.flat_map(items_or_self)
+        .map(|root| {
+            Ok(YamlDocument { root, text: Arc::clone(&text), lines_above, template: template.clone() })
+        })
         .collect()
 }
 
 /// Returns the items of a list, or the object itself. kubectl treats any object with `items` as a list, and so does
 /// this, as deep as YAML is read. An item without a kind has that of the list.
-fn opened(root: Spanned<YamlNode>) -> Vec<Spanned<YamlNode>> {
-    let list = matches!(root.value.get("items").map(|it| &it.value), Some(YamlNode::List(_)))
+fn items_or_self(root: Spanned<YamlNode>) -> Vec<Spanned<YamlNode>> {
+    let is_list = matches!(root.value.get("items").map(|it| &it.value), Some(YamlNode::List(_)))
         && root.value.get("kind").is_some();
-    if !list {
+    if !is_list {
         return vec![root];
     }
-    let said = |key: &str| root.value.text(key).unwrap_or_default().to_owned();
-    let (version, kind) = (said("apiVersion"), said("kind"));
-    let items = root.value.into_entry("items");
-    let Some(YamlNode::List(items)) = items else { return Vec::new() };
+    let text = |key: &str| root.value.text(key).unwrap_or_default().to_owned();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    let Some(YamlNode::List(items)) = root.value.into_entry("items") else { return Vec::new() };
     let of_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
     let named = items.into_iter().map(|mut item| {
         if let Some(kind) =
             of_kind.filter(|_| item.value.get("kind").is_none() && item.value.get("apiVersion").is_none())
         {
-            item.value.say("apiVersion", &version, &item.referenced);
-            item.value.say("kind", kind, &item.referenced);
+            item.value.add_text("apiVersion", &version, &item.referenced);
+            item.value.add_text("kind", kind, &item.referenced);
         }
         item
     });
-    named.flat_map(opened).collect()
+    named.flat_map(items_or_self).collect()
 }
 
 impl YamlDocument {
@@ -130,7 +130,7 @@ impl YamlDocument {
         while let Some(step) = steps.next() {
             let (name, line) =
                 step.rsplit_once(" line ").map_or((step, None), |(name, line)| (name, line.parse().ok()));
-            let Some(next) = node.value.step(name) else {
+            let Some(next) = node.value.child(name) else {
                 if let YamlNode::Text(text) = &node.value {
                     let inside = options::line_of(text, name, steps.next()).filter(|_| text.contains('\n'));
                     lines = inside.and_then(|line| u64::try_from(line).ok()).unwrap_or(0);
@@ -141,38 +141,38 @@ impl YamlDocument {
                 break;
             };
             node = next;
-            was = was.and_then(|it| it.value.step(name));
+            was = was.and_then(|it| it.value.child(name));
             // The place of a block text is its first line, not its `|`.
             lines = line
                 .filter(|_| matches!(&node.value, YamlNode::Text(text) if text.contains('\n')))
                 .unwrap_or(0);
         }
-        if lines > 0 && self.is_block(node) { self.inside(node, lines) } else { self.place(node) }
+        if lines > 0 && self.is_block(node) { self.place_in_block(node, lines) } else { self.place(node) }
     }
 
-    /// Returns the place of a line in a block text, where its words begin.
-    fn inside(&self, node: &Spanned<YamlNode>, line: u64) -> Place {
+    /// Returns the place of a line in a block text, where its text begins.
+    fn place_in_block(&self, node: &Spanned<YamlNode>, line: u64) -> Place {
         let number = node.referenced.line() + line - 1;
         let text = self.line(number).unwrap_or_default();
         let indent = text.chars().take_while(|c| c.is_whitespace()).count();
         let column = if text.trim().is_empty() { 1 } else { u64::try_from(indent).unwrap_or(0) + 1 };
-        Place { line: self.above + number, column }
+        Place { line: self.lines_above + number, column }
     }
 
     /// Returns the place of a value's key, which may be some lines above the value, or of the value if its key is not found.
     fn key_place(&self, key: &str, value: &Spanned<YamlNode>) -> Place {
         /// The most lines between a key and its value: comments may stand there, but not many.
-        const FAR: u64 = 20;
+        const MOST_LINES: u64 = 20;
         let last = value.referenced.line();
         let of_key = |number: &u64| {
             let text = self.line(*number)?;
             let bare = text.trim_start_matches([' ', '-', '"', '\'']);
             let rest = bare.strip_prefix(key)?.trim_start_matches(['"', '\'']);
             let column = text.chars().count() - text.trim_start_matches([' ', '-']).chars().count() + 1;
-            let place = Place { line: self.above + number, column: u64::try_from(column).ok()? };
+            let place = Place { line: self.lines_above + number, column: u64::try_from(column).ok()? };
             rest.trim_start().starts_with(':').then_some(place)
         };
-        let lines: Vec<_> = (last.saturating_sub(FAR).max(1)..=last).rev().collect();
+        let lines: Vec<_> = (last.saturating_sub(MOST_LINES).max(1)..=last).rev().collect();
         lines.iter().find_map(of_key).unwrap_or_else(|| self.place(value))
     }
 
@@ -188,7 +188,7 @@ impl YamlDocument {
     }
 
     fn place(&self, node: &Spanned<YamlNode>) -> Place {
-        Place { line: self.above + node.referenced.line(), column: node.referenced.column() }
+        Place { line: self.lines_above + node.referenced.line(), column: node.referenced.column() }
     }
 }
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_is_found_where_it_was() {
+    fn a_removed_field_is_found_at_its_former_place() {
         let before = "kind: Pod\nspec:\n  a: 1\n  affinity:\n    x: 1\n  tail:\n    # why\n    y: 1\n  list:\n  - name: b\n  - name: c\n  - name: d\n";
         let before = &all(before)[0];
         for (after, field, place) in [
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_text_in_quotes_are_none_of_the_file() {
+    fn a_line_of_a_quoted_text_is_not_a_line_of_the_file() {
         let quoted = all("data: {a: \"[galera]\\nb = 1\"}\n");
         assert_eq!(quoted[0].find("data[a line 2]"), Place { line: 1, column: 11 });
         let block = all("data:\n  a: |\n    [galera]\n    b = 1\n");
@@ -281,7 +281,7 @@ mod tests {
 
     /// As kubectl's `UnstructuredJSONScheme` does it.
     #[test]
-    fn whatever_has_items_is_a_list() {
+    fn every_object_with_items_is_a_list() {
         let kinds = |text: &str| {
             let kind = |it: YamlDocument| {
                 let json = it.json();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_says_where_and_spoils_nothing_else() {
+    fn a_yaml_error_has_a_place_and_affects_no_other_part() {
         let read =
             read("kind: Pod\n---\na: 1\nb: [\n---\nkind: Pod\n\tpassword: hunter2\n---\nkind: Secret\n");
         let lines: Vec<_> = read

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use objects::{Kind, Object, Unreadable};
 
-pub use applied::{applied, last};
+pub use applied::{applied, last_applied};
 
 /// The keys that distinguish items of a list, as Kubernetes' types define them (`patchMergeKey`).
 const KEYS: [(&str, &[&str]); 11] = [
@@ -34,19 +34,19 @@ fn keys(field: &str) -> Option<&'static [&'static str]> {
     KEYS.iter().find(|(known, _)| *known == field).map(|(_, keys)| *keys)
 }
 
-/// Returns the name of this item.
-fn name(item: &Value, keys: &[&str]) -> Option<Value> {
+/// Returns the value that distinguishes this item from the others of its list.
+fn item_key(item: &Value, keys: &[&str]) -> Option<Value> {
     keys.iter().find_map(|key| item.get(key).cloned())
 }
 
 /// Returns whether an item of this list keeps only the new fields: a volume of another type is another volume
 /// (`retainKeys`).
-fn keeps_only_what_is_said(list: &str) -> bool {
+fn keeps_only_written_fields(list: &str) -> bool {
     list == "volumes"
 }
 
 /// Returns whether this map is replaced as a whole (`patchStrategy: replace`), which happens in this kind alone.
-fn is_replaced(object: &Value, field: &str) -> bool {
+fn is_replaced_whole(object: &Value, field: &str) -> bool {
     field == "selector" && object["kind"] == "PodDisruptionBudget"
 }
 
@@ -56,7 +56,7 @@ pub fn complete(json: &mut Value, kind: Kind, namespace: &str) {
         metadata.insert("namespace".to_owned(), namespace.into());
     }
     if kind == Kind::Secret {
-        store(json);
+        encode_texts(json);
     }
 }
 
@@ -82,7 +82,7 @@ pub fn prune(json: &mut Value) {
 }
 
 /// Stores a Secret: values that are written as text become data.
-fn store(secret: &mut Value) {
+fn encode_texts(secret: &mut Value) {
     let Some(Value::Object(texts)) = secret.get_mut("stringData").map(Value::take) else { return };
     let texts = texts.into_iter().filter_map(|(key, text)| Some((key, BASE64.encode(text.as_str()?))));
     let texts: Vec<_> = texts.collect();

@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::doctor;
 use super::json::{self, ClusterHead, ObjectName, VERSION};
 use super::paint::{BAD, NOTABLE, Paint};
-use super::{WAY_BACK, because, count, refusal};
+use super::{WAY_BACK, count, downgrade_reason, refusal};
 use engine::verdict::{Effect, Judged};
 use facts::pages::Pages;
 use facts::view::State;
 use facts::way_out::WayOut;
-use inspect::audit::{Audit, Audited, News};
-use inspect::doctor::Row;
+use inspect::audit::{Audit, Audited, NewFindings};
+use inspect::doctor::DoctorRow;
 use inspect::status::ClusterStatus;
 use objects::visible;
 
@@ -31,7 +31,7 @@ pub fn text(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> Stri
 }
 
 /// Returns only what needs attention, as text.
-pub fn not_well(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> String {
+pub fn needing_attention(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> String {
     let paint = Paint(colour);
     let well = |it: &&ClusterStatus<'_>| {
         it.state == State::Healthy && it.cluster.start_reports().next().is_none() && it.diagnoses.is_empty()
@@ -42,7 +42,7 @@ pub fn not_well(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> 
 }
 
 /// Returns a line for each StatefulSet that runs a database server and that no selector adopts.
-pub fn unguarded(rows: &[Row]) -> String {
+pub fn unguarded(rows: &[DoctorRow]) -> String {
     rows.iter().map(|row| format!("{}\n", visible(&super::doctor::one_line(row)))).collect()
 }
 
@@ -60,7 +60,7 @@ fn findings(audit: &Audit, paint: Paint) -> String {
                 super::text(subject, &judged.finding, &Pages::Program)
             ));
             if let Some(softened) = &judged.softened {
-                text.push_str(&format!("  only a warning: {}\n", visible(&because(softened))));
+                text.push_str(&format!("  only a warning: {}\n", visible(&downgrade_reason(softened))));
             }
             text.push('\n');
         }
@@ -146,7 +146,7 @@ struct Totals {
 }
 
 /// Returns the audit, and the state of each cluster, as JSON.
-pub fn json(audit: &Audit, clusters: &[ClusterStatus<'_>], unguarded: &[Row]) -> Value {
+pub fn json(audit: &Audit, clusters: &[ClusterStatus<'_>], unguarded: &[DoctorRow]) -> Value {
     let remarks = audit.objects.iter().flat_map(|it| {
         it.decision.remarks.iter().map(|says| Remark { object: ObjectName::of(it.kind, &it.id), says })
     });
@@ -176,7 +176,7 @@ impl<'a> FindingItem<'a> {
             says: &finding.says,
             why: &finding.why,
             instead: &finding.instead,
-            softened: softened.as_ref().map(because),
+            softened: softened.as_ref().map(downgrade_reason),
         }
     }
 }
@@ -197,11 +197,11 @@ impl<'a> ClusterItem<'a> {
 }
 
 /// Returns the text of an Event: the worst finding of one rule, and how many more there are.
-pub fn note(news: &News<'_>) -> String {
-    let Some(first) = news.findings.first() else { return String::new() };
-    let more = match news.findings.len() - 1 {
+pub fn event_note(new: &NewFindings<'_>) -> String {
+    let Some(first) = new.findings.first() else { return String::new() };
+    let more = match new.findings.len() - 1 {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
-    format!("{} would refuse this object as it is: {}{more}; {}", news.rule, first.says, first.instead)
+    format!("{} would refuse this object as it is: {}{more}; {}", new.rule, first.says, first.instead)
 }

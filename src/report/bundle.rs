@@ -61,58 +61,58 @@ const PRIVATE: &[&str] = &["volumeAttributes", "options", "parameters", "nodeSel
 /// Annotations of the guard that hold whole scripts, which every release contains.
 const SCRIPTS: &[&str] = &["script", "start-script", "my-cnf"];
 /// The placeholder for a text that is not shown.
-const TEXT: &str = "(text)";
+const HIDDEN_TEXT: &str = "(text)";
 /// The field that is left out, because it says who changed what, and nothing about the object's state.
 const LEFT_OUT: &str = "managedFields";
 
 /// Returns the shape of an object.
 pub fn shape(object: &Value) -> Value {
-    at("", object)
+    shape_of("", object)
 }
 
-fn at(key: &str, value: &Value) -> Value {
+fn shape_of(key: &str, value: &Value) -> Value {
     match value {
-        Value::Object(fields) if key == "annotations" => marks(fields),
+        Value::Object(fields) if key == "annotations" => annotations(fields),
         // Selectors and labels are how objects find each other.
-        Value::Object(fields) if matches!(key, "labels" | "matchLabels") => plain(fields),
+        Value::Object(fields) if matches!(key, "labels" | "matchLabels") => labels(fields),
         Value::Object(fields) if PRIVATE.contains(&key) => {
-            Value::Object(fields.keys().map(|key| (visible(key), json!(TEXT))).collect())
+            Value::Object(fields.keys().map(|key| (visible(key), json!(HIDDEN_TEXT))).collect())
         }
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(key, _)| *key != LEFT_OUT);
-            Value::Object(kept.map(|(key, value)| (visible(key), at(key, value))).collect())
+            Value::Object(kept.map(|(key, value)| (visible(key), shape_of(key, value))).collect())
         }
-        Value::Array(items) => items.iter().map(|it| at(key, it)).collect(),
+        Value::Array(items) => items.iter().map(|it| shape_of(key, it)).collect(),
         Value::String(text) if NAMES.contains(&key) => json!(visible(text)),
-        Value::String(_) => json!(TEXT),
+        Value::String(_) => json!(HIDDEN_TEXT),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
-fn plain(fields: &Map<String, Value>) -> Value {
+fn labels(fields: &Map<String, Value>) -> Value {
     let text = |value: &Value| value.as_str().map_or(Value::Null, |text| json!(visible(text)));
     Value::Object(fields.iter().map(|(key, value)| (visible(key), text(value))).collect())
 }
 
-fn marks(fields: &Map<String, Value>) -> Value {
-    let kept = |key: &str| {
+fn annotations(fields: &Map<String, Value>) -> Value {
+    let is_kept = |key: &str| {
         let mark = key.strip_prefix(PREFIX).unwrap_or_default();
         OF_GUARD.contains(&mark) && !SCRIPTS.contains(&mark)
     };
     let kept_field = |(key, value): (&String, &Value)| {
-        let text = value.as_str().filter(|_| kept(key)).map_or(TEXT.to_owned(), visible);
+        let text = value.as_str().filter(|_| is_kept(key)).map_or(HIDDEN_TEXT.to_owned(), visible);
         (visible(key), json!(text))
     };
     Value::Object(fields.iter().map(kept_field).collect())
 }
 
 /// Returns the value without characters that move a terminal's cursor.
-pub fn harmless(value: Value) -> Value {
+pub fn without_control_characters(value: Value) -> Value {
     match value {
-        Value::Object(fields) => {
-            Value::Object(fields.into_iter().map(|(key, it)| (visible(&key), harmless(it))).collect())
-        }
-        Value::Array(items) => items.into_iter().map(harmless).collect(),
+        Value::Object(fields) => Value::Object(
+            fields.into_iter().map(|(key, it)| (visible(&key), without_control_characters(it))).collect(),
+        ),
+        Value::Array(items) => items.into_iter().map(without_control_characters).collect(),
         Value::String(text) => json!(visible(&text)),
         other => other,
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_and_texts_are_measured() {
+    fn names_stay_and_texts_are_hidden() {
         let object = json!({
             "kind": "StatefulSet",
             "metadata": {

@@ -15,8 +15,7 @@ use std::collections::HashMap;
 
 use ring::digest;
 
-use super::because;
-use super::count;
+use super::{count, downgrade_reason};
 use engine::rules::UNREADABLE;
 use engine::verdict::Effect;
 use facts::pages::Pages;
@@ -91,7 +90,7 @@ pub fn in_brief(checked: &Checked, format: Format, colour: bool) -> String {
 
 /// Lays out the findings, each object without one, and each file that is not a manifest.
 pub fn in_full(checked: &Checked, format: Format, colour: bool) -> String {
-    let fine = escape_commands(&(text::fine(checked, colour) + &text::foreign(checked)));
+    let fine = escape_commands(&(text::fine_objects(checked, colour) + &text::skipped_files(checked)));
     let separator = if format == Format::Text && !fine.is_empty() { "\n" } else { "" };
     format!("{fine}{separator}{}", lay_out(checked, format, colour))
 }
@@ -121,18 +120,18 @@ const OTHER_CODES: [(&str, &str, &str); 4] = [
 ];
 
 /// Returns the name for a code: the rule's name, or the code itself.
-fn name(checked: &Checked, code: &'static str) -> &'static str {
+fn rule_name(checked: &Checked, code: &'static str) -> &'static str {
     checked.rules.iter().find(|page| page.id == code).map_or(code, |page| page.name)
 }
 
 /// Returns what was found.
-fn says(finding: &CheckFinding) -> &str {
+fn message(finding: &CheckFinding) -> &str {
     match &finding.what {
         CheckFindingKind::Finding { judged, .. } => &judged.finding.says,
-        CheckFindingKind::Remark(words)
-        | CheckFindingKind::Unjudged(words)
-        | CheckFindingKind::Comment(words)
-        | CheckFindingKind::Unread(words) => words,
+        CheckFindingKind::Remark(message)
+        | CheckFindingKind::Unjudged(message)
+        | CheckFindingKind::Comment(message)
+        | CheckFindingKind::Unread(message) => message,
     }
 }
 
@@ -144,18 +143,18 @@ fn subject(finding: &CheckFinding) -> &str {
 /// Returns one line: the object, and what was found.
 pub fn headline(finding: &CheckFinding) -> String {
     match &finding.what {
-        CheckFindingKind::Finding { .. } => visible(&format!("{}: {}", subject(finding), says(finding))),
-        _ => visible(says(finding)),
+        CheckFindingKind::Finding { .. } => visible(&format!("{}: {}", subject(finding), message(finding))),
+        _ => visible(message(finding)),
     }
 }
 
 /// Returns the whole text of a finding, without its place.
-fn whole(finding: &CheckFinding) -> String {
+fn full_text(finding: &CheckFinding) -> String {
     let CheckFindingKind::Finding { judged, waived } = &finding.what else { return headline(finding) };
     let mut text = super::text(subject(finding), &judged.finding, &Pages::Program);
     if let Some(softened) = &judged.softened {
         let only = if judged.effect == Effect::Recorded { "only noted" } else { "only a warning" };
-        text.push_str(&format!("\n  {only}: {}", visible(&because(softened))));
+        text.push_str(&format!("\n  {only}: {}", visible(&downgrade_reason(softened))));
     }
     if let Some(reason) = waived {
         text.push_str(&format!("\n  waived here: {}", visible(reason)));
@@ -165,21 +164,21 @@ fn whole(finding: &CheckFinding) -> String {
 
 /// Returns a place that code hosts show: that of the finding, with its column if that is known, or, for an object that was
 /// removed, the place that stands in for it. The file is a path below the top of the repository.
-fn shown(finding: &CheckFinding) -> (&str, u64, Option<u64>) {
+fn place_at_host(finding: &CheckFinding) -> (&str, u64, Option<u64>) {
     let ((file, line), exact) = match &finding.shown_at {
         Some((file, line)) => ((&**file, *line), None),
-        None => (place(finding), finding.spot.place),
+        None => (place(finding), finding.location.place),
     };
     let column = exact.filter(|place| place.line == line && place.column > 0).map(|place| place.column);
     (file.strip_prefix("./").unwrap_or(file), line, column)
 }
 
 /// Returns the whole text for a code host: it shows a removed object at another place, so the text names the real one.
-fn whole_at_host(finding: &CheckFinding) -> String {
+fn full_text_at_host(finding: &CheckFinding) -> String {
     let (file, line) = place(finding);
     let removed_from =
-        if finding.spot.in_base { format!("\n  removed: {file} line {line}") } else { String::new() };
-    whole(finding) + &visible_lines(&removed_from)
+        if finding.location.in_base { format!("\n  removed: {file} line {line}") } else { String::new() };
+    full_text(finding) + &visible_lines(&removed_from)
 }
 
 fn visible_lines(text: &str) -> String {
@@ -189,8 +188,8 @@ fn visible_lines(text: &str) -> String {
 /// Returns a place that other programs can show: a file of the repository, and a line of it. An object that came
 /// through a pipe is shown at its template, whose lines differ.
 fn place(finding: &CheckFinding) -> (&str, u64) {
-    let line = finding.spot.place.map_or(1, |place| place.line);
-    match (&*finding.spot.file, &finding.spot.template) {
+    let line = finding.location.place.map_or(1, |place| place.line);
+    match (&*finding.location.file, &finding.location.template) {
         ("-", Some(template)) => (template, 1),
         ("-", None) => ("stdin", line),
         (file, _) => (file, line),
@@ -231,7 +230,7 @@ fn finding_counts(checked: &Checked) -> Option<String> {
 
 /// Returns the counts of objects, as in "8 objects: 2 would be refused, 1 allowed with a warning, 5 fine", which add
 /// up, and what else there is to know.
-fn objects(checked: &Checked) -> String {
+fn object_counts(checked: &Checked) -> String {
     let settings =
         checked.settings.as_ref().map(|it| format!("; settings of {}", visible(it))).unwrap_or_default();
     let OutcomeCounts { all, refused, warning, waived, not_judged: unjudged, unchanged, fine } =

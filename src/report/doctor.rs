@@ -5,14 +5,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use facts::way_out::WayOut;
-use inspect::doctor::{AnswerState, Row};
+use inspect::doctor::{AnswerState, DoctorRow};
 use objects::visible;
 
 use super::json::VERSION;
 use super::paint::{BAD, CALM, GOOD, NOTABLE, Paint};
 
 /// Returns a line for each answer, with what to do below it.
-pub fn text(rows: &[Row], colour: bool) -> String {
+pub fn text(rows: &[DoctorRow], colour: bool) -> String {
     let lines = lines(&rows.iter().collect::<Vec<_>>(), Paint(colour));
     let [well, remarks, not_asked, wrong] = counts(rows);
     let remarks = super::count(remarks, "remark");
@@ -20,14 +20,14 @@ pub fn text(rows: &[Row], colour: bool) -> String {
 }
 
 /// Returns only the lines that need attention.
-pub fn not_well(rows: &[Row], colour: bool) -> String {
+pub fn needing_attention(rows: &[DoctorRow], colour: bool) -> String {
     lines(&rows.iter().filter(|row| row.state != AnswerState::Well).collect::<Vec<_>>(), Paint(colour))
 }
 
-fn lines(rows: &[&Row], paint: Paint) -> String {
+fn lines(rows: &[&DoctorRow], paint: Paint) -> String {
     let widest = rows.iter().map(|row| row.about.len()).max().unwrap_or_default();
-    let line = |Row { about, state, says, instead }: &&Row| {
-        let head = format!("{} {about:<widest$}  {}\n", word(*state, paint), visible(says));
+    let line = |DoctorRow { about, state, says, instead }: &&DoctorRow| {
+        let head = format!("{} {about:<widest$}  {}\n", state_word(*state, paint), visible(says));
         if instead.is_empty() {
             return head;
         }
@@ -38,11 +38,11 @@ fn lines(rows: &[&Row], paint: Paint) -> String {
 }
 
 /// Returns an answer with its way out.
-pub(super) fn one_line(Row { says, instead, .. }: &Row) -> String {
+pub(super) fn one_line(DoctorRow { says, instead, .. }: &DoctorRow) -> String {
     if instead.is_empty() { says.clone() } else { format!("{says}; do: {instead}") }
 }
 
-fn word(state: AnswerState, paint: Paint) -> String {
+fn state_word(state: AnswerState, paint: Paint) -> String {
     let (code, word) = match state {
         AnswerState::Well => (GOOD, "well"),
         AnswerState::Remark => (CALM, "note"),
@@ -83,21 +83,25 @@ struct Summary {
 }
 
 impl<'a> AnswerItem<'a> {
-    pub(crate) fn all(rows: &'a [Row]) -> Vec<Self> {
-        let item =
-            |Row { about, state, says, instead }: &'a Row| Self { about, state: state.name(), says, instead };
+    pub(crate) fn all(rows: &'a [DoctorRow]) -> Vec<Self> {
+        let item = |DoctorRow { about, state, says, instead }: &'a DoctorRow| Self {
+            about,
+            state: state.name(),
+            says,
+            instead,
+        };
         rows.iter().map(item).collect()
     }
 }
 
 /// Returns the answers as JSON.
-pub fn json(rows: &[Row]) -> Value {
+pub fn json(rows: &[DoctorRow]) -> Value {
     let [well, remarks, not_asked, wrong] = counts(rows);
     let summary = Summary { well, remarks, not_asked, wrong };
     crate::json::value(Document { version: VERSION, rows: AnswerItem::all(rows), summary })
 }
 
-fn counts(rows: &[Row]) -> [usize; 4] {
+fn counts(rows: &[DoctorRow]) -> [usize; 4] {
     [AnswerState::Well, AnswerState::Remark, AnswerState::NotAsked, AnswerState::Wrong]
         .map(|state| rows.iter().filter(|row| row.state == state).count())
 }

@@ -39,7 +39,7 @@ const LONGEST_LINE: usize = 160;
 
 /// Returns the full text of one finding: what was found, why it matters, what to do instead, and the page to read.
 pub fn text(subject: &str, finding: &Finding, pages: &Pages) -> String {
-    group(subject, &[finding], pages)
+    rule_findings(subject, &[finding], pages)
 }
 
 /// Returns the full text of a refusal: all findings that refuse, worst first. Findings of one rule share their reason,
@@ -52,14 +52,14 @@ pub fn refusal(subject: &str, decision: &Decision, pages: &Pages) -> String {
             None => groups.push(vec![finding]),
         }
     }
-    groups.iter().map(|findings| group(subject, findings, pages)).collect::<Vec<_>>().join("\n")
+    groups.iter().map(|findings| rule_findings(subject, findings, pages)).collect::<Vec<_>>().join("\n")
 }
 
 /// The headline above the command that brings a cluster back.
 const WAY_BACK: &str = "The way back";
 
 /// Returns the findings of one rule. Headlines with the same reason and way out stand together, above them.
-fn group(subject: &str, findings: &[&Finding], pages: &Pages) -> String {
+fn rule_findings(subject: &str, findings: &[&Finding], pages: &Pages) -> String {
     let Some(Finding { rule, .. }) = findings.first() else { return String::new() };
     let mut shared: Vec<(&Finding, Vec<&str>)> = Vec::new();
     for finding in findings {
@@ -119,13 +119,13 @@ pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
-        Some(one_line(&head, &format!("{more} ({})", because(softened))))
+        Some(one_line(&head, &format!("{more} ({})", downgrade_reason(softened))))
     });
     findings.chain(decision.remarks.iter().map(|remark| one_line(remark, ""))).collect()
 }
 
 /// Returns why a finding is only a warning.
-pub fn because(softened: &Downgrade) -> String {
+pub fn downgrade_reason(softened: &Downgrade) -> String {
     match softened {
         Downgrade::ByMode(mode) => format!("not enforced here: mode {}", mode.name()),
         Downgrade::AlreadyThere => "it was there before; this change does not make it worse".to_owned(),
@@ -153,7 +153,7 @@ fn one_line(text: &str, end: &str) -> String {
 /// An AdmissionReview that answers a request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer<'a> {
+pub struct AdmissionAnswer<'a> {
     api_version: &'static str,
     kind: &'static str,
     response: Response<'a>,
@@ -177,7 +177,7 @@ struct Response<'a> {
     patch: Option<Box<RawValue>>,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> AdmissionAnswer<'a> {
     fn new(uid: &'a str, allowed: bool, status: Option<Value>) -> Self {
         let response = Response { uid, allowed, status, ..Response::default() };
         Self { api_version: API_VERSION, kind: "AdmissionReview", response }
@@ -192,10 +192,10 @@ pub fn admission<'a>(
     age: &str,
     patch: Option<&json_patch::Patch>,
     pages: &Pages,
-) -> Answer<'a> {
+) -> AdmissionAnswer<'a> {
     let subject = review.subject();
     let status = || status(review, decision, &subject, pages);
-    let mut answer = Answer::new(uid, decision.allowed(), (!decision.allowed()).then(status));
+    let mut answer = AdmissionAnswer::new(uid, decision.allowed(), (!decision.allowed()).then(status));
     answer.response.warnings = warnings(&subject, decision);
     answer.response.audit_annotations = audit_annotations(decision, age);
     if let Some(patch) = patch.filter(|patch| decision.allowed() && !patch.is_empty()) {
@@ -208,11 +208,11 @@ pub fn admission<'a>(
 }
 
 /// Returns the answer to a request whose proper answer would be too long to send.
-pub fn unanswerable(uid: &str) -> Answer<'_> {
+pub fn unanswerable(uid: &str) -> AdmissionAnswer<'_> {
     let message =
         "gatera refuses this: its answer would be too long to send; shorten names, or change less at once";
     let status = json!({ "code": 403, "reason": "Forbidden", "message": message });
-    Answer::new(uid, false, Some(status))
+    AdmissionAnswer::new(uid, false, Some(status))
 }
 
 /// Returns status 403, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_wrote_cannot_write_on_the_terminal() {
+    fn texts_of_users_cannot_control_the_terminal() {
         let finding = Finding::new(
             "G11",
             engine::verdict::Verdict::Deny,
@@ -307,9 +307,9 @@ mod tests {
             "w",
             "take \u{202e}x\r away",
         );
-        let words = text("Secret a/\u{9b}b", &finding, &Pages::Program);
+        let message = text("Secret a/\u{9b}b", &finding, &Pages::Program);
         assert_eq!(
-            words,
+            message,
             "[G11] Secret a/\\u{9b}b: key \\u{1b}[2Jx\\n[G11] all is well\n  why: w\n  do instead: take \\u{202e}x\\r away\n  \
              more: gatera explain G11"
         );

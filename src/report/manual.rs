@@ -61,7 +61,7 @@ fn flush(paragraph: &mut String, width: usize, colour: bool, out: &mut String) {
             line.push(' ');
             length += 1;
         }
-        line.push_str(&shown(word, colour));
+        line.push_str(&coloured(word, colour));
         length += long;
     }
     out.push_str(line.trim_end());
@@ -85,7 +85,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Colours a command, if there are colours.
-fn shown(word: &str, colour: bool) -> String {
+fn coloured(word: &str, colour: bool) -> String {
     if !colour || word.matches('`').count() != 2 {
         return word.to_owned();
     }
@@ -99,7 +99,7 @@ mod tests {
     const PAGE: &str = "G98: one thing.\n\nRefuses what is\nrather long, and `kubectl get pods` stays whole.\n\n# Why\n\n```text\nspec: {a: 1}\n```\n\n* an item that is longer than a line\n* another\n1. first\n\n   ```sh\n   kubectl get nodes\n   ```\n2. second\n";
 
     #[test]
-    fn a_page_ends_where_the_terminal_does() {
+    fn a_page_is_wrapped_at_the_width_of_the_terminal() {
         assert_eq!(
             rendered(PAGE, 30, false),
             "G98: one thing.\n\nRefuses what is rather long,\nand `kubectl get pods` stays\nwhole.\n\nWHY\n\n    spec: {a: 1}\n\n* an item that is longer than\n  a line\n* another\n1. first\n\n       kubectl get nodes\n2. second\n"

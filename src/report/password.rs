@@ -10,7 +10,7 @@ use leader::password::{Observed, PasswordChange, PasswordStep, WhichPassword};
 use objects::visible;
 
 /// A change of a password that a person is asked to confirm.
-pub struct Proposed<'a> {
+pub struct PasswordProposal<'a> {
     pub observed: &'a Observed,
     /// Whether the person gave the new password.
     pub given: bool,
@@ -22,7 +22,7 @@ pub struct Proposed<'a> {
 }
 
 /// Returns what will be done.
-pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
+pub fn proposal(cluster: &Cluster, it: &PasswordProposal<'_>) -> String {
     let PasswordChange { account, secret, key, underway, .. } = &it.observed.change;
     let back = it.goes_back || underway.as_ref().is_some_and(|it| it.target == WhichPassword::Old);
     let target = match (back, it.given) {
@@ -43,8 +43,11 @@ pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
             "MariaDB stops accepting the {other} one. Clients that have it from elsewhere can then no longer log in."
         )
     };
-    let next =
-        if it.goes_back { String::new() } else { format!("next step: {}\n", says(it.step, account, None)) };
+    let next = if it.goes_back {
+        String::new()
+    } else {
+        format!("next step: {}\n", step_text(it.step, account, None))
+    };
     let readers: BTreeSet<_> = it
         .observed
         .readers
@@ -68,7 +71,7 @@ pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
 }
 
 /// Returns what is being done.
-pub fn says(step: &PasswordStep, account: &str, held_back: Option<&str>) -> String {
+pub fn step_text(step: &PasswordStep, account: &str, held_back: Option<&str>) -> String {
     let text = match step {
         PasswordStep::Wait(what) => format!("waiting: {what}"),
         PasswordStep::Cannot(why) => why.clone(),
@@ -97,7 +100,7 @@ pub fn says(step: &PasswordStep, account: &str, held_back: Option<&str>) -> Stri
 }
 
 /// Returns the step without texts that change while nothing happens.
-pub fn without_words(step: &PasswordStep, says: &str) -> String {
+pub fn step_key(step: &PasswordStep, says: &str) -> String {
     let kind = format!("{:?}", mem::discriminant(step));
     if matches!(step, PasswordStep::Wait(_)) { kind } else { kind + says }
 }
@@ -116,17 +119,17 @@ pub fn cannot(cluster: &Cluster, why: &str, own: Option<&str>) -> String {
 }
 
 /// Returns the line after `--abort`.
-pub fn turned_round(account: &str) -> String {
+pub fn going_back(account: &str) -> String {
     visible(&format!("going back to the old password of {account}"))
 }
 
 /// Returns why another change is not begun; `account` is that of the change that is under way.
-pub fn is_of_another(account: &str) -> String {
+pub fn other_account_is_under_way(account: &str) -> String {
     format!("a change of the password of {account} is under way: finish it first (--user {account})\n")
 }
 
 /// Returns why another password is not taken.
-pub fn is_to_another(account: &str) -> String {
+pub fn other_password_is_under_way(account: &str) -> String {
     format!(
         "a change to another password of {account} is under way: run this without --stdin to finish it, or with --abort to undo it\n"
     )
@@ -145,7 +148,7 @@ pub fn too_late(cluster: &Cluster, account: &str) -> String {
 }
 
 /// Returns the last lines of a run with `--keep-old`.
-pub fn both(cluster: &Cluster, account: &str) -> String {
+pub fn both_accepted(cluster: &Cluster, account: &str) -> String {
     format!(
         "MariaDB accepts the old and the new password of {account}, and everything that reads the Secret has the new one\n\
          to end the old one: {}\nto go back: {}\n",

@@ -44,14 +44,17 @@ pub fn serves(cluster: &Cluster, view: &View<'_>) -> String {
 /// Returns what will be done next.
 pub fn proposal(cluster: &Cluster, step: &RecoveryStep) -> String {
     match step {
-        RecoveryStep::Ask { member, at, loss, .. } => start(cluster, member, at, loss.as_deref()),
+        RecoveryStep::Ask { member, at, loss, .. } => start_proposal(cluster, member, at, loss.as_deref()),
         step => {
-            format!("next step: {}\nYou are asked again before a member starts the cluster.\n", says(step))
+            format!(
+                "next step: {}\nYou are asked again before a member starts the cluster.\n",
+                step_text(step)
+            )
         }
     }
 }
 
-fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> String {
+fn start_proposal(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> String {
     let names = |held: bool| {
         let others = cluster.members.iter().filter(|it| it.name != member && it.does_not_run() == held);
         others.map(|it| &*it.name).collect::<Vec<_>>().join(", ")
@@ -112,7 +115,7 @@ pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
     let (id, ns, set) = (&cluster.id, &cluster.id.namespace, &cluster.id.name);
     let (begins, pods) =
         (visible(why), cluster.members.iter().map(|it| &*it.name).collect::<Vec<_>>().join(" "));
-    let until = now.saturating_add(MOST_OF_AN_HOUR).map(|it| it.round(Unit::Second).unwrap_or(it));
+    let until = now.saturating_add(OVERRIDE_DURATION).map(|it| it.round(Unit::Second).unwrap_or(it));
     let until = until.map(|it| it.to_string()).unwrap_or_default();
     let mut text = format!(
         "gatera recover cannot recover {id} and creates no pods for it: its servers do not start through gatera's step script, so rows could be \
@@ -128,10 +131,10 @@ pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
 }
 
 /// The duration of a printed override: less than the hour that it may last, because the guard's clock may be behind.
-const MOST_OF_AN_HOUR: SignedDuration = SignedDuration::from_mins(55);
+const OVERRIDE_DURATION: SignedDuration = SignedDuration::from_mins(55);
 
 /// Returns the last line of a recovery.
-pub fn back(cluster: &Cluster, without: &[String]) -> String {
+pub fn recovered(cluster: &Cluster, without: &[String]) -> String {
     if without.is_empty() {
         return format!("{} is back: every member is Ready", cluster.id);
     }
@@ -143,7 +146,7 @@ pub fn back(cluster: &Cluster, without: &[String]) -> String {
 }
 
 /// Returns what is being done.
-pub fn says(step: &RecoveryStep) -> String {
+pub fn step_text(step: &RecoveryStep) -> String {
     let text = match step {
         RecoveryStep::Wait(what) => format!("waiting: {what}"),
         RecoveryStep::Scale { to } => {

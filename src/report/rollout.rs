@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 
-use super::status::{in_words, of_configuration};
+use super::status::{configuration_step, status_text};
 use facts::revision::Revision;
 use facts::view::Cluster;
 use inspect::status::ClusterStatus;
@@ -21,7 +21,7 @@ pub struct KeptSnapshot {
 }
 
 /// Returns whether the rollout continues by itself.
-pub fn moves(cluster_status: &ClusterStatus<'_>) -> bool {
+pub fn continues(cluster_status: &ClusterStatus<'_>) -> bool {
     let stage = &cluster_status.configuration;
     cluster_status.cluster.rolls()
         || matches!(
@@ -39,11 +39,12 @@ pub fn is_done(cluster_status: &ClusterStatus<'_>) -> bool {
 /// Returns the rollout of one cluster: its stage, and the revision of each member.
 pub fn status(cluster_status: &ClusterStatus<'_>) -> String {
     let cluster = cluster_status.cluster;
-    let (status, says) = of_configuration(cluster_status);
+    let (status, says) = configuration_step(cluster_status);
     let says = if says.is_empty() { String::new() } else { format!(" ({says})") };
-    let mut text = visible(&format!("{}  configuration: {}{says}", cluster.id, in_words(status))) + "\n";
+    let mut text = visible(&format!("{}  configuration: {}{says}", cluster.id, status_text(status))) + "\n";
     let described = |revision: &Revision| {
-        word(cluster, revision).map_or_else(|| revision.to_string(), |it| format!("{revision}  {it}"))
+        revision_state(cluster, revision)
+            .map_or_else(|| revision.to_string(), |it| format!("{revision}  {it}"))
     };
     let lines: Vec<_> = cluster
         .members
@@ -64,13 +65,16 @@ pub fn status(cluster_status: &ClusterStatus<'_>) -> String {
 }
 
 /// Returns what a revision is in a cluster's rollout, as one word.
-fn word(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
+fn revision_state(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
     let record = cluster.rollout.as_ref()?;
-    match () {
-        () if record.next.as_ref().is_some_and(|next| next.revision == *revision) => Some("new"),
-        () if record.good == *revision => Some("good"),
-        () if record.stopped.as_ref().is_some_and(|it| it.revision == *revision) => Some("failed"),
-        () => None,
+    if record.next.as_ref().is_some_and(|next| next.revision == *revision) {
+        Some("new")
+    } else if record.good == *revision {
+        Some("good")
+    } else if record.stopped.as_ref().is_some_and(|it| it.revision == *revision) {
+        Some("failed")
+    } else {
+        None
     }
 }
 
@@ -84,17 +88,17 @@ pub fn history(cluster: &Cluster, snapshots: &[KeptSnapshot]) -> String {
             .iter()
             .filter(|it| it.pod.as_ref().is_some_and(|pod| pod.revision.as_ref().is_some_and(is)));
         let runs: Vec<_> = runs.map(|it| &*it.name).collect();
-        let mut words = Vec::new();
+        let mut states = Vec::new();
         if let Some(record) = &cluster.rollout {
-            words.extend(is(&record.good).then_some("good"));
-            words.extend(record.next.as_ref().is_some_and(|it| is(&it.revision)).then_some("new"));
-            words.extend(record.stopped.as_ref().is_some_and(|it| is(&it.revision)).then_some("failed"));
+            states.extend(is(&record.good).then_some("good"));
+            states.extend(record.next.as_ref().is_some_and(|it| is(&it.revision)).then_some("new"));
+            states.extend(record.stopped.as_ref().is_some_and(|it| is(&it.revision)).then_some("failed"));
         }
-        words.extend(cluster.live.as_ref().is_ok_and(is).then_some("in the ConfigMap"));
+        states.extend(cluster.live.as_ref().is_ok_and(is).then_some("in the ConfigMap"));
         let made = snapshot.made.map(|made| made.to_string()).unwrap_or_default();
         let digest = snapshot.name.rsplit('-').next().unwrap_or_default();
         let runs = if runs.is_empty() { String::new() } else { format!("  run by {}", runs.join(", ")) };
-        let line = format!("{}={digest}  {made}  {}{runs}", snapshot.source, words.join(", "));
+        let line = format!("{}={digest}  {made}  {}{runs}", snapshot.source, states.join(", "));
         text.push_str(visible(&line).trim_end());
         text.push('\n');
     }

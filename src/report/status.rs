@@ -12,16 +12,14 @@ use serde_json::Value;
 pub use self::json::Document;
 pub use self::table::table;
 
-use super::WAY_BACK;
-use super::count;
 use super::paint::Paint;
+use super::{WAY_BACK, count};
 use engine::exceptions;
 use facts::galera::bitnami;
 use facts::marks::overrides::Override;
-use facts::view::State;
 use facts::view::condition::Condition;
-use facts::view::{Cluster, Id, Member};
-use inspect::doctor::{self, AnswerState, Row};
+use facts::view::{Cluster, Id, Member, State};
+use inspect::doctor::{self, AnswerState, DoctorRow};
 use inspect::status::ClusterStatus;
 use leader::plan::bootstrap::BootstrapStage;
 use leader::plan::rollout::RolloutStage;
@@ -48,7 +46,7 @@ const SKIPPED: &str = "SKIPPED";
 const GIVEN_UP: &str = "GIVEN_UP";
 
 /// Returns a status in plain words.
-pub(super) fn in_words(status: &str) -> &'static str {
+pub(super) fn status_text(status: &str) -> &'static str {
     match status {
         COMPLETE => "done",
         IN_PROGRESS => "under way",
@@ -62,7 +60,7 @@ pub(super) fn in_words(status: &str) -> &'static str {
 fn steps(cluster_status: &ClusterStatus<'_>) -> [PlanStep; 5] {
     let ClusterStatus { cluster, bootstrap, .. } = cluster_status;
     let steps = [
-        ("bootstrap node", node(cluster, bootstrap)),
+        ("bootstrap node", bootstrap_node(cluster, bootstrap)),
         ("members", members(cluster)),
         ("remove the bootstrap node", removal(bootstrap)),
         ("membership", membership(&cluster_status.outdated)),
@@ -78,23 +76,25 @@ fn steps(cluster_status: &ClusterStatus<'_>) -> [PlanStep; 5] {
 }
 
 /// Returns the status of the whole plan.
-fn plan(steps: &[PlanStep]) -> &'static str {
+fn plan_status(steps: &[PlanStep]) -> &'static str {
     let is_over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
-    match () {
-        () if steps.iter().any(|it| it.status == GIVEN_UP) => GIVEN_UP,
-        () if steps.iter().all(is_over) => COMPLETE,
-        () => IN_PROGRESS,
+    if steps.iter().any(|it| it.status == GIVEN_UP) {
+        GIVEN_UP
+    } else if steps.iter().all(is_over) {
+        COMPLETE
+    } else {
+        IN_PROGRESS
     }
 }
 
 /// Returns the status of the configuration, and its description.
-pub(super) fn of_configuration(cluster_status: &ClusterStatus<'_>) -> StepState {
+pub(super) fn configuration_step(cluster_status: &ClusterStatus<'_>) -> StepState {
     let [.., last] = steps(cluster_status);
     (last.status, last.says)
 }
 
 /// Returns the step of the bootstrap node.
-fn node(cluster: &Cluster, stage: &BootstrapStage) -> StepState {
+fn bootstrap_node(cluster: &Cluster, stage: &BootstrapStage) -> StepState {
     match (stage, cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap)) {
         (_, Some(pod)) if pod.ready => (COMPLETE, format!("{} is Ready", pod.name)),
         (_, Some(pod)) if pod.terminating => (COMPLETE, format!("{} is being deleted", pod.name)),
@@ -166,7 +166,7 @@ fn configuration(cluster_status: &ClusterStatus<'_>) -> StepState {
 }
 
 /// Returns a member's state in a few words.
-fn word(member: &Member, condition: Option<Condition>) -> &'static str {
+fn member_state(member: &Member, condition: Option<Condition>) -> &'static str {
     match (condition, &member.pod) {
         (Some(condition), _) => condition.description(),
         (None, Some(pod)) if pod.verified => "Synced",
@@ -209,7 +209,7 @@ fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
         let open = format!("nothing is refused until {until}: {reason} (when that is done: {end})");
         text += &(visible(&format!("├── Break-glass: {open}")) + "\n");
     }
-    let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
+    let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, member_state(it, *condition))).collect();
     let longest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or_default();
     let name_width = longest(&mut rows.iter().map(|(it, _)| it.name.len()));
     let word_width = longest(&mut rows.iter().map(|(_, word)| word.len()));
@@ -236,10 +236,10 @@ fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
     let more = (more > 0).then(|| format!("and {more} more"));
     let listed = cluster_status.findings.iter().take(MOST_FINDINGS).cloned().chain(more);
     section(&mut text, "What would be refused in its namespace (see gatera audit)", listed);
-    text.push_str(&format!("└── Steps of the guard: {}\n", in_words(plan(&steps))));
+    text.push_str(&format!("└── Steps of the guard: {}\n", status_text(plan_status(&steps))));
     let lines = steps.iter().map(|PlanStep { name, status, says }| match &**says {
-        "" => format!("{name}: {}", in_words(status)),
-        says => format!("{name}: {} ({says})", in_words(status)),
+        "" => format!("{name}: {}", status_text(status)),
+        says => format!("{name}: {} ({says})", status_text(status)),
     });
     branches(&mut text, "    ", &lines.collect::<Vec<_>>());
     if let Some(advice) = unverified {
@@ -266,7 +266,7 @@ pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
 }
 
 /// Returns the guard's state as text: one word, and what needs attention.
-pub fn guard(rows: &[Row]) -> String {
+pub fn guard(rows: &[DoctorRow]) -> String {
     let state = doctor::worst(rows);
     let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
     let listed = rows.iter().filter(|row| matches!(row.state, AnswerState::Remark | AnswerState::Wrong));
@@ -284,6 +284,6 @@ pub fn guard(rows: &[Row]) -> String {
 }
 
 /// Returns the clusters as JSON.
-pub fn json(all: &[ClusterStatus<'_>], guard: &[Row]) -> Value {
+pub fn json(all: &[ClusterStatus<'_>], guard: &[DoctorRow]) -> Value {
     crate::json::value(Document::of(all, guard))
 }

@@ -17,7 +17,7 @@ pub fn proposal(cluster: &Cluster, view: &View<'_>) -> String {
 }
 
 /// Returns the line that reports this step; empty: there is nothing to report.
-pub fn says(step: &StopStep) -> String {
+pub fn step_text(step: &StopStep) -> String {
     let text = match step {
         StopStep::Wait(what) => format!("waiting: {what}"),
         StopStep::Record { .. } => {
@@ -34,7 +34,7 @@ pub fn says(step: &StopStep) -> String {
 }
 
 /// Returns the message that another client has raised the replicas during the stop.
-pub fn healed(cluster: &Cluster, fewest: i64) -> String {
+pub fn raised_meanwhile(cluster: &Cluster, fewest: i64) -> String {
     format!(
         "the replicas of {} were set from {fewest} back to {} by another client, such as Helm, a GitOps tool or an autoscaler: suspend that client and run this command again; or start the cluster again: {}",
         cluster.id,

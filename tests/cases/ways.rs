@@ -31,7 +31,8 @@ fn messages(subject: &str, decision: &Decision) -> Messages {
 }
 
 fn words(subject: &str, judged: &Judged) -> String {
-    let because = judged.softened.as_ref().map(|it| format!("\n  only a warning: {}", report::because(it)));
+    let because =
+        judged.softened.as_ref().map(|it| format!("\n  only a warning: {}", report::downgrade_reason(it)));
     report::text(subject, &judged.finding, &Pages::Program) + &because.unwrap_or_default()
 }
 
@@ -91,7 +92,7 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Messages {
     let question =
         CheckOptions { rulebook: rulebook(), settings, namespace: NAMESPACE, now: scene::now(), rules: &[] };
     let checked = check::run(&files, None, &question);
-    let of_this = checked.findings.iter().filter(|finding| *finding.spot.file == *THIS);
+    let of_this = checked.findings.iter().filter(|finding| *finding.location.file == *THIS);
     let messages = of_this.filter_map(|finding| match &finding.what {
         CheckFindingKind::Finding { judged, .. } => {
             let subject = &finding.object.as_ref().unwrap().subject;

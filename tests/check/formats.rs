@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use inspect::check::{Checked, Input, NoText};
+use inspect::check::{Checked, Input, MissingText};
 use report::check::{Format, lay_out};
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ fn one_of_everything() -> Checked {
     let unread = Input {
         name: "no%file.yaml".into(),
         below: std::path::Path::new("").into(),
-        text: Err(NoText::Unread("cannot be read: there is no such file".into())),
+        text: Err(MissingText::Unread("cannot be read: there is no such file".into())),
     };
     judged(
         &[

@@ -172,7 +172,7 @@ fn comments_waive_with_a_reason() {
 fn findings_name_the_template() {
     let text = "---\n# Source: shop/templates/cnf.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {c.cnf: \"[galera]\\nwsrep_sst_auth=root:x\"}\n";
     let checked = judged(&[input("-", text)], None);
-    assert_eq!(checked.findings[0].spot.template.as_deref(), Some("shop/templates/cnf.yaml"));
+    assert_eq!(checked.findings[0].location.template.as_deref(), Some("shop/templates/cnf.yaml"));
 }
 
 /// Paths are printed as the caller wrote them.
@@ -206,8 +206,8 @@ proptest! {
             let base_lines = base.as_ref().map_or(0, |(_, lines)| *lines);
             let base = base.map(|(input, _)| [input]);
             for finding in judged(&[new.0], base.as_ref().map(|it| &it[..])).findings {
-                let most = if finding.spot.in_base { base_lines } else { new.1 };
-                prop_assert!(finding.spot.place.is_none_or(|it| (1..=most).contains(&it.line)), "{finding:?}");
+                let most = if finding.location.in_base { base_lines } else { new.1 };
+                prop_assert!(finding.location.place.is_none_or(|it| (1..=most).contains(&it.line)), "{finding:?}");
             }
         }
     }

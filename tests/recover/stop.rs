@@ -34,7 +34,7 @@ fn printed_by_stop(scene: &Scene) -> String {
     match stop::next(cluster, &view) {
         StopStep::Stopped => report::stopped(cluster),
         StopStep::Cannot(why) => why,
-        step => report::proposal(cluster, &view) + &report::says(&step),
+        step => report::proposal(cluster, &view) + &report::step_text(&step),
     }
 }
 

@@ -167,7 +167,7 @@ fn log_findings(review: &review::Review, decision: &Decision, proven: bool) {
         |judged: &Judged| matches!(judged.softened, Some(Downgrade::ByMode(_) | Downgrade::ByOverride(_)));
     let is_logged = |judged: &&Judged| !review.dry_run && (was_let_pass(judged) || !decision.allowed());
     for judged in decision.judged.iter().filter(is_logged).take(MAX_LOG_LINES) {
-        let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();
+        let softened = judged.softened.as_ref().map(report::downgrade_reason).unwrap_or_default();
         let (subject, user) = (truncated(&review.subject()), truncated(&review.user));
         let (softened, says) = (truncated(&softened), truncated(&judged.finding.says));
         info!(

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::str::FromStr;
 
 use anyhow::{Context as _, ensure};
-use inspect::check::{Input, NoText};
+use inspect::check::{Input, MissingText};
 
 use super::exclusions::Exclusions;
 use super::{input, nearest, sources, with_slashes};
@@ -51,7 +51,7 @@ impl Base {
             Self::Path(path) => return Ok(sources::read(std::slice::from_ref(path), exclusions, progress)),
             Self::Git(revision) => revision,
         };
-        progress.says(|| "reading the base …".to_owned());
+        progress.show(|| "reading the base …".to_owned());
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
         for path in paths {
             ensure!(
@@ -91,11 +91,11 @@ impl<'a> Tree<'a> {
         let contents = self.contents(&blobs)?;
         let named = |((_, name), bytes): (Blob, Vec<u8>)| {
             let name = self.name(name);
-            input(self.path, &name, sources::text(bytes).map_err(NoText::Unread))
+            input(self.path, &name, sources::text(bytes).map_err(MissingText::Unread))
         };
         let left_out = incomparable
             .into_iter()
-            .map(|(name, reason)| input(self.path, &self.name(name), Err(NoText::LeftOut(reason))));
+            .map(|(name, reason)| input(self.path, &self.name(name), Err(MissingText::LeftOut(reason))));
         Ok(blobs.into_iter().zip(contents).map(named).chain(left_out).collect())
     }
 

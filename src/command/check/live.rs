@@ -18,10 +18,10 @@ use objects::Kind;
 use objects::visible;
 
 use super::Options;
-use super::settings::Chosen;
+use super::settings::ChosenSettings;
 use crate::act::api::Fault;
 use crate::act::telemetry::chain;
-use crate::command::look::{Access, all_or_one, block_on};
+use crate::command::look::{ConnectionArgs, block_on, list_all_or_one_namespace};
 use crate::command::site::Site;
 use crate::command::terminal::progress::Progress;
 
@@ -35,7 +35,7 @@ pub(super) struct LiveArgs {
     #[arg(long, conflicts_with = "against")]
     pub(super) live: bool,
     #[command(flatten)]
-    pub(super) access: Access,
+    pub(super) connection: ConnectionArgs,
 }
 
 /// The current state of the cluster.
@@ -49,36 +49,42 @@ pub(super) struct LiveCluster {
     /// The current time by the API server's clock.
     pub(super) now: Timestamp,
     /// The settings by which the cluster was listed.
-    pub(super) chosen: Chosen,
+    pub(super) chosen: ChosenSettings,
 }
 
 /// Lists the whole cluster, or, without the right to do so, the namespace that all of these objects are in. `names` returns the
 /// objects, given the settings, the namespace of objects that name none, and the time.
 pub(super) fn look(
     options: &Options,
-    beside: Chosen,
-    names: impl FnOnce(&Chosen, &str, Timestamp) -> BTreeSet<(Kind, Id)>,
+    beside: ChosenSettings,
+    names: impl FnOnce(&ChosenSettings, &str, Timestamp) -> BTreeSet<(Kind, Id)>,
     progress: &Progress,
 ) -> anyhow::Result<LiveCluster> {
     block_on(async {
-        let client = options.live.access.client().await?;
-        let site = &Site::that_judges(client, options.config.as_deref()).await?;
-        let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of(site));
+        let client = options.live.connection.client().await?;
+        let site = &Site::for_judging(client, options.config.as_deref()).await?;
+        let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of_guard(site));
         // `--verbose` prints the origin of the settings at the end; if they may not be the guard's, it is always printed.
-        if site.guesses() {
-            writeln!(io::stderr(), "gatera: {}", visible(&chosen.says(None)))?;
+        if site.settings_are_guessed() {
+            writeln!(io::stderr(), "gatera: {}", visible(&chosen.origin_line(None)))?;
         }
         let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace()).to_owned();
         let names = names(&chosen, &namespace, now);
-        progress.says(|| "listing the objects of the cluster …".to_owned());
+        progress.show(|| "listing the objects of the cluster …".to_owned());
         let namespaces = names.iter().map(|(_, id)| &*id.namespace).filter(|it| !it.is_empty()).collect();
-        let listed =
-            all_or_one(client, &chosen.settings, &namespaces, &namespace, "check the objects of").await?;
+        let listed = list_all_or_one_namespace(
+            client,
+            &chosen.settings,
+            &namespaces,
+            &namespace,
+            "check the objects of",
+        )
+        .await?;
         let (all, mut asked) = (names.len(), 0);
         let found = stream::iter(names).map(|(kind, id)| get(client, kind, id)).buffer_unordered(AT_ONCE);
         let found = found.inspect(|_| {
             asked += 1;
-            progress.says(|| format!("reading existing objects: {asked} of {all} …"));
+            progress.show(|| format!("reading existing objects: {asked} of {all} …"));
         });
         let objects = found.try_filter_map(|found| async { Ok(found) }).try_collect().await?;
         let world = World::build(listed.facts, Freshness::Current);
@@ -90,8 +96,8 @@ pub(super) fn look(
 async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), LiveObject)>> {
     // Other characters would have another meaning in the path of the request.
     if !id.name.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._:".contains(&it)) {
-        let words = format!("{:?} is not a valid name of an object", id.name);
-        return Ok(Some(((kind, id), LiveObject::Unseen(words))));
+        let why = format!("{:?} is not a valid name of an object", id.name);
+        return Ok(Some(((kind, id), LiveObject::Unknown(why))));
     }
     let resource = ApiResource::from_gvk_with_plural(
         &GroupVersionKind::gvk(kind.group(), kind.version(), kind.name()),
@@ -103,8 +109,8 @@ async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kin
     };
     let found = match api.get_opt(&id.name).await {
         Ok(None) => return Ok(None),
-        Ok(Some(object)) => LiveObject::There(serde_json::to_value(object)?),
-        Err(error) if Fault::of(&error) == Fault::Forbidden => LiveObject::Unseen(chain(&error)),
+        Ok(Some(object)) => LiveObject::Exists(serde_json::to_value(object)?),
+        Err(error) if Fault::of(&error) == Fault::Forbidden => LiveObject::Unknown(chain(&error)),
         Err(error) => return Err(error).with_context(|| format!("reading {} {id}", kind.name())),
     };
     Ok(Some(((kind, id), found)))

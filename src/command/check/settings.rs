@@ -22,43 +22,47 @@ use crate::command::site::Site;
 const NAME: &str = ".gatera.yaml";
 
 /// The settings, and where they come from.
-pub(super) struct Chosen {
+pub(super) struct ChosenSettings {
     pub(super) settings: Settings,
     /// The file that they come from.
     pub(super) file: Option<String>,
-    whose: String,
+    origin: String,
 }
 
-impl Chosen {
-    fn of(settings: Settings, file: &Path, whose: &str) -> Self {
+impl ChosenSettings {
+    fn of(settings: Settings, file: &Path, origin: &str) -> Self {
         let file = file.display().to_string();
-        Self { settings, whose: format!("{file}, {whose}"), file: Some(file) }
+        Self { settings, origin: format!("{file}, {origin}"), file: Some(file) }
     }
 
     /// Returns the settings for `--live`: the file that `--config` names, or the guard's settings, or, if those are unknown, the
     /// file beside the manifests.
-    pub(super) fn or_of(self, site: &Site) -> Self {
+    pub(super) fn or_of_guard(self, site: &Site) -> Self {
         match &site.source {
             SettingsSource::Defaults(_) if self.file.is_some() => self,
             SettingsSource::File(_) => self,
-            source => Self { settings: site.settings.clone(), file: None, whose: source.to_string() },
+            source => Self { settings: site.settings.clone(), file: None, origin: source.to_string() },
         }
     }
 
     /// Returns the origin of the settings, for `--verbose`.
-    pub(super) fn says(&self, mode: Option<Mode>) -> String {
+    pub(super) fn origin_line(&self, mode: Option<Mode>) -> String {
         let mode = mode.map(|mode| format!("; --mode {}", mode.name())).unwrap_or_default();
-        format!("settings: {}{mode}", self.whose)
+        format!("settings: {}{mode}", self.origin)
     }
 }
 
 /// Returns the settings for these paths.
-pub(super) fn of(named: Option<&Path>, paths: &[PathBuf], base: Option<&Base>) -> anyhow::Result<Chosen> {
+pub(super) fn of(
+    named: Option<&Path>,
+    paths: &[PathBuf],
+    base: Option<&Base>,
+) -> anyhow::Result<ChosenSettings> {
     const BESIDE: &str = "found beside the manifests or in a folder above them";
     if let Some(path) = named {
-        return Ok(Chosen::of(reload::load(path)?, path, "as --config says"));
+        return Ok(ChosenSettings::of(reload::load(path)?, path, "as --config says"));
     }
-    let mut all = paths.iter().map(|path| beside(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut all = paths.iter().map(|path| file_beside(path)).collect::<anyhow::Result<Vec<_>>>()?;
     all.dedup();
     let found = match &all[..] {
         [] => None,
@@ -74,21 +78,21 @@ pub(super) fn of(named: Option<&Path>, paths: &[PathBuf], base: Option<&Base>) -
         }
     };
     let Some(path) = found else {
-        let whose =
+        let origin =
             format!("the defaults; there is no {NAME} beside the manifests or in a folder above them");
-        return Ok(Chosen { settings: Settings::default(), file: None, whose });
+        return Ok(ChosenSettings { settings: Settings::default(), file: None, origin });
     };
     let settings = reload::load(&path)?;
-    let Some(Base::Git(revision)) = base else { return Ok(Chosen::of(settings, &path, BESIDE)) };
+    let Some(Base::Git(revision)) = base else { return Ok(ChosenSettings::of(settings, &path, BESIDE)) };
     // A change that makes rules milder must not thereby pass its own check.
     let before = super::base::text_of(revision, &path)?;
     let before = before.map_or_else(|| Ok(Settings::default()), |text| reload::parse(&path, &text));
     let ids: Vec<_> = rulebook().rules().iter().map(|rule| rule.id).collect();
-    Ok(Chosen::of(settings.no_milder_than(&before.unwrap_or_default(), &ids), &path, BESIDE))
+    Ok(ChosenSettings::of(settings.no_milder_than(&before.unwrap_or_default(), &ids), &path, BESIDE))
 }
 
 /// Returns the settings file that is nearest to the path, or to its former place if it does not exist any more.
-fn beside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
+fn file_beside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
     let path = if sources::is_standard_input(path) { Path::new(".") } else { path };
     let nearest = fs::canonicalize(nearest(path, Path::exists))
         .with_context(|| format!("looking for settings beside {}", path.display()))?;

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
-use inspect::check::{Input, NoText};
+use inspect::check::{Input, MissingText};
 
 use super::base::git;
 use super::exclusions::Exclusions;
@@ -16,10 +16,10 @@ use super::input;
 use crate::command::terminal::progress::Progress;
 
 /// The size limit of one file, 64 MiB. Files that people write are shorter, and an API server takes no object of more than 3 MiB.
-const LONGEST: u64 = 64 << 20;
+const LARGEST_FILE: u64 = 64 << 20;
 const LEADS_OUT: &str =
     "is a symbolic link to a place outside this folder, so it was not followed; name its target as well";
-const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Reads every text below the paths once. The texts of a folder are in the order of their names.
 pub(super) fn read(paths: &[PathBuf], exclusions: &Exclusions, progress: &Progress) -> Vec<Input> {
@@ -37,19 +37,19 @@ pub(super) fn read(paths: &[PathBuf], exclusions: &Exclusions, progress: &Progre
             let top = fs::canonicalize(path).unwrap_or_default();
             let tracked = tracked_though_ignored(path, &top);
             found.asks_git = tracked.is_some();
-            below(path, &top, &mut found);
+            read_folder(path, &top, &mut found);
             for tracked in tracked.into_iter().flatten() {
                 let is_template = tracked.ancestors().skip(1).any(is_templates);
                 if !is_template && !exclusions.hold(path, &tracked, false) {
-                    file_below(&tracked, &top, &mut found);
+                    read_file_in_folder(&tracked, &top, &mut found);
                 }
             }
-        } else if is_standard_input(path) || found.first_time(path) {
+        } else if is_standard_input(path) || found.mark_read(path) {
             if is_standard_input(path) {
                 // The progress line must not disturb a person who types manifests at a terminal.
-                progress.says(String::new);
+                progress.show(String::new);
             }
-            found.push(path, one(path));
+            found.push(path, read_one(path));
         }
     }
     found.inputs
@@ -68,14 +68,15 @@ struct InputList<'a> {
 }
 
 impl InputList<'_> {
-    fn push(&mut self, name: &Path, text: Result<String, NoText>) {
+    fn push(&mut self, name: &Path, text: Result<String, MissingText>) {
         self.inputs.push(input(self.given, name, text));
         let files = self.inputs.len();
-        self.progress.says(|| format!("reading: {files} file{} …", if files == 1 { "" } else { "s" }));
+        self.progress.show(|| format!("reading: {files} file{} …", if files == 1 { "" } else { "s" }));
     }
 
-    /// Returns whether the path was not read before: a link may lead to the same file, or to a folder above it.
-    fn first_time(&mut self, path: &Path) -> bool {
+    /// Marks a path as read, and returns whether it was not read before: a link may lead to the same file, or to a folder above
+    /// it.
+    fn mark_read(&mut self, path: &Path) -> bool {
         fs::canonicalize(path).map_or(true, |path| self.seen.insert(path))
     }
 }
@@ -87,12 +88,12 @@ pub(super) fn is_standard_input(path: &Path) -> bool {
 
 /// Returns whether a file in a folder is read as a manifest, judged by its extension.
 pub(super) fn is_manifest(path: &Path) -> bool {
-    path.extension().is_some_and(|it| ENDINGS.iter().any(|known| it.eq_ignore_ascii_case(known)))
+    path.extension().is_some_and(|it| EXTENSIONS.iter().any(|known| it.eq_ignore_ascii_case(known)))
 }
 
 /// Reads the files in a folder, except those that git ignores.
-fn below(folder: &Path, top: &Path, found: &mut InputList<'_>) {
-    if !found.first_time(folder) {
+fn read_folder(folder: &Path, top: &Path, found: &mut InputList<'_>) {
+    if !found.mark_read(folder) {
         return;
     }
     for entry in walk(folder, found) {
@@ -109,13 +110,13 @@ fn below(folder: &Path, top: &Path, found: &mut InputList<'_>) {
             continue;
         }
         if is_templates(path) {
-            found.push(path, Err(NoText::Chart));
+            found.push(path, Err(MissingText::Chart));
         } else if !path.is_dir() {
-            file_below(path, top, found);
+            read_file_in_folder(path, top, found);
         } else if !entry.path_is_symlink() {
-            found.first_time(path);
+            found.mark_read(path);
         } else if fs::canonicalize(path).is_ok_and(|it| it.starts_with(top)) {
-            below(path, top, found);
+            read_folder(path, top, found);
         } else {
             // The author of a link must not choose what else on this machine is read.
             found.push(path, unread(LEADS_OUT.to_owned()));
@@ -173,8 +174,8 @@ fn tracked_though_ignored(folder: &Path, top: &Path) -> Option<Vec<PathBuf>> {
 }
 
 /// Reads a file in a folder, if it is a manifest by its name.
-fn file_below(path: &Path, top: &Path, found: &mut InputList<'_>) {
-    if !is_manifest(path) || !found.first_time(path) {
+fn read_file_in_folder(path: &Path, top: &Path, found: &mut InputList<'_>) {
+    if !is_manifest(path) || !found.mark_read(path) {
         return;
     }
     let special = fs::metadata(path).is_ok_and(|it| !it.is_file());
@@ -182,18 +183,22 @@ fn file_below(path: &Path, top: &Path, found: &mut InputList<'_>) {
     let text = match (leads_out, special) {
         (true, _) => unread(LEADS_OUT.to_owned()),
         (_, true) => unread("is not a file".to_owned()),
-        _ => one(path),
+        _ => read_one(path),
     };
     found.push(path, text);
 }
 
-fn one(path: &Path) -> Result<String, NoText> {
-    let bytes = if is_standard_input(path) { limited(io::stdin().lock()) } else { file(path) };
+fn read_one(path: &Path) -> Result<String, MissingText> {
+    let bytes = if is_standard_input(path) {
+        read_limited(io::stdin().lock())
+    } else {
+        File::open(path).map_err(|error| problem(&error)).and_then(read_limited)
+    };
     bytes.and_then(text).or_else(unread)
 }
 
-fn unread(why: String) -> Result<String, NoText> {
-    Err(NoText::Unread(why))
+fn unread(why: String) -> Result<String, MissingText> {
+    Err(MissingText::Unread(why))
 }
 
 /// The file that makes a folder a chart.
@@ -201,15 +206,11 @@ pub(super) const CHART: &str = "Chart.yaml";
 /// The folder in a chart that holds templates, which are not manifests.
 pub(super) const TEMPLATES: &str = "templates";
 
-fn file(path: &Path) -> Result<Vec<u8>, String> {
-    limited(File::open(path).map_err(|error| problem(&error))?)
-}
-
-fn limited(source: impl Read) -> Result<Vec<u8>, String> {
+fn read_limited(source: impl Read) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    source.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length > LONGEST) {
-        return Err(format!("has more than {} MiB, which is too large; split it", LONGEST >> 20));
+    source.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > LARGEST_FILE) {
+        return Err(format!("has more than {} MiB, which is too large; split it", LARGEST_FILE >> 20));
     }
     Ok(bytes)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::rulebook;
 use facts::mode::Mode;
 use facts::view::NEVER_GUARDED;
-use inspect::doctor::{AnswerState, Row};
+use inspect::doctor::{AnswerState, DoctorRow};
 
 use super::super::canary::{self, CanaryAnswer};
 use super::super::site::Site;
@@ -21,47 +21,47 @@ pub(super) async fn row(
     own: &str,
     wait: Duration,
     mode: impl Fn(&str) -> Mode,
-) -> Row {
+) -> DoctorRow {
     if namespace == own || NEVER_GUARDED.contains(&namespace) {
-        return Row::remark(
+        return DoctorRow::remark(
             CANARY,
             format!("namespace {namespace} is never guarded, so nothing was tried there"),
             "gatera doctor --namespace NS",
         );
     }
     let is_settled = |it: &CanaryAnswer| {
-        matches!(judged(it, namespace, &mode).state, AnswerState::Well | AnswerState::Remark)
+        matches!(row_about(it, namespace, &mode).state, AnswerState::Well | AnswerState::Remark)
     };
-    match canary::ask_until(site, namespace, wait, is_settled).await {
-        Ok(answer) => judged(&answer, namespace, &mode),
-        Err(error) => Row::not_asked(CANARY, error.to_string()),
+    match canary::send_until(site, namespace, wait, is_settled).await {
+        Ok(answer) => row_about(&answer, namespace, &mode),
+        Err(error) => DoctorRow::not_asked(CANARY, error.to_string()),
     }
 }
 
-fn judged(answer: &CanaryAnswer, namespace: &str, mode: impl Fn(&str) -> Mode) -> Row {
-    if let Some(words) = as_it_should_be(answer, &mode) {
-        return Row::well(CANARY, format!("tried in namespace {namespace}: {words}"));
+fn row_about(answer: &CanaryAnswer, namespace: &str, mode: impl Fn(&str) -> Mode) -> DoctorRow {
+    if let Some(message) = expected_answer(answer, &mode) {
+        return DoctorRow::well(CANARY, format!("tried in namespace {namespace}: {message}"));
     }
     if let CanaryAnswer::Admitted(warnings) = answer
         && let Some(open) = warnings.iter().find(|it| it.starts_with("until "))
     {
-        return Row::remark(CANARY, format!("tried in namespace {namespace}: {open}"), "");
+        return DoctorRow::remark(CANARY, format!("tried in namespace {namespace}: {open}"), "");
     }
     if rulebook().rules().iter().all(|rule| mode(rule.id) < Mode::Warn) {
         let says = format!(
             "the mode of namespace {namespace} allows everything silently, so a dry run there shows nothing"
         );
-        return Row::remark(CANARY, says, "");
+        return DoctorRow::remark(CANARY, says, "");
     }
-    otherwise(answer, namespace)
+    wrong_answer(answer, namespace)
 }
 
 /// Returns the guard's message in one line if it fits the rule's mode: a rule whose mode is `warn` has to warn.
-fn as_it_should_be(answer: &CanaryAnswer, mode_of: impl Fn(&str) -> Mode) -> Option<String> {
-    let is = |words: &str, mode| canary::rule(words).is_some_and(|rule| mode_of(rule.id) == mode);
+fn expected_answer(answer: &CanaryAnswer, mode_of: impl Fn(&str) -> Mode) -> Option<String> {
+    let is = |message: &str, mode| canary::rule_of(message).is_some_and(|rule| mode_of(rule.id) == mode);
     match answer {
-        CanaryAnswer::Refused(words) if is(words, Mode::Enforce) => {
-            Some(format!("refused, as expected: {words}"))
+        CanaryAnswer::Refused(message) if is(message, Mode::Enforce) => {
+            Some(format!("refused, as expected: {message}"))
         }
         CanaryAnswer::Admitted(warnings) => warnings
             .iter()
@@ -72,20 +72,20 @@ fn as_it_should_be(answer: &CanaryAnswer, mode_of: impl Fn(&str) -> Mode) -> Opt
 }
 
 /// Returns the row about a wrong answer. If the request never reached a guard, nothing is known about the guard.
-fn otherwise(answer: &CanaryAnswer, namespace: &str) -> Row {
-    let not_asked = |why: String| Row::not_asked(CANARY, format!("not asked: {why}"));
-    let not_refused = |why: String| Row::wrong(CANARY, format!("not refused by the guard: {why}"), "");
+fn wrong_answer(answer: &CanaryAnswer, namespace: &str) -> DoctorRow {
+    let not_asked = |why: String| DoctorRow::not_asked(CANARY, format!("not asked: {why}"));
+    let not_refused = |why: String| DoctorRow::wrong(CANARY, format!("not refused by the guard: {why}"), "");
     match answer {
-        CanaryAnswer::Away(words) => not_asked(words.clone()),
-        CanaryAnswer::NotAllowed(words) => not_asked(format!(
-            "this takes the right to create StatefulSets in namespace {namespace}: {words}"
+        CanaryAnswer::Away(message) => not_asked(message.clone()),
+        CanaryAnswer::NotAllowed(message) => not_asked(format!(
+            "this takes the right to create StatefulSets in namespace {namespace}: {message}"
         )),
-        CanaryAnswer::Other(code, words) => not_asked(format!("the API server answers {code}: {words}")),
-        CanaryAnswer::Unanswered(words) => {
-            not_refused(format!("the API server asked it and got no answer: {words}"))
+        CanaryAnswer::Other(code, message) => not_asked(format!("the API server answers {code}: {message}")),
+        CanaryAnswer::Unanswered(message) => {
+            not_refused(format!("the API server asked it and got no answer: {message}"))
         }
-        CanaryAnswer::Refused(words) => not_refused(format!(
-            "it refuses what it should only warn about, so its settings differ from those used here: {words}"
+        CanaryAnswer::Refused(message) => not_refused(format!(
+            "it refuses what it should only warn about, so its settings differ from those used here: {message}"
         )),
         CanaryAnswer::Admitted(_) => not_refused(format!(
             "the API server admits a StatefulSet with a plain-text password in namespace {namespace}. Until a guard is \
@@ -104,39 +104,39 @@ mod tests {
     #[test]
     fn a_warning_counts_where_the_rule_is_to_warn() {
         let warns = rulebook().settings("mode: warn\nmodes: {G07: enforce}").unwrap();
-        let words = "[G11] StatefulSet a/b: c; d".to_owned();
+        let message = "[G11] StatefulSet a/b: c; d".to_owned();
         let (warned, refused) =
-            (CanaryAnswer::Admitted(vec![words.clone()]), CanaryAnswer::Refused(words.clone()));
+            (CanaryAnswer::Admitted(vec![message.clone()]), CanaryAnswer::Refused(message.clone()));
         let (enforces, said) = (Settings::default(), |answer, settings: &Settings| {
-            as_it_should_be(answer, |rule| settings.mode(rule))
+            expected_answer(answer, |rule| settings.mode(rule))
         });
-        assert_eq!(said(&warned, &warns), Some(format!("warned, as the settings say: {words}")));
-        assert_eq!(said(&refused, &enforces), Some(format!("refused, as expected: {words}")));
+        assert_eq!(said(&warned, &warns), Some(format!("warned, as the settings say: {message}")));
+        assert_eq!(said(&refused, &enforces), Some(format!("refused, as expected: {message}")));
         assert_eq!((said(&warned, &enforces), said(&refused, &warns)), (None, None));
         assert_eq!(said(&CanaryAnswer::Admitted(vec!["[G07] x".into()]), &warns), None, "it is to refuse");
     }
 
     /// "not refused" sends a person to the guard: that is said only where the guard was asked.
     #[test]
-    fn nothing_is_said_of_a_guard_that_was_not_asked() {
-        let words = || "x".to_owned();
+    fn a_guard_that_was_not_asked_is_not_called_wrong() {
+        let message = || "x".to_owned();
         let enforces = |_: &str| Mode::Enforce;
         for answer in [
-            CanaryAnswer::Away(words()),
-            CanaryAnswer::NotAllowed(words()),
-            CanaryAnswer::Other(403, words()),
+            CanaryAnswer::Away(message()),
+            CanaryAnswer::NotAllowed(message()),
+            CanaryAnswer::Other(403, message()),
         ] {
-            let row = judged(&answer, "db", enforces);
+            let row = row_about(&answer, "db", enforces);
             assert!(row.state == AnswerState::NotAsked && row.says.starts_with("not asked: "), "{row:?}");
         }
-        for answer in [CanaryAnswer::Unanswered(words()), CanaryAnswer::Admitted(vec![])] {
-            let row = judged(&answer, "db", enforces);
+        for answer in [CanaryAnswer::Unanswered(message()), CanaryAnswer::Admitted(vec![])] {
+            let row = row_about(&answer, "db", enforces);
             assert!(
                 row.state == AnswerState::Wrong && row.says.starts_with("not refused by the guard: "),
                 "{row:?}"
             );
         }
-        let row = judged(&CanaryAnswer::Refused("[G07] x".into()), "db", |_| Mode::Warn);
+        let row = row_about(&CanaryAnswer::Refused("[G07] x".into()), "db", |_| Mode::Warn);
         assert!(row.state == AnswerState::Wrong && row.says.contains("settings differ"), "{row:?}");
     }
 }

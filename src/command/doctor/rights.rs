@@ -13,11 +13,11 @@ use crate::rulebook;
 
 /// A grant in the table: verbs, API group, resources, the name of the only object or `None` for all, and the scope.
 pub type RoleGrant =
-    (&'static [&'static str], &'static str, &'static [&'static str], Option<&'static str>, Where);
+    (&'static [&'static str], &'static str, &'static [&'static str], Option<&'static str>, GrantScope);
 
 /// The scope of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum GrantScope {
     /// In the whole cluster.
     Everywhere,
     /// In the guard's namespace.
@@ -34,59 +34,59 @@ const GRANTS: &[RoleGrant] = &[
         "",
         &["pods", "persistentvolumeclaims", "services", "nodes", "namespaces"],
         None,
-        Where::Everywhere,
+        GrantScope::Everywhere,
     ),
-    (&["get", "list", "watch"], "", &["configmaps"], None, Where::Everywhere),
-    (&["list", "watch"], "apps", &["statefulsets", "deployments"], None, Where::Everywhere),
-    (&["list", "watch"], "policy", &["poddisruptionbudgets"], None, Where::Everywhere),
-    (&["list", "watch"], "autoscaling", &["horizontalpodautoscalers"], None, Where::Everywhere),
-    (&["patch"], "apps", &["statefulsets"], None, Where::Everywhere),
-    (&["patch"], "", &["pods"], None, Where::Everywhere),
-    (&["list"], "", &["events"], None, Where::Everywhere),
-    (&["patch", "delete"], "apps", &["deployments"], None, Where::Everywhere),
-    (&["patch", "delete"], "", &["services", "configmaps"], None, Where::Everywhere),
-    (&["create"], "", &["configmaps", "pods/eviction"], None, Where::Everywhere),
-    (&["list"], "apps", &["daemonsets", "replicasets"], None, Where::Everywhere),
-    (&["list"], "batch", &["jobs", "cronjobs"], None, Where::Everywhere),
-    (&["list"], "", &["replicationcontrollers"], None, Where::Everywhere),
+    (&["get", "list", "watch"], "", &["configmaps"], None, GrantScope::Everywhere),
+    (&["list", "watch"], "apps", &["statefulsets", "deployments"], None, GrantScope::Everywhere),
+    (&["list", "watch"], "policy", &["poddisruptionbudgets"], None, GrantScope::Everywhere),
+    (&["list", "watch"], "autoscaling", &["horizontalpodautoscalers"], None, GrantScope::Everywhere),
+    (&["patch"], "apps", &["statefulsets"], None, GrantScope::Everywhere),
+    (&["patch"], "", &["pods"], None, GrantScope::Everywhere),
+    (&["list"], "", &["events"], None, GrantScope::Everywhere),
+    (&["patch", "delete"], "apps", &["deployments"], None, GrantScope::Everywhere),
+    (&["patch", "delete"], "", &["services", "configmaps"], None, GrantScope::Everywhere),
+    (&["create"], "", &["configmaps", "pods/eviction"], None, GrantScope::Everywhere),
+    (&["list"], "apps", &["daemonsets", "replicasets"], None, GrantScope::Everywhere),
+    (&["list"], "batch", &["jobs", "cronjobs"], None, GrantScope::Everywhere),
+    (&["list"], "", &["replicationcontrollers"], None, GrantScope::Everywhere),
     (
         &["list", "watch", "patch"],
         "admissionregistration.k8s.io",
         &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
         Some("gatera"),
-        Where::Everywhere,
+        GrantScope::Everywhere,
     ),
-    (&["create", "patch"], "", &["events"], None, Where::Everywhere),
+    (&["create", "patch"], "", &["events"], None, GrantScope::Everywhere),
     (
         &["list", "watch", "create", "patch", "update", "delete"],
         "",
         &["secrets"],
         Some("gatera-tls"),
-        Where::Own,
+        GrantScope::Own,
     ),
-    (&["get", "create", "update"], "coordination.k8s.io", &["leases"], Some("gatera"), Where::Own),
-    (&["list"], "discovery.k8s.io", &["endpointslices"], None, Where::Own),
+    (&["get", "create", "update"], "coordination.k8s.io", &["leases"], Some("gatera"), GrantScope::Own),
+    (&["list"], "discovery.k8s.io", &["endpointslices"], None, GrantScope::Own),
 ];
 
 /// One right, as the API server is asked about it: verb, API group, resource, the only object or `None` for all, scope.
-pub type Needed = (&'static str, &'static str, &'static str, Option<&'static str>, Where);
+pub type NeededRight = (&'static str, &'static str, &'static str, Option<&'static str>, GrantScope);
 
 /// Returns every right that the guard needs.
-pub fn needed() -> impl Iterator<Item = Needed> {
+pub fn needed() -> impl Iterator<Item = NeededRight> {
     let own = GRANTS.iter().flat_map(|(verbs, group, resources, name, place)| {
         resources
             .iter()
             .flat_map(move |resource| verbs.iter().map(move |verb| (*verb, *group, *resource, *name, *place)))
     });
     let of_packs = rulebook().kinds().watched().flat_map(|kind| {
-        ["list", "watch"].map(|verb| (verb, kind.group(), kind.plural(), None, Where::Everywhere))
+        ["list", "watch"].map(|verb| (verb, kind.group(), kind.plural(), None, GrantScope::Everywhere))
     });
     own.chain(of_packs)
 }
 
 /// Asks the API server which of the rights that the guard needs `user` has.
-pub async fn asked(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
-    let ask = |(verb, group, resource, name, place): Needed| {
+pub async fn check(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
+    let ask = |(verb, group, resource, name, place): NeededRight| {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let spec = SubjectAccessReviewSpec {
             user: Some(user.to_owned()),
@@ -101,7 +101,7 @@ pub async fn asked(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
                 resource: Some(resource.to_owned()),
                 subresource: Some(subresource.to_owned()),
                 name: name.map(str::to_owned),
-                namespace: (place == Where::Own).then(|| namespace.to_owned()),
+                namespace: (place == GrantScope::Own).then(|| namespace.to_owned()),
                 ..ResourceAttributes::default()
             }),
             ..SubjectAccessReviewSpec::default()
@@ -109,14 +109,14 @@ pub async fn asked(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
         let slash = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
         let of = if group.is_empty() { String::new() } else { format!(".{group}") };
         let called = name.map(|name| format!(" {name}")).unwrap_or_default();
-        let words = format!("{verb} {resource}{slash}{of}{called}");
+        let permission = format!("{verb} {resource}{slash}{of}{called}");
         let api: Api<SubjectAccessReview> = Api::all(client.clone());
         async move {
             let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
             let answer = api.create(&PostParams::default(), &review).await;
             let allowed =
                 answer.map(|it| it.status.is_some_and(|it| it.allowed)).map_err(|error| chain(&error));
-            Right { words, allowed }
+            Right { permission, allowed }
         }
     };
     stream::iter(needed().map(ask)).buffered(AT_ONCE).collect().await

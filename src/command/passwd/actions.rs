@@ -18,8 +18,8 @@ use kube::{Api, ResourceExt as _};
 use leader::password::{AccountOnMember, Observed, PasswordStep, WhichPassword};
 use serde_json::{Value, json};
 
-use super::change::{bytes, new_turn, text, written_down};
-use super::looked::{Looked, own_name, secrets};
+use super::change::{bytes, new_turn, secret_of_change, text};
+use super::observation::{PasswordObservation, own_name, secrets};
 use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::command::guided::MANAGER;
 use crate::command::look::ObservedCluster;
@@ -28,33 +28,41 @@ use crate::command::look::ObservedCluster;
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 
 /// Does this step.
-pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &PasswordStep) -> anyhow::Result<()> {
+pub(super) async fn act(
+    seen: &ObservedCluster,
+    observation: &PasswordObservation,
+    step: &PasswordStep,
+) -> anyhow::Result<()> {
     match step {
-        PasswordStep::Begin => begin(seen, looked).await,
-        PasswordStep::AcceptBoth(clauses) => alter(seen, looked, clauses).await,
+        PasswordStep::Begin => begin(seen, observation).await,
+        PasswordStep::AcceptBoth(clauses) => alter(seen, observation, clauses).await,
         PasswordStep::End(clauses) => {
-            alter(seen, looked, clauses).await?;
-            if looked.underway()?.sealed { Ok(()) } else { note(seen, looked, &[("sealed", "yes")]).await }
+            alter(seen, observation, clauses).await?;
+            if observation.underway()?.sealed {
+                Ok(())
+            } else {
+                record(seen, observation, &[("sealed", "yes")]).await
+            }
         }
         PasswordStep::Write => {
-            let underway = looked.underway()?;
+            let underway = observation.underway()?;
             if !underway.touched {
-                // Noted before the write, so that a run that reverses the change sees it. The note fails if one has done so.
-                note(seen, looked, &[("touched", "yes")]).await?;
+                // Recorded before the write, so that a run that reverses the change sees it. This fails if one has done so.
+                record(seen, observation, &[("touched", "yes")]).await?;
             }
-            write(seen, looked, underway.target, &underway.turn).await
+            write_secret(seen, observation, underway.target, &underway.turn).await
         }
         PasswordStep::Restart { workloads, .. } => {
-            let at = looked.observed.kept.written.as_ref().context("the Secret has no mark")?.1;
+            let at = observation.state.kept.written.as_ref().context("the Secret has no mark")?.1;
             restart(seen, workloads, at).await
         }
-        PasswordStep::Both | PasswordStep::Seal => note(seen, looked, &[("sealed", "yes")]).await,
-        PasswordStep::Finish => finish(seen, looked).await,
+        PasswordStep::Both | PasswordStep::Seal => record(seen, observation, &[("sealed", "yes")]).await,
+        PasswordStep::Finish => finish(seen, observation).await,
         PasswordStep::Wait(_) | PasswordStep::Cannot(_) => Ok(()),
     }
 }
 
-async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
+async fn begin(seen: &ObservedCluster, observation: &PasswordObservation) -> anyhow::Result<()> {
     let owner = OwnerReference {
         api_version: "apps/v1".to_owned(),
         kind: "StatefulSet".to_owned(),
@@ -62,9 +70,9 @@ async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
         uid: seen.cluster()?.workload.metadata.uid.clone(),
         ..OwnerReference::default()
     };
-    let own = written_down(&looked.observed.change, &own_name(seen), owner)?;
-    let changed = format!("Secret {} changed just now", looked.secret.name_any());
-    ensure_unchanged(seen, &looked.secret, &changed).await?;
+    let own = secret_of_change(&observation.state.change, &own_name(seen), owner)?;
+    let changed = format!("Secret {} changed just now", observation.secret.name_any());
+    ensure_unchanged(seen, &observation.secret, &changed).await?;
     let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     match secrets(seen).create(&parameters, &own).await {
         // Another run was faster; the next look finds its change.
@@ -82,17 +90,21 @@ async fn ensure_unchanged(seen: &ObservedCluster, secret: &Secret, why: &str) ->
 }
 
 /// Changes the account in MariaDB, unless another run has written something since the look.
-async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> anyhow::Result<()> {
+async fn alter(
+    seen: &ObservedCluster,
+    observation: &PasswordObservation,
+    clauses: &[String],
+) -> anyhow::Result<()> {
     ensure_unchanged(
         seen,
-        looked.own()?,
+        observation.own()?,
         "another run of gatera passwd is working on the same change; wait until it ends",
     )
     .await?;
     let AccountOnMember { member, accounts, .. } =
-        looked.observed.members.first().context("it has no member")?;
-    let account = &looked.observed.change.account;
-    let said = looked.run(seen, member, &accounts::change(account, accounts, clauses)).await?;
+        observation.state.members.first().context("it has no member")?;
+    let account = &observation.state.change.account;
+    let said = observation.run(seen, member, &accounts::change(account, accounts, clauses)).await?;
     anyhow::ensure!(
         said.lines().any(|it| it.strip_prefix("row ") == Some(accounts::CHANGED)),
         "on {member}, another session is changing account {account}, or has changed it since this command read it: nothing was done"
@@ -101,13 +113,13 @@ async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> a
 }
 
 /// Writes a password to the Secret that members read. The mark shows the guard that MariaDB accepts the password.
-async fn write(
+async fn write_secret(
     seen: &ObservedCluster,
-    looked: &Looked,
+    observation: &PasswordObservation,
     which: WhichPassword,
     turn: &str,
 ) -> anyhow::Result<()> {
-    let Looked { observed: Observed { change, .. }, secret, .. } = looked;
+    let PasswordObservation { state: Observed { change, .. }, secret, .. } = observation;
     let name = &change.secret;
     let value =
         text(secret, &change.key).with_context(|| format!("key {} of Secret {name} is gone", change.key))?;
@@ -118,7 +130,7 @@ async fn write(
         cluster: seen.id.name.clone(),
         key: change.key.clone(),
         version: secret.resource_version().context("the Secret has no version")?,
-        at: seen.in_time(SignedDuration::ZERO)?,
+        at: seen.time_after(SignedDuration::ZERO)?,
         turn: turn.to_owned(),
     };
     let patch = json!({
@@ -154,8 +166,12 @@ async fn restart(
 }
 
 /// Writes these values to the command's own Secret. Fails if the Secret has changed since the look.
-async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) -> anyhow::Result<()> {
-    let own = looked.own()?;
+async fn record(
+    seen: &ObservedCluster,
+    observation: &PasswordObservation,
+    values: &[(&str, &str)],
+) -> anyhow::Result<()> {
+    let own = observation.own()?;
     let patch =
         json!({ "metadata": { "resourceVersion": own.metadata.resource_version }, "data": bytes(values) });
     let noted = secrets(seen).patch(&own.name_any(), &written_by(MANAGER), &Patch::Merge(&patch)).await;
@@ -163,20 +179,20 @@ async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) 
 }
 
 /// Reverses the change: the old password becomes the target.
-pub(super) async fn turn_round(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
-    if looked.underway()?.target == WhichPassword::Old {
+pub(super) async fn reverse(seen: &ObservedCluster, observation: &PasswordObservation) -> anyhow::Result<()> {
+    if observation.underway()?.target == WhichPassword::Old {
         return Ok(());
     }
-    note(seen, looked, &[("target", "old"), ("turn", &new_turn()?)]).await
+    record(seen, observation, &[("target", "old"), ("turn", &new_turn()?)]).await
 }
 
 /// Removes the mark, and then the command's own Secret: until the Secret is gone, a later run continues the change.
-async fn finish(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
+async fn finish(seen: &ObservedCluster, observation: &PasswordObservation) -> anyhow::Result<()> {
     let key = format!("{PREFIX}{PASSWORD}");
-    if looked.secret.annotations().contains_key(&key) {
-        let it = Exactly::of(&looked.secret.metadata);
+    if observation.secret.annotations().contains_key(&key) {
+        let it = Exactly::of(&observation.secret.metadata);
         api::annotate(&secrets(seen), it, MANAGER, &json!({ key: Value::Null })).await?;
     }
-    api::delete(&secrets(seen), Exactly::of(&looked.own()?.metadata)).await?;
+    api::delete(&secrets(seen), Exactly::of(&observation.own()?.metadata)).await?;
     Ok(())
 }

@@ -16,10 +16,10 @@ use leader::password::{PasswordChange, Underway, WhichPassword};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 /// The number of characters of a random password.
-const MADE: usize = 24;
+const PASSWORD_LENGTH: usize = 24;
 const CHARACTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 /// The number of characters of the random word that differs in each change.
-const TURN: usize = 8;
+const TURN_LENGTH: usize = 8;
 
 /// Reads the change that an earlier run recorded.
 pub(super) fn read(own: &Secret) -> anyhow::Result<PasswordChange> {
@@ -41,7 +41,7 @@ pub(super) fn read(own: &Secret) -> anyhow::Result<PasswordChange> {
 }
 
 /// Returns the Secret that records a change that begins.
-pub(super) fn written_down(
+pub(super) fn secret_of_change(
     change: &PasswordChange,
     name: &str,
     owner: OwnerReference,
@@ -83,13 +83,13 @@ pub(super) fn bytes(values: &[(&str, &str)]) -> BTreeMap<String, ByteString> {
 }
 
 /// Returns a random password.
-pub(super) fn made() -> anyhow::Result<Password> {
-    Password::new(&random(MADE)?).map_err(anyhow::Error::msg)
+pub(super) fn random_password() -> anyhow::Result<Password> {
+    Password::new(&random(PASSWORD_LENGTH)?).map_err(anyhow::Error::msg)
 }
 
 /// Returns a random word that differs in each change.
 pub(super) fn new_turn() -> anyhow::Result<String> {
-    random(TURN)
+    random(TURN_LENGTH)
 }
 
 fn random(length: usize) -> anyhow::Result<String> {
@@ -109,11 +109,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_down_is_read_back() {
+    fn a_recorded_change_is_read_back() {
         let [account, secret, key] = ["root", "s", "root-password"].map(str::to_owned);
         let old = Password::in_use("it's \"old\"").unwrap();
-        let change = PasswordChange { account, secret, key, old, new: made().unwrap(), underway: None };
-        let own = written_down(&change, "gatera-passwd-g", OwnerReference::default()).unwrap();
+        let change =
+            PasswordChange { account, secret, key, old, new: random_password().unwrap(), underway: None };
+        let own = secret_of_change(&change, "gatera-passwd-g", OwnerReference::default()).unwrap();
         let again = read(&own).unwrap();
         let underway = again.underway.clone().unwrap();
         assert_eq!(PasswordChange { underway: None, ..again }, change);
@@ -123,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn passwords_that_are_made_differ() {
-        let [one, other] = [made().unwrap(), made().unwrap()];
-        assert!(one != other && one.look().len() == MADE);
+    fn random_passwords_differ() {
+        let [one, other] = [random_password().unwrap(), random_password().unwrap()];
+        assert!(one != other && one.look().len() == PASSWORD_LENGTH);
     }
 }

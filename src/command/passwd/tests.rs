@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 use super::look::ObservedCluster;
-use super::looked::{Looked, look, without_statement};
+use super::observation::{PasswordObservation, observe, without_statement};
 use super::*;
 use crate::command::site::Clock;
 
@@ -87,7 +87,7 @@ fn secret(more: &Value) -> Value {
 async fn refusal(env: &Value, more: &Value, user: &str, other: Option<Value>) -> String {
     let sets: Vec<_> = [Some(set("g", env)), other].into_iter().flatten().collect();
     let (seen, asked) = cluster(&sets, &json!({ "s": secret(more) }));
-    let refused = look(&seen, user, &Password::new("new").unwrap()).await.err().unwrap();
+    let refused = observe(&seen, user, &Password::new("new").unwrap()).await.err().unwrap();
     assert!(asked.lock().unwrap().iter().all(|it| it.0 == "GET"), "nothing is written");
     format!("{refused:#}")
 }
@@ -145,7 +145,7 @@ async fn what_cannot_be_changed_is_refused_before_anything_is_written() {
 }
 
 /// Looks at this change; returns what was observed, and an empty log of requests.
-async fn looked(underway: &Underway) -> (ObservedCluster, Asked, Looked) {
+async fn observation(underway: &Underway) -> (ObservedCluster, Asked, PasswordObservation) {
     let text = |which| if which == WhichPassword::New { "new" } else { "old" };
     let yes = |it| if it { "yes" } else { "no" };
     let own = json!({
@@ -165,11 +165,11 @@ async fn looked(underway: &Underway) -> (ObservedCluster, Asked, Looked) {
     });
     let (seen, asked) =
         cluster(&[set("g", &root())], &json!({ "s": secret(&json!({})), "gatera-passwd-g": own }));
-    let looked = look(&seen, "root", &Password::new("other").unwrap()).await.unwrap();
-    assert_eq!(looked.observed.change.underway.as_ref(), Some(underway));
-    assert!(looked.observed.not_now.is_some() && looked.is_asked_for);
+    let observation = observe(&seen, "root", &Password::new("other").unwrap()).await.unwrap();
+    assert_eq!(observation.state.change.underway.as_ref(), Some(underway));
+    assert!(observation.state.not_now.is_some() && observation.is_asked_for);
     asked.lock().unwrap().clear();
-    (seen, asked, looked)
+    (seen, asked, observation)
 }
 
 fn underway(touched: bool) -> Underway {
@@ -178,8 +178,8 @@ fn underway(touched: bool) -> Underway {
 
 #[tokio::test]
 async fn each_write_names_the_version_that_was_looked_at() {
-    let (seen, asked, looked) = looked(&underway(false)).await;
-    actions::act(&seen, &looked, &PasswordStep::Write).await.unwrap();
+    let (seen, asked, observation) = observation(&underway(false)).await;
+    actions::act(&seen, &observation, &PasswordStep::Write).await.unwrap();
     let writes = asked.lock().unwrap().clone();
     let [(_, own, noted), (method, path, written)] = &writes[..] else { panic!("{writes:?}") };
     assert!(own.ends_with("/secrets/gatera-passwd-g"));
@@ -193,10 +193,10 @@ async fn each_write_names_the_version_that_was_looked_at() {
 }
 
 #[tokio::test]
-async fn it_is_turned_round_by_one_write() {
+async fn a_change_is_reversed_by_one_write() {
     for touched in [false, true] {
-        let (seen, asked, looked) = looked(&underway(touched)).await;
-        actions::turn_round(&seen, &looked).await.unwrap();
+        let (seen, asked, observation) = observation(&underway(touched)).await;
+        actions::reverse(&seen, &observation).await.unwrap();
         let writes = asked.lock().unwrap().clone();
         let [(_, path, noted)] = &writes[..] else { panic!("{writes:?}") };
         assert!(path.ends_with("/secrets/gatera-passwd-g"));
@@ -207,7 +207,7 @@ async fn it_is_turned_round_by_one_write() {
 }
 
 #[test]
-fn what_the_client_says_of_an_error_is_without_hashes() {
+fn error_messages_of_the_client_have_no_hashes() {
     let said = "--------------\nALTER USER a USING '*HASH'\n--------------\n\nERROR 1064 (42000): You have an error near 'USING '*HASH'";
     assert_eq!(without_statement(said), "ERROR 1064 (42000): You have an error");
     assert_eq!(without_statement("there is no client"), "there is no client");

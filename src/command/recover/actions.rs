@@ -20,29 +20,29 @@ use crate::command::guided::MANAGER;
 use crate::command::look::ObservedCluster;
 
 /// The time for which a recovery request lets a member start first; the transfers that follow need no permission.
-const VALID: SignedDuration = SignedDuration::from_mins(30);
+const REQUEST_LIFETIME: SignedDuration = SignedDuration::from_mins(30);
 /// The time for which the override lets a member be restarted to report where its data ends.
-const ASKED: SignedDuration = SignedDuration::from_mins(5);
+const OVERRIDE_DURATION: SignedDuration = SignedDuration::from_mins(5);
 
 /// Does this step.
 pub(super) async fn act(seen: &ObservedCluster, step: &RecoveryStep) -> anyhow::Result<()> {
     match step {
         RecoveryStep::Scale { to } => seen.scale(*to).await,
-        RecoveryStep::Create { ordinal, .. } => create(seen, *ordinal).await,
-        RecoveryStep::Read { member, .. } => read(seen, member).await,
+        RecoveryStep::Create { ordinal, .. } => create_member(seen, *ordinal).await,
+        RecoveryStep::Read { member, .. } => create_reader(seen, member).await,
         RecoveryStep::StopReading { reader, uid, .. } => delete(seen, reader, uid).await,
         RecoveryStep::Restart { member, uid, .. } => restart(seen, member, uid).await,
         RecoveryStep::Ask { member, at, node, loss } => {
             let (member, position, node, loss) = (member.clone(), at.clone(), node.clone(), loss.clone());
-            let asked = Recovery { member, position, node, until: seen.in_time(VALID)?, loss };
-            ask(seen, &asked.to_string()).await
+            let asked = Recovery { member, position, node, until: seen.time_after(REQUEST_LIFETIME)?, loss };
+            request_recovery(seen, &asked.to_string()).await
         }
-        RecoveryStep::TakeBack(_) => take_off(seen).await,
+        RecoveryStep::TakeBack(_) => withdraw_request(seen).await,
         RecoveryStep::Finish { .. } => {
             // The request is removed last: until then a recovery is under way, and a later run continues it.
             let recorded = seen.cluster()?.claims.iter().filter(|claim| claim.stopped.is_some());
             seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await?;
-            take_off(seen).await
+            withdraw_request(seen).await
         }
         RecoveryStep::Serves
         | RecoveryStep::Wait(_)
@@ -53,7 +53,7 @@ pub(super) async fn act(seen: &ObservedCluster, step: &RecoveryStep) -> anyhow::
 }
 
 /// Sets the recovery request. If the guard did not confirm it, withdraws it, and restores an earlier one that was granted.
-async fn ask(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
+async fn request_recovery(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
     let set = seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): asked })).await?;
     let granted = set.annotations().get(&format!("{PREFIX}{RECOVERY}")).cloned();
     if granted.as_deref() != Some(asked) {
@@ -70,7 +70,7 @@ async fn ask(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
 }
 
 /// Removes the recovery request, and the guard's mark with it.
-pub(super) async fn take_off(seen: &ObservedCluster) -> anyhow::Result<()> {
+pub(super) async fn withdraw_request(seen: &ObservedCluster) -> anyhow::Result<()> {
     let nothing = json!({ format!("{PREFIX}{RECOVER}"): null, format!("{PREFIX}{RECOVERY}"): null });
     seen.annotate(nothing).await.map(drop)
 }
@@ -81,7 +81,7 @@ fn untyped<K: Resource<DynamicType = ()>>(seen: &ObservedCluster) -> Api<Dynamic
 }
 
 /// Creates the member's pod, as its StatefulSet would.
-async fn create(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
+async fn create_member(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
     let mut set = serde_json::to_value(untyped::<StatefulSet>(seen).get(&seen.id.name).await?)?;
     if let Some(older) = seen.cluster()?.workload.older_revision_for(ordinal) {
         let kept: Api<ControllerRevision> = Api::namespaced(seen.client.clone(), &seen.id.namespace);
@@ -92,18 +92,18 @@ async fn create(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
     }
     let pod = recovery::member_pod(&set, ordinal).context("it is not a StatefulSet")?;
     // Without the start step the server would start without comparing its data. A dry run shows what becomes of the pod.
-    let dry = PostParams { dry_run: true, ..posted() };
-    if let Some(made) = make(seen, &pod, &dry).await? {
+    let dry = PostParams { dry_run: true, ..post_params() };
+    if let Some(made) = create_pod(seen, &pod, &dry).await? {
         anyhow::ensure!(
             recovery::starts_by_the_step(&serde_json::to_value(made)?),
             "not created: the pod would start without gatera's step script, because the guard does not run or does not inject in this namespace; `gatera doctor` shows which"
         );
     }
-    make(seen, &pod, &posted()).await.map(drop)
+    create_pod(seen, &pod, &post_params()).await.map(drop)
 }
 
 /// Creates the pod that reads a member's data. If its image cannot be had, it runs that of the others, if they run the same.
-async fn read(seen: &ObservedCluster, member: &str) -> anyhow::Result<()> {
+async fn create_reader(seen: &ObservedCluster, member: &str) -> anyhow::Result<()> {
     let (cluster, pods) = (seen.cluster()?, seen.pods());
     let server = cluster.server().context("its template has no server")?.1.name.clone();
     let own = serde_json::to_value(untyped::<Pod>(seen).get(member).await?)?;
@@ -116,23 +116,23 @@ async fn read(seen: &ObservedCluster, member: &str) -> anyhow::Result<()> {
         }
     }
     let image = images.first().filter(|_| images.len() == 1).map(String::as_str);
-    make(seen, &recovery::reader_pod(&own, &server, image)?, &posted()).await.map(drop)
+    create_pod(seen, &recovery::reader_pod(&own, &server, image)?, &post_params()).await.map(drop)
 }
 
 /// Deletes the reader pods, which are useless if this run does not continue. The pods with these uids belong to another run.
-pub(super) async fn stop_reading(seen: &ObservedCluster, spared: &[String]) -> anyhow::Result<()> {
+pub(super) async fn delete_readers(seen: &ObservedCluster, spared: &[String]) -> anyhow::Result<()> {
     for reader in seen.cluster()?.readers.iter().filter(|it| !spared.contains(&it.uid)) {
         delete(seen, &reader.name, &reader.uid).await?;
     }
     Ok(())
 }
 
-fn posted() -> PostParams {
+fn post_params() -> PostParams {
     PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
 }
 
 /// Creates a pod. Returns `None` if a pod with this name exists already.
-async fn make(
+async fn create_pod(
     seen: &ObservedCluster,
     pod: &Value,
     params: &PostParams,
@@ -149,7 +149,8 @@ async fn make(
 async fn restart(seen: &ObservedCluster, member: &str, uid: &str) -> anyhow::Result<()> {
     let pods = seen.pods();
     if seen.cluster()?.recovery().is_none() {
-        let release = seen.release("G02", ASKED, "gatera recover asks it where its data ends")?;
+        let release =
+            seen.override_annotation("G02", OVERRIDE_DURATION, "gatera recover asks it where its data ends")?;
         api::annotate(&pods, Exactly { name: member, uid, version: "" }, MANAGER, &release).await?;
     }
     delete(seen, member, uid).await
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_is_made_with_fields_of_later_and_only_with_the_step() {
+    async fn a_pod_keeps_unknown_fields_and_is_created_only_with_the_start_step() {
         let mut made = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "g-1", "namespace": "db" },
             "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "command": ["docker-entrypoint.sh"] }] },
@@ -259,17 +260,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_that_is_there_is_no_problem_and_a_quota_in_conflict_is() {
+    async fn an_existing_pod_is_accepted_and_a_conflict_of_a_quota_is_not() {
         for (reason, is_there) in [("AlreadyExists", true), ("Conflict", false)] {
             let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409, "reason": reason });
             let (seen, _) = seen(&set(), &status, &[]);
             let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "g-1" } });
-            assert_eq!(make(&seen, &pod, &posted()).await.is_ok(), is_there, "{reason}");
+            assert_eq!(create_pod(&seen, &pod, &post_params()).await.is_ok(), is_there, "{reason}");
         }
     }
 
     #[tokio::test]
-    async fn pods_that_read_are_deleted_by_uid() {
+    async fn reader_pods_are_deleted_by_uid() {
         let reader = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -281,7 +282,7 @@ mod tests {
         let mut set = set();
         set["metadata"]["annotations"] = json!({ "gatera.dev/recover": "g-1" });
         let (of_another_run, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
-        stop_reading(&of_another_run, &["r-2".to_owned()]).await.unwrap();
+        delete_readers(&of_another_run, &["r-2".to_owned()]).await.unwrap();
         assert!(asked.lock().unwrap().is_empty());
         // Given up: first the request.
         let (given_up, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(methods, ["PATCH", "DELETE"]);
 
         let (seen, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
-        stop_reading(&seen, &[]).await.unwrap();
+        delete_readers(&seen, &[]).await.unwrap();
         let asked = asked.lock().unwrap();
         let [(method, uri, body)] = &asked[..] else { panic!("{asked:?}") };
         assert_eq!((&**method, &body["preconditions"]["uid"]), ("DELETE", &json!("r-2")));

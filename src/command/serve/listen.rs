@@ -32,7 +32,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     #[tokio::test]
-    async fn every_address_is_one_of_both_families() {
+    async fn one_socket_accepts_both_address_families() {
         let listener = at("[::]:0".parse().unwrap()).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         for address in ["127.0.0.1", "::1"] {

@@ -20,7 +20,7 @@ pub(super) struct Tasks {
 /// A task that ended although the guard goes on.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the guard's task \"{name}\" ended: {why}; the guard cannot work without it, so it stops")]
-pub(super) struct Ended {
+pub(super) struct EndedTask {
     /// The name of the task.
     pub(super) name: &'static str,
     /// The reason why it ended.
@@ -52,17 +52,17 @@ impl Tasks {
     }
 
     /// Waits for the first task that ends. While all of them run, it does not return.
-    pub(super) async fn ended(&mut self) -> Ended {
+    pub(super) async fn ended(&mut self) -> EndedTask {
         let Some(end) = self.running.join_next_with_id().await else { std::future::pending().await };
         let (id, why) = match end {
             Ok((id, ())) => (id, RETURNED.to_owned()),
-            Err(error) => (error.id(), broken(error)),
+            Err(error) => (error.id(), failure(error)),
         };
-        Ended { name: self.names.remove(&id).unwrap_or("?"), why }
+        EndedTask { name: self.names.remove(&id).unwrap_or("?"), why }
     }
 
     /// Waits for these tasks, which were asked to end. Returns those that broke instead of returning.
-    pub(super) async fn finish(mut self, names: &[&'static str]) -> Vec<Ended> {
+    pub(super) async fn finish(mut self, names: &[&'static str]) -> Vec<EndedTask> {
         let mut broken = Vec::new();
         while names.iter().any(|name| self.names.values().any(|running| running == name)) {
             let end = self.ended().await;
@@ -74,11 +74,11 @@ impl Tasks {
     }
 }
 
-fn broken(error: JoinError) -> String {
+fn failure(error: JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else { return "it was cancelled".to_owned() };
-    let words = panic.downcast_ref::<String>().map(String::as_str);
-    let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("it crashed: {}", words.unwrap_or("no message"))
+    let message = panic.downcast_ref::<String>().map(String::as_str);
+    let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("it crashed: {}", message.unwrap_or("no message"))
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    async fn first_end(task: impl Future<Output = ()> + Send + 'static) -> Ended {
+    async fn first_end(task: impl Future<Output = ()> + Send + 'static) -> EndedTask {
         let mut tasks = Tasks::default();
         tasks.start("one", pending());
         tasks.start("two", task);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn however_a_task_ends_its_name_and_its_words_are_reported() {
+    async fn the_name_of_a_task_that_ends_and_the_reason_are_reported() {
         let returned = ready(());
         let broke = async { panic!("an arm {}", "too short") };
         for (end, why) in [
@@ -104,17 +104,17 @@ mod tests {
             (first_end(broke).await, "it crashed: an arm too short"),
             (first_end(async { panic!("plain") }).await, "it crashed: plain"),
         ] {
-            assert_eq!(end, Ended { name: "two", why: why.to_owned() });
+            assert_eq!(end, EndedTask { name: "two", why: why.to_owned() });
         }
     }
 
     #[tokio::test]
-    async fn a_stop_waits_for_those_that_must_finish_and_for_no_other() {
+    async fn a_stop_waits_only_for_tasks_that_must_finish() {
         let mut tasks = Tasks::default();
         tasks.start("forever", pending());
         tasks.start("lease", ready(()));
         tasks.start("admission", async { panic!("late") });
         let broken = tasks.finish(&["lease", "admission"]).await;
-        assert_eq!(broken, [Ended { name: "admission", why: "it crashed: late".into() }]);
+        assert_eq!(broken, [EndedTask { name: "admission", why: "it crashed: late".into() }]);
     }
 }

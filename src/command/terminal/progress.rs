@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthChar as _;
 
 /// The time before the line appears: shorter work needs none.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DELAY: Duration = Duration::from_secs(1);
 /// The shortest time between two changes of the line: faster ones cannot be read.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The escape sequence that moves to the beginning of the line, and clears it.
@@ -25,7 +25,7 @@ pub struct Progress(Option<ProgressThread>);
 /// The thread that shows the line. It keeps its own time, because work that hangs cannot print a line.
 #[derive(Debug)]
 struct ProgressThread {
-    words_sender: Sender<String>,
+    sender: Sender<String>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -33,7 +33,7 @@ impl Progress {
     /// Shows the progress of work that begins now.
     pub fn start() -> Self {
         let shows = io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|it| it != "dumb");
-        if shows { Self::shown_on(io::stderr(), PATIENCE) } else { Self::off() }
+        if shows { Self::shown_on(io::stderr(), DELAY) } else { Self::off() }
     }
 
     /// Returns a progress that prints nothing, because no person waits, or another line is printed.
@@ -41,19 +41,19 @@ impl Progress {
         Self(None)
     }
 
-    fn shown_on(mut out: impl Write + Send + 'static, patience: Duration) -> Self {
-        let (words_sender, words_receiver) = mpsc::channel();
+    fn shown_on(mut out: impl Write + Send + 'static, delay: Duration) -> Self {
+        let (sender, receiver) = mpsc::channel();
         let thread = thread::Builder::new().spawn(move || {
             // If the terminal cannot be written to, only this line is lost.
-            let _ = show(&words_receiver, patience, &mut out);
+            let _ = show_texts(&receiver, delay, &mut out);
         });
-        Self(thread.ok().map(|thread| ProgressThread { words_sender, thread: Some(thread) }))
+        Self(thread.ok().map(|thread| ProgressThread { sender, thread: Some(thread) }))
     }
 
-    /// Sets what is being done from now on; empty words clear the line.
-    pub fn says(&self, words: impl FnOnce() -> String) {
-        if let Self(Some(teller)) = self {
-            let _ = teller.words_sender.send(words());
+    /// Sets what is being done from now on; an empty text clears the line.
+    pub fn show(&self, text: impl FnOnce() -> String) {
+        if let Self(Some(thread)) = self {
+            let _ = thread.sender.send(text());
         }
     }
 }
@@ -61,24 +61,24 @@ impl Progress {
 impl Drop for ProgressThread {
     fn drop(&mut self) {
         // The thread ends when its channel closes, and clears its line first.
-        drop(std::mem::replace(&mut self.words_sender, mpsc::channel().0));
+        drop(std::mem::replace(&mut self.sender, mpsc::channel().0));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn show(words_receiver: &Receiver<String>, patience: Duration, out: &mut impl Write) -> io::Result<()> {
-    let (began, mut words, mut shown) = (Instant::now(), String::new(), String::new());
-    let mut due = patience;
+fn show_texts(receiver: &Receiver<String>, delay: Duration, out: &mut impl Write) -> io::Result<()> {
+    let (began, mut text, mut shown) = (Instant::now(), String::new(), String::new());
+    let mut due = delay;
     loop {
-        match words_receiver.recv_timeout(due.saturating_sub(began.elapsed())) {
+        match receiver.recv_timeout(due.saturating_sub(began.elapsed())) {
             Ok(new) => {
                 // While the text was empty, the program waited for input, so that time does not count.
-                if words.is_empty() && !new.is_empty() {
-                    due = began.elapsed() + patience;
+                if text.is_empty() && !new.is_empty() {
+                    due = began.elapsed() + delay;
                 }
-                words = new;
+                text = new;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -86,9 +86,9 @@ fn show(words_receiver: &Receiver<String>, patience: Duration, out: &mut impl Wr
         if began.elapsed() < due {
             continue;
         }
-        if words != shown {
-            print(&cut(&words, columns()), out)?;
-            shown.clone_from(&words);
+        if text != shown {
+            print(&cut(&text, columns()), out)?;
+            shown.clone_from(&text);
         }
         due = began.elapsed() + PAUSE;
     }
@@ -99,8 +99,8 @@ fn show(words_receiver: &Receiver<String>, patience: Duration, out: &mut impl Wr
 }
 
 /// Replaces the line in a single write, so that nothing flickers.
-fn print(words: &str, out: &mut impl Write) -> io::Result<()> {
-    out.write_all(format!("{CLEAR}{words}").as_bytes())?;
+fn print(text: &str, out: &mut impl Write) -> io::Result<()> {
+    out.write_all(format!("{CLEAR}{text}").as_bytes())?;
     out.flush()
 }
 
@@ -109,7 +109,7 @@ fn columns() -> usize {
 }
 
 /// Cuts a text to one line without its last column, in which some terminals begin the next line.
-fn cut(words: &str, columns: usize) -> String {
+fn cut(text: &str, columns: usize) -> String {
     let mut room = columns.saturating_sub(1);
     let fits = |c: &char| {
         let wide = c.width().unwrap_or_default();
@@ -117,7 +117,7 @@ fn cut(words: &str, columns: usize) -> String {
         room = room.saturating_sub(wide);
         fits
     };
-    words.chars().take_while(fits).collect()
+    text.chars().take_while(fits).collect()
 }
 
 #[cfg(test)]
@@ -146,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_is_reported_and_nothing_of_it_stays() {
+    fn long_work_is_shown_and_then_cleared() {
         let screen = Screen::default();
         let progress = Progress::shown_on(screen.clone(), Duration::ZERO);
-        progress.says(|| "reading".to_owned());
+        progress.show(|| "reading".to_owned());
         while screen.text().is_empty() {
             thread::yield_now();
         }
@@ -159,17 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_soon_is_not_reported() {
+    fn short_work_is_not_shown() {
         let screen = Screen::default();
         let progress = Progress::shown_on(screen.clone(), Duration::from_secs(3600));
-        progress.says(|| "reading".to_owned());
+        progress.show(|| "reading".to_owned());
         drop(progress);
         assert_eq!(screen.text(), "");
     }
 
     #[test]
-    fn nobody_makes_words_for_nobody() {
-        Progress::off().says(|| unreachable!());
+    fn no_text_is_made_that_is_not_shown() {
+        Progress::off().show(|| unreachable!());
     }
 
     #[test]

@@ -228,7 +228,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_fits_stays_and_what_follows_is_set_in() {
+    fn a_line_that_fits_stays_and_the_rest_of_a_long_one_is_indented() {
         let line = "  why: a member that leaves may be the one";
         assert_eq!(fold(line, 42), line);
         assert_eq!(fold(line, 41), "  why: a member that leaves may be the\n    one");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_hangs_below_its_last_column_that_has_room() {
+    fn a_row_continues_below_its_last_column_that_has_room() {
         let row = "WRONG  leader      no replica leads, so entries are not renewed";
         assert_eq!(
             fold(row, 40),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_in_too_far_is_set_in_less() {
+    fn deep_indentation_is_reduced() {
         let line = "                   do: look at its pods, and at what they say";
         assert_eq!(
             fold(line, 41),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_goes_on_beside_it() {
+    fn branches_of_a_tree_continue_on_folded_lines() {
         assert_eq!(
             fold("│   ├── galera-0  waits for every member of its last view", 40),
             "│   ├── galera-0  waits for every member\n│   │             of its last view"
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_files_stay() {
+    fn lines_of_files_are_not_folded() {
         for line in [
             "  91 | replicas: 1 # and a comment that is longer than a line",
             "     |                                              ^",
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_room() {
+    fn colours_take_no_columns() {
         let line = "\u{1b}[1mseed.yaml:11:1\u{1b}[0m: \u{1b}[1;31mrefused\u{1b}[0m";
         assert_eq!(fold(line, 23), line);
         assert_eq!(fold(line, 22), "\u{1b}[1mseed.yaml:11:1\u{1b}[0m:\n  \u{1b}[1;31mrefused\u{1b}[0m");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_ends_where_the_sentence_goes_on() {
+    fn a_command_to_paste_ends_where_the_sentence_continues() {
         let texts = |line| pieces(line).into_iter().map(|it| it.text).collect::<Vec<_>>();
         for (line, whole) in [
             ("do: kubectl -n gatera get pods; a ready replica", "kubectl -n gatera get pods;"),
@@ -360,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_nothing_breaks(
+        fn folding_loses_no_word_and_breaks_no_command(
             (line, command) in line(),
             columns in prop_oneof![Just(40_usize), Just(80), Just(200), 20..120_usize],
         ) {

@@ -7,20 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Announced, Audit, Counts, News, namespaces, of};
+use super::{Audit, Counts, NewFindings, PublishedFindings, audit_namespace, namespaces};
 use engine::rulebook::Rulebook;
 use facts::view::{Changed, Cluster, Freshness, Id, State, View, WorldDiff};
 use leader::plan::rollout;
 
 /// The longest time between two audits of a namespace in which nothing changes: overrides expire without a change, and an address
 /// may name a Service of another namespace.
-const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The state that the leader keeps between two audits.
 #[derive(Debug, Default)]
 pub struct IncrementalAudit {
     last: WorldDiff,
-    places: BTreeMap<String, NamespaceFindings>,
+    namespaces: BTreeMap<String, NamespaceFindings>,
 }
 
 /// The state of one cluster in a round.
@@ -58,7 +58,7 @@ struct NamespaceFindings {
     judged: usize,
     refused: usize,
     warned: usize,
-    announced: Announced,
+    published: PublishedFindings,
     /// The number of findings that are still to be published.
     held_back: usize,
 }
@@ -91,55 +91,55 @@ impl IncrementalAudit {
         now: Duration,
         most: usize,
         mut see: impl FnMut(&str, &Audit),
-        mut publish: impl FnMut(&News<'_>),
+        mut publish: impl FnMut(&NewFindings<'_>),
     ) -> Round {
         if view.freshness != Freshness::Current {
             self.last = WorldDiff::default();
             let clusters = view.world.clusters().map(|it| Arc::new(ClusterReading::of(it, view)));
             return Round { clusters: clusters.collect(), ..Round::default() };
         }
-        let due: BTreeSet<String> = match self.last.changed(view, now, AT_LEAST_EVERY) {
+        let due: BTreeSet<String> = match self.last.changed(view, now, LONGEST_INTERVAL) {
             Changed::Everywhere => {
                 let there = namespaces(view);
-                self.places.retain(|name, _| there.contains(name));
+                self.namespaces.retain(|name, _| there.contains(name));
                 there
             }
             Changed::In(places) => {
-                let mut places = places.namespaces();
-                let waiting = self.places.iter().filter(|(_, place)| place.held_back > 0);
-                places.extend(waiting.map(|(name, _)| name.clone()));
-                places
+                let mut due = places.namespaces();
+                let waiting = self.namespaces.iter().filter(|(_, findings)| findings.held_back > 0);
+                due.extend(waiting.map(|(name, _)| name.clone()));
+                due
             }
         };
         let mut left = most;
         for name in due {
-            let audit = of(rulebook, view, &name);
+            let audit = audit_namespace(rulebook, view, &name);
             see(&name, &audit);
             let clusters = view.clusters_in(&name).map(|it| Arc::new(ClusterReading::of(it, view))).collect();
-            let place = self.places.entry(name).or_default();
-            place.clusters = clusters;
-            left -= place.take(&audit, left, &mut publish);
+            let findings = self.namespaces.entry(name).or_default();
+            findings.clusters = clusters;
+            left -= findings.replace(&audit, left, &mut publish);
         }
-        self.places.retain(|_, place| place.judged > 0 || !place.clusters.is_empty());
+        self.namespaces.retain(|_, findings| findings.judged > 0 || !findings.clusters.is_empty());
         self.sum()
     }
 
     /// Returns whether an object in this namespace had a finding when it was judged last.
     pub fn has_findings(&self, namespace: &str) -> bool {
-        self.places.get(namespace).is_some_and(|place| !place.counts.is_empty())
+        self.namespaces.get(namespace).is_some_and(|findings| !findings.counts.is_empty())
     }
 
     fn sum(&self) -> Round {
         let mut sum = Round { counts: Some(Counts::new()), ..Round::default() };
-        for place in self.places.values() {
-            sum.clusters.extend(place.clusters.iter().cloned());
-            for (key, count) in &place.counts {
+        for findings in self.namespaces.values() {
+            sum.clusters.extend(findings.clusters.iter().cloned());
+            for (key, count) in &findings.counts {
                 *sum.counts.get_or_insert_default().entry(*key).or_default() += count;
             }
-            sum.judged += place.judged;
-            sum.refused += place.refused;
-            sum.warned += place.warned;
-            sum.held_back += place.held_back;
+            sum.judged += findings.judged;
+            sum.refused += findings.refused;
+            sum.warned += findings.warned;
+            sum.held_back += findings.held_back;
         }
         sum
     }
@@ -147,12 +147,11 @@ impl IncrementalAudit {
 
 impl NamespaceFindings {
     /// Replaces the earlier findings by these, and returns how many were published.
-    fn take(&mut self, audit: &Audit, most: usize, publish: &mut impl FnMut(&News<'_>)) -> usize {
-        let (news, held_back) = self.announced.news(audit, most);
-        news.iter().for_each(publish);
-        let announced = news.len();
+    fn replace(&mut self, audit: &Audit, most: usize, publish: &mut impl FnMut(&NewFindings<'_>)) -> usize {
+        let (new, held_back) = self.published.new_findings(audit, most);
+        new.iter().for_each(publish);
         (self.counts, self.judged, self.held_back) = (audit.counts(), audit.judged, held_back);
         (self.refused, self.warned) = (audit.refused(), audit.warned());
-        announced
+        new.len()
     }
 }

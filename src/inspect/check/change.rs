@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::CheckFindingKind;
 use super::deployed::Deployed;
-use super::item::Item;
+use super::item::ManifestItem;
 use super::session::CheckSession;
 use crate::manifest::Place;
 use facts::galera::adopt::Adoption;
@@ -17,37 +17,47 @@ use facts::view::{Facts, Freshness, Id, MODE_LABEL, View, World};
 use objects::{Kind, Object, Secret};
 
 /// Judges what differs from `before`.
-pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], before: &[Item]) {
+pub(super) fn judge(session: &mut CheckSession<'_>, items: &[ManifestItem], before: &[ManifestItem]) {
     let pairs = Pairs::of(session, items, before);
     let mut world = CheckWorld::new(session, items, &pairs);
     world.secrets = [before, items].map(secrets);
-    for (item, was) in items.iter().zip(&pairs.was) {
+    for (item, was) in items.iter().zip(&pairs.earlier) {
         match was {
-            Some(was) if was.document.json() == item.document.json() => session.note(item, None, true),
+            Some(was) if was.document.json() == item.document.json() => session.add_outcome(item, None, true),
             Some(was) if item.kind() == Kind::Namespace => {
                 // The namespace keeps its old mode for the other objects: none of them is judged more mildly.
                 let review =
                     Review { operation: Operation::Update, old: was.object().cloned(), ..item.created() };
-                world.judge(session, (item, Some(*was)), &review, milder(was.object(), item.object(), item));
+                world.judge(
+                    session,
+                    (item, Some(*was)),
+                    &review,
+                    milder_mode_warning(was.object(), item.object(), item),
+                );
             }
             Some(was) => {
                 let (old, created) = (was.object().cloned(), item.created());
-                let unknown = old.is_none().then(|| unknown(item));
+                let unknown = old.is_none().then(|| unreadable_before(item));
                 let operation = if old.is_some() { Operation::Update } else { Operation::Create };
                 let review = Review { operation, old, ..created };
                 world.swap(Some(item), Some(was));
                 world.judge(session, (item, Some(*was)), &review, unknown);
                 world.swap(Some(was), Some(item));
             }
-            None => world.judge(session, (item, None), &item.created(), milder(None, item.object(), item)),
+            None => world.judge(
+                session,
+                (item, None),
+                &item.created(),
+                milder_mode_warning(None, item.object(), item),
+            ),
         }
     }
-    for was in &pairs.unseen {
-        session.unseen(was);
+    for was in &pairs.missing {
+        session.note_missing(was);
     }
-    for was in &pairs.gone {
+    for was in &pairs.removed {
         let twin = was.key().and_then(|key| items.iter().find(|it| it.key() == Some(key)));
-        let unknown = was.object().is_none().then(|| unknown(was));
+        let unknown = was.object().is_none().then(|| unreadable_before(was));
         let review = Review {
             operation: Operation::Delete,
             old: was.object().cloned(),
@@ -61,17 +71,18 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], before: &[It
     }
 }
 
-fn secrets(items: &[Item]) -> Vec<Secret> {
-    let secret = |item: &Item| match item.object() {
+fn secrets(items: &[ManifestItem]) -> Vec<Secret> {
+    let secret = |item: &ManifestItem| match item.object() {
         Some(Object::Secret(it)) => Some(it.clone()),
         _ => None,
     };
     items.iter().filter_map(secret).collect()
 }
 
-fn unknown(item: &Item) -> (Place, CheckFindingKind) {
-    let words = format!("the earlier {} cannot be read, so the change was not judged", item.named().subject);
-    (item.document.start(), CheckFindingKind::Unjudged(words))
+fn unreadable_before(item: &ManifestItem) -> (Place, CheckFindingKind) {
+    let message =
+        format!("the earlier {} cannot be read, so the change was not judged", item.named().subject);
+    (item.document.start(), CheckFindingKind::Unjudged(message))
 }
 
 /// Returns the mode that a namespace's label sets.
@@ -83,45 +94,45 @@ pub(super) fn mode(object: &Object) -> Option<Mode> {
 }
 
 /// Warns about a namespace in which rules refuse less than before.
-pub(super) fn milder(
+pub(super) fn milder_mode_warning(
     was: Option<&Object>,
     is: Option<&Object>,
-    item: &Item,
+    item: &ManifestItem,
 ) -> Option<(Place, CheckFindingKind)> {
     let (from, to) = (was.and_then(mode).unwrap_or(Mode::Enforce), is.and_then(mode)?);
     (to < from).then(|| {
-        let words = format!(
+        let message = format!(
             "{}: {MODE_LABEL} {} -> {}: rules will refuse less in this namespace; the other changes were judged by the old mode",
             item.named().subject,
             from.name(),
             to.name()
         );
-        (item.document.find("metadata.labels"), CheckFindingKind::Remark(words))
+        (item.document.find("metadata.labels"), CheckFindingKind::Remark(message))
     })
 }
 
 /// Each new object with its old version.
 struct Pairs<'a> {
     /// The old version for each object of the new set.
-    was: Vec<Option<&'a Item>>,
+    earlier: Vec<Option<&'a ManifestItem>>,
     /// The objects that were removed.
-    gone: Vec<&'a Item>,
+    removed: Vec<&'a ManifestItem>,
     /// Objects that are not found again, and may be in a text that could not be read: they are taken as unchanged.
-    unseen: Vec<&'a Item>,
+    missing: Vec<&'a ManifestItem>,
 }
 
 impl<'a> Pairs<'a> {
     /// Pairs the objects. Of several with the same name, as in folders for several clusters, those in the same file are
     /// paired first.
-    fn of(session: &CheckSession<'_>, items: &[Item], before: &'a [Item]) -> Self {
-        let mut left: BTreeMap<(Kind, &Id), Vec<&'a Item>> = BTreeMap::new();
+    fn of(session: &CheckSession<'_>, items: &[ManifestItem], before: &'a [ManifestItem]) -> Self {
+        let mut left: BTreeMap<(Kind, &Id), Vec<&'a ManifestItem>> = BTreeMap::new();
         for was in before {
             if let Some(key) = was.key() {
                 left.entry(key).or_default().push(was);
             }
         }
-        let file = |item: &Item| session.text_of(item).name;
-        let mut was: Vec<Option<&Item>> = vec![None; items.len()];
+        let file = |item: &ManifestItem| session.text_of(item).name;
+        let mut was: Vec<Option<&ManifestItem>> = vec![None; items.len()];
         for same_file in [true, false] {
             for (item, was) in items.iter().zip(&mut was).filter(|(_, was)| was.is_none()) {
                 let Some(candidates) = item.key().and_then(|key| left.get_mut(&key)) else { continue };
@@ -132,8 +143,8 @@ impl<'a> Pairs<'a> {
         let mut unpaired: Vec<_> = left.into_values().flatten().collect();
         unpaired.sort_by_key(|it| (it.source, it.document.start()));
         let gaps = session.gaps();
-        let (unseen, gone) = unpaired.into_iter().partition(|was| gaps.hold(session.text_of(was)));
-        Self { was, gone, unseen }
+        let (missing, removed) = unpaired.into_iter().partition(|was| gaps.cover(session.text_of(was)));
+        Self { earlier: was, removed, missing }
     }
 }
 
@@ -147,10 +158,10 @@ struct CheckWorld<'a> {
 
 impl<'a> CheckWorld<'a> {
     /// Builds the new state of all objects except namespaces. New clusters have no members yet.
-    fn new(session: &CheckSession<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
+    fn new(session: &CheckSession<'a>, items: &[ManifestItem], pairs: &Pairs<'_>) -> Self {
         let adoption = &session.options.settings.adoption;
         let mut facts = Facts::of(adoption);
-        for (item, was) in items.iter().zip(&pairs.was) {
+        for (item, was) in items.iter().zip(&pairs.earlier) {
             if item.kind() == Kind::Namespace {
                 if let Some(was) = was {
                     was.put_into(&mut facts);
@@ -162,13 +173,13 @@ impl<'a> CheckWorld<'a> {
                 Deployed::of(item, adoption).put_into(&mut facts);
             }
         }
-        for was in &pairs.unseen {
+        for was in &pairs.missing {
             was.put_into(&mut facts);
             Deployed::of(was, adoption).put_into(&mut facts);
         }
         // A ConfigMap may only have been renamed: its readers are compared with its earlier content.
-        let stays = |it: &&&Item| matches!(it.kind(), Kind::Namespace | Kind::ConfigMap);
-        for was in pairs.gone.iter().filter(stays) {
+        let stays = |it: &&&ManifestItem| matches!(it.kind(), Kind::Namespace | Kind::ConfigMap);
+        for was in pairs.removed.iter().filter(stays) {
             was.put_into(&mut facts);
         }
         let world = World::build(facts.clone(), Freshness::Current);
@@ -178,17 +189,17 @@ impl<'a> CheckWorld<'a> {
     fn judge(
         &self,
         session: &mut CheckSession<'_>,
-        (item, was): (&Item, Option<&Item>),
+        (item, was): (&ManifestItem, Option<&ManifestItem>),
         review: &Review,
-        besides: Option<(Place, CheckFindingKind)>,
+        extra_note: Option<(Place, CheckFindingKind)>,
     ) {
         let view = View::new(&self.world, session.options.now, session.options.settings);
         let secrets = self.secrets.each_ref().map(Vec::as_slice);
         let view = View { from_files: true, secrets, ..view };
-        session.judge(item, was.map(|it| &it.document), review, &view, besides);
+        session.judge(item, was.map(|it| &it.document), review, &view, extra_note);
     }
 
-    fn swap(&mut self, out: Option<&Item>, into: Option<&Item>) {
+    fn swap(&mut self, out: Option<&ManifestItem>, into: Option<&ManifestItem>) {
         if let Some(item) = out {
             Deployed::of(item, self.adoption).take_out_of(&mut self.facts);
             self.facts.remove(item.kind(), &item.id);

@@ -2,26 +2,26 @@
 //! claims.
 //!
 //! A base in files shows the wanted state, not the current one. A change to it is judged as if all were well: what is
-//! refused then is refused always. Must not know: rules.
+//! refused then is refused in every state. Must not know: rules.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::item::Item;
+use super::item::ManifestItem;
 use facts::galera::adopt::Adoption;
 use facts::marks;
 use facts::view::{Facts, Id, is_cluster};
 use objects::{Kind, Object, Workload};
 
 /// The most members that a cluster can have here. A larger number is a mistake in a file, and is reported as one.
-const MOST: i64 = 64;
+const MOST_MEMBERS: i64 = 64;
 
 /// Members and claims of an object, if it is a cluster.
 pub(super) struct Deployed(Vec<(Kind, Id, Object)>);
 
 impl Deployed {
-    pub(super) fn of(item: &Item, adoption: &Adoption) -> Self {
+    pub(super) fn of(item: &ManifestItem, adoption: &Adoption) -> Self {
         match item.object() {
             Some(Object::StatefulSet(set)) if is_cluster(set, adoption) => {
                 Self(members(set, &item.id.namespace))
@@ -48,7 +48,7 @@ impl Deployed {
 fn members(set: &Workload, namespace: &str) -> Vec<(Kind, Id, Object)> {
     let name = &set.metadata.name;
     let first = set.spec.ordinals.start;
-    let ordinals = first..first.saturating_add(set.replicas().clamp(0, MOST));
+    let ordinals = first..first.saturating_add(set.replicas().clamp(0, MOST_MEMBERS));
     let labels: BTreeMap<_, _> = set.spec.template.metadata.labels.iter().collect();
     let mut all = Vec::new();
     let mut put = |kind: Kind, name: String, object: serde_json::Value| {

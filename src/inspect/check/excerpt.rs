@@ -12,9 +12,9 @@ use objects::Kind;
 use objects::visible;
 
 /// The number of characters that are quoted from a line.
-const LONGEST: usize = 120;
+const LONGEST_LINE: usize = 120;
 /// Rules whose findings are about values that must not be shown.
-const SILENT: [&str; 3] = [UNREADABLE, "G11", "G12"];
+const SECRET_RULES: [&str; 3] = [UNREADABLE, "G11", "G12"];
 
 /// A line without values that could be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,17 +54,18 @@ impl<'a> Lines<'a> {
     /// Returns the line that a finding is about.
     pub(super) fn quoted(&self, place: Place, kind: Kind, finding: &Finding) -> Option<Excerpt> {
         let line = self.line(place)?;
-        let says = if SILENT.contains(&finding.rule) || kind == Kind::Secret { "" } else { &*finding.says };
-        let line = visible(&shown(&line.replace('\t', " "), says));
+        let says =
+            if SECRET_RULES.contains(&finding.rule) || kind == Kind::Secret { "" } else { &*finding.says };
+        let line = visible(&redacted(&line.replace('\t', " "), says));
         let caret = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
         let caret = caret.min(line.chars().count().saturating_sub(1));
-        (!line.trim().is_empty() && line.chars().count() <= LONGEST).then_some(Excerpt { line, caret })
+        (!line.trim().is_empty() && line.chars().count() <= LONGEST_LINE).then_some(Excerpt { line, caret })
     }
 }
 
 /// Returns the line with an ellipsis for a value that the finding does not name.
-fn shown(line: &str, says: &str) -> String {
-    let (before, value) = line.split_at(value_of(line));
+fn redacted(line: &str, says: &str) -> String {
+    let (before, value) = line.split_at(value_start(line));
     // A comment may hold anything.
     let bare = value.split(" #").next().unwrap_or_default().trim();
     let known = bare.trim_matches(['"', '\'']);
@@ -72,11 +73,11 @@ fn shown(line: &str, says: &str) -> String {
     let plain = known.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c));
     let named = plain && ["apiVersion", "kind", "name"].contains(&key);
     let mark = bare.is_empty() || named || ["|", "|-", "|+", ">", ">-", "{}", "[]"].contains(&bare);
-    if mark || says_word(says, known) { format!("{before}{bare}") } else { format!("{before}…") }
+    if mark || names_word(says, known) { format!("{before}{bare}") } else { format!("{before}…") }
 }
 
 /// Returns where the value of a line begins: behind `key:` or `key =`, and behind the dashes of lists.
-fn value_of(line: &str) -> usize {
+fn value_start(line: &str) -> usize {
     let mut at = line.len() - line.trim_start().len();
     while let Some(rest) = line[at..].strip_prefix("- ") {
         at = line.len() - rest.trim_start().len();
@@ -98,7 +99,7 @@ fn value_of(line: &str) -> usize {
 }
 
 /// Returns whether the finding names this as a word of its own.
-fn says_word(says: &str, word: &str) -> bool {
+fn names_word(says: &str, word: &str) -> bool {
     let apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     let mut found = says.match_indices(word).filter(|_| !word.is_empty());
     found
@@ -135,12 +136,12 @@ mod tests {
             ("  name: A, value: hunter2}]", "", "  name: …"),
             ("kind: ConfigMap, data: {c: \"wsrep_sst_auth=root:hunter2\"}}", "", "kind: …"),
         ] {
-            assert_eq!(shown(line, says), quoted, "{line}");
+            assert_eq!(redacted(line, says), quoted, "{line}");
         }
     }
 
     #[test]
-    fn what_is_about_secrets_is_never_quoted() {
+    fn secret_values_are_never_quoted() {
         let lines = Lines::of("a: mariadb\nb: 1\n");
         let quoted = |rule, kind| {
             let finding = Finding::new(rule, engine::verdict::Verdict::Deny, "", "mariadb", "", "");
@@ -148,7 +149,7 @@ mod tests {
         };
         assert_eq!(quoted("G09", Kind::ConfigMap), "a: mariadb");
         assert_eq!(quoted("G09", Kind::Secret), "a: …");
-        for rule in SILENT {
+        for rule in SECRET_RULES {
             assert_eq!(quoted(rule, Kind::ConfigMap), "a: …");
         }
     }

@@ -38,7 +38,7 @@ impl<'a> Gaps<'a> {
 
     /// Returns whether this text of the base has such a text as its later version. A folder that could not be read stands for every
     /// file in it.
-    pub(super) fn hold(&self, before: TextName<'_>) -> bool {
+    pub(super) fn cover(&self, before: TextName<'_>) -> bool {
         self.named.iter().any(|it| Path::new(before.name).starts_with(it))
             || self.below.iter().any(|it| before.below.starts_with(it))
     }
@@ -65,7 +65,7 @@ mod tests {
         ] {
             let all: Vec<_> = base.iter().map(|name| text(name)).collect();
             let gaps = Gaps::of(&[text(incomplete)], &all, alone);
-            let found: Vec<_> = all.iter().filter(|it| gaps.hold(**it)).map(|it| it.name).collect();
+            let found: Vec<_> = all.iter().filter(|it| gaps.cover(**it)).map(|it| it.name).collect();
             assert_eq!(found, held, "{incomplete}");
         }
     }

@@ -16,7 +16,7 @@ use super::NamedObject;
 
 /// An object in a text.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct ManifestItem {
     pub(super) source: usize,
     pub(super) document: YamlDocument,
     kind: Kind,
@@ -27,7 +27,7 @@ pub(super) struct Item {
 }
 
 /// A document that is not an object.
-pub(super) enum NoItem {
+pub(super) enum NotAnObject {
     /// It does not look like a manifest, such as values of a chart or settings of a tool: its place and its apiVersion.
     NotAManifest(Place, String),
     /// It looks like a manifest but has no kind: its place, and the message.
@@ -37,7 +37,11 @@ pub(super) enum NoItem {
 }
 
 /// Reads the object of a document; one that names no namespace is in the default one.
-pub(super) fn of(source: usize, document: YamlDocument, options: &CheckOptions<'_>) -> Result<Item, NoItem> {
+pub(super) fn of(
+    source: usize,
+    document: YamlDocument,
+    options: &CheckOptions<'_>,
+) -> Result<ManifestItem, NotAnObject> {
     let mut json = document.json();
     let text = |json: &Value, pointer: &str| {
         json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -46,12 +50,12 @@ pub(super) fn of(source: usize, document: YamlDocument, options: &CheckOptions<'
     if kind.is_empty() || version.is_empty() {
         let (place, has) = (document.start(), |key: &str| json.get(key).is_some());
         return Err(if kind.is_empty() && has("metadata") && (has("apiVersion") || has("spec")) {
-            NoItem::WithoutKind(place, "it has no kind, so it was not judged, and kubectl rejects it")
+            NotAnObject::WithoutKind(place, "it has no kind, so it was not judged, and kubectl rejects it")
         } else if !kind.is_empty() && (has("metadata") || has("spec")) {
-            let words = "it has no apiVersion, so it cannot be judged, and kubectl rejects it";
-            NoItem::WithoutApiVersion(place, words)
+            let message = "it has no apiVersion, so it cannot be judged, and kubectl rejects it";
+            NotAnObject::WithoutApiVersion(place, message)
         } else {
-            NoItem::NotAManifest(place, version)
+            NotAnObject::NotAManifest(place, version)
         });
     }
     let kind = options.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);
@@ -67,10 +71,10 @@ pub(super) fn of(source: usize, document: YamlDocument, options: &CheckOptions<'
     let has_name = !name.is_empty();
     let name = if has_name { name } else { text(&json, "/metadata/generateName") };
     let object = stored::read(kind, json);
-    Ok(Item { source, document, kind, id: Id { namespace, name }, version, has_name, object })
+    Ok(ManifestItem { source, document, kind, id: Id { namespace, name }, version, has_name, object })
 }
 
-impl Item {
+impl ManifestItem {
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::CheckFindingKind;
 use super::change::mode;
-use super::item::Item;
+use super::item::ManifestItem;
 use super::session::CheckSession;
 use crate::manifest::Place;
-use crate::stored::{self, applied, last};
+use crate::stored::{self, applied, last_applied};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
 use facts::revision;
@@ -37,46 +37,46 @@ pub struct Live<'a> {
 #[derive(Clone, Debug)]
 pub enum LiveObject {
     /// The object exists.
-    There(Value),
+    Exists(Value),
     /// It is unknown whether it exists, for this reason.
-    Unseen(String),
+    Unknown(String),
 }
 
 /// Returns the ConfigMaps that this workload would read.
-pub(super) fn reads(item: &Item) -> Vec<(Kind, Id)> {
+pub(super) fn reads(item: &ManifestItem) -> Vec<(Kind, Id)> {
     let Some(it) = item.object().and_then(Object::get::<Workload>) else { return Vec::new() };
     let names = revision::reaching(&it.spec.template.spec).into_keys();
     names.map(|name| (Kind::ConfigMap, Id::new(&item.id.namespace, &name))).collect()
 }
 
 /// Judges the changes.
-pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], live: Live<'_>) {
-    let becomes: Vec<_> = items.iter().map(|item| Becomes::of(item, live)).collect();
-    let facts = together(items, &becomes, live);
+pub(super) fn judge(session: &mut CheckSession<'_>, items: &[ManifestItem], live: Live<'_>) {
+    let effects: Vec<_> = items.iter().map(|item| LiveEffect::of(item, live)).collect();
+    let facts = facts_after(items, &effects, live);
     let world = World::build(facts.clone(), live.world.freshness);
     let created: BTreeSet<_> =
         items.iter().filter(|it| it.kind() == Kind::Namespace).map(|it| &*it.id.name).collect();
-    for (item, becomes) in items.iter().zip(becomes) {
+    for (item, effect) in items.iter().zip(effects) {
         let ns = &*item.id.namespace;
         if !item.stands_alone() && !live.world.facts().has_namespace(ns) && !created.contains(ns) {
-            let words = format!("there is no namespace {ns}, and none of these manifests creates it");
-            session.note_why(item, CheckFindingKind::Unread(words));
+            let message = format!("there is no namespace {ns}, and none of these manifests creates it");
+            session.note_not_judged(item, CheckFindingKind::Unread(message));
             continue;
         }
         let (now, settings) = (session.options.now, session.options.settings);
-        match becomes {
-            Becomes::Unchanged => session.note(item, None, true),
-            Becomes::Unknown(words) => {
+        match effect {
+            LiveEffect::Unchanged => session.add_outcome(item, None, true),
+            LiveEffect::Unknown(why) => {
                 let subject = item.named().subject;
-                let words = format!("the change of {subject} was not judged: {words}");
-                session.note_why(item, CheckFindingKind::Unjudged(words));
+                let message = format!("the change of {subject} was not judged: {why}");
+                session.note_not_judged(item, CheckFindingKind::Unjudged(message));
             }
-            Becomes::Created => {
+            LiveEffect::Created => {
                 let review = Review { origin: Origin::Live, ..item.created() };
                 let view = View::new(&world, now, settings);
-                session.judge(item, None, &review, &view, besides(item, live, None));
+                session.judge(item, None, &review, &view, note_about_unknowns(item, live, None));
             }
-            Becomes::Changed(change) => {
+            LiveEffect::Changed(change) => {
                 // The object itself is in its current state while it is judged.
                 let mut facts = facts.clone();
                 if let Some(old) = &change.review.old {
@@ -84,7 +84,13 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], live: Live<'
                 }
                 let world = world.after(&mut facts);
                 let view = View::new(&world, now, settings);
-                session.judge(item, None, &change.review, &view, besides(item, live, Some(&change)));
+                session.judge(
+                    item,
+                    None,
+                    &change.review,
+                    &view,
+                    note_about_unknowns(item, live, Some(&change)),
+                );
             }
         }
     }
@@ -92,24 +98,24 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], live: Live<'
 
 /// Returns the facts with the new state of all objects except workloads. A namespace has the stricter of its two modes:
 /// no change together with it is judged more mildly, and later ones are judged by it.
-fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
+fn facts_after(items: &[ManifestItem], effects: &[LiveEffect], live: Live<'_>) -> Facts {
     let mut facts = live.world.facts().clone();
     for found in live.objects.iter().filter(|((kind, _), _)| *kind == Kind::ConfigMap) {
-        if let (_, LiveObject::There(json)) = found
+        if let (_, LiveObject::Exists(json)) = found
             && let Ok(object) = Object::read(Kind::ConfigMap, &json.to_string())
         {
             facts.put(object);
         }
     }
-    for (item, becomes) in items.iter().zip(becomes) {
+    for (item, effect) in items.iter().zip(effects) {
         let strict = |it: &Option<Object>| it.as_ref().and_then(mode).unwrap_or(Mode::Enforce);
-        let new = match (item.kind(), becomes) {
+        let new = match (item.kind(), effect) {
             (Kind::StatefulSet | Kind::Deployment | Kind::Pod, _) => None,
-            (Kind::Namespace, Becomes::Changed(it)) if strict(&it.review.new) < strict(&it.review.old) => {
+            (Kind::Namespace, LiveEffect::Changed(it)) if strict(&it.review.new) < strict(&it.review.old) => {
                 None
             }
-            (_, Becomes::Changed(it)) => it.review.new.clone(),
-            (_, Becomes::Created) => item.object().cloned(),
+            (_, LiveEffect::Changed(it)) => it.review.new.clone(),
+            (_, LiveEffect::Created) => item.object().cloned(),
             _ => None,
         };
         if let Some(new) = new {
@@ -120,27 +126,31 @@ fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
 }
 
 /// Returns a note about what the API server would know and is not known here.
-fn besides(item: &Item, live: Live<'_>, change: Option<&LiveUpdate>) -> Option<(Place, CheckFindingKind)> {
+fn note_about_unknowns(
+    item: &ManifestItem,
+    live: Live<'_>,
+    change: Option<&LiveUpdate>,
+) -> Option<(Place, CheckFindingKind)> {
     if item.kind() == Kind::StatefulSet && !live.unseen.is_empty() {
         let unseen = live.unseen.join(" and ");
-        let words = format!("{unseen} could not be listed, so what depends on them was not judged");
-        return Some((item.document.start(), CheckFindingKind::Unjudged(words)));
+        let message = format!("{unseen} could not be listed, so what depends on them was not judged");
+        return Some((item.document.start(), CheckFindingKind::Unjudged(message)));
     }
-    let LiveUpdate { review, first } = change?;
+    let LiveUpdate { review, lacks_last_applied } = change?;
     if item.kind() == Kind::Namespace {
-        return super::change::milder(review.old.as_ref(), review.new.as_ref(), item);
+        return super::change::milder_mode_warning(review.old.as_ref(), review.new.as_ref(), item);
     }
-    first.then(|| {
-        let words = format!(
+    lacks_last_applied.then(|| {
+        let message = format!(
             "{} was not created by kubectl apply, so fields that its manifest no longer has are assumed to stay; server-side apply or a Helm upgrade may remove them",
             item.named().subject
         );
-        (item.document.start(), CheckFindingKind::Unjudged(words))
+        (item.document.start(), CheckFindingKind::Unjudged(message))
     })
 }
 
 /// The effect of the manifests on one object.
-enum Becomes {
+enum LiveEffect {
     Unchanged,
     Unknown(String),
     Created,
@@ -151,16 +161,16 @@ enum Becomes {
 struct LiveUpdate {
     review: Review,
     /// Whether its last applied manifest is not known.
-    first: bool,
+    lacks_last_applied: bool,
 }
 
-impl Becomes {
-    fn of(item: &Item, live: Live<'_>) -> Self {
+impl LiveEffect {
+    fn of(item: &ManifestItem, live: Live<'_>) -> Self {
         let found = item.key().and_then(|(kind, id)| live.objects.get(&(kind, id.clone())));
         let before = match found {
             None => return Self::Created,
-            Some(LiveObject::Unseen(words)) => return Self::Unknown(words.clone()),
-            Some(LiveObject::There(before)) => before,
+            Some(LiveObject::Unknown(why)) => return Self::Unknown(why.clone()),
+            Some(LiveObject::Exists(before)) => before,
         };
         let after = applied(before, &item.json());
         if after == *before {
@@ -177,6 +187,6 @@ impl Becomes {
             unreadable,
             ..item.created()
         };
-        Self::Changed(Box::new(LiveUpdate { review, first: last(before).is_none() }))
+        Self::Changed(Box::new(LiveUpdate { review, lacks_last_applied: last_applied(before).is_none() }))
     }
 }

@@ -7,15 +7,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::aside::Aside;
 use super::excerpt::Lines;
 use super::gaps::{Gaps, TextName};
-use super::item::{self, Item, NoItem};
+use super::item::{self, ManifestItem, NotAnObject};
 use super::stand_in::StandIns;
 use super::unjudged;
+use super::unjudged_files::UnjudgedFile;
 use super::waiver::Waivers;
-use super::{CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, Location, NoText, Outcome};
-use crate::manifest::{self, NoManifest, NoYaml, Place, YamlDocument};
+use super::{
+    CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, Location, MissingText, Outcome,
+};
+use crate::manifest::{self, Place, YamlDocument, YamlError, YamlErrorKind};
 use engine::rule::Rule;
 use engine::rules::UNREADABLE;
 use engine::verdict::{Effect, Judged};
@@ -28,7 +30,7 @@ pub(super) struct CheckSession<'a> {
     pub(super) options: &'a CheckOptions<'a>,
     sources: Vec<SourceFile<'a>>,
     checked: Checked,
-    asides: BTreeMap<Aside, Vec<(usize, Option<Place>)>>,
+    unjudged_files: BTreeMap<UnjudgedFile, Vec<(usize, Option<Place>)>>,
 }
 
 /// A text that was read: its lines, and the findings that its comments waive.
@@ -48,7 +50,7 @@ impl<'a> CheckSession<'a> {
             rules: options.rulebook.rules().iter().map(Rule::page).collect(),
             ..Checked::default()
         };
-        Self { options, sources: Vec::new(), checked, asides: BTreeMap::new() }
+        Self { options, sources: Vec::new(), checked, unjudged_files: BTreeMap::new() }
     }
 
     /// Returns the texts of which a part, or all, could not be read.
@@ -59,17 +61,17 @@ impl<'a> CheckSession<'a> {
     }
 
     /// Returns the names of the text that holds this object.
-    pub(super) fn text_of(&self, item: &Item) -> TextName<'_> {
+    pub(super) fn text_of(&self, item: &ManifestItem) -> TextName<'_> {
         self.sources[item.source].name()
     }
 
     /// Reads every object in the texts, and notes documents that hold none. For a base only unreadable documents are
     /// noted: other problems existed before.
-    pub(super) fn read(&mut self, inputs: &'a [Input], in_base: bool) -> Vec<Item> {
+    pub(super) fn read(&mut self, inputs: &'a [Input], in_base: bool) -> Vec<ManifestItem> {
         let mut items = Vec::new();
         let texts: Vec<_> = inputs.iter().map(|input| input.text.as_deref().map_err(Clone::clone)).collect();
         for (input, documents) in inputs.iter().zip(manifest::read_all(&texts)) {
-            let source = self.add(input, in_base);
+            let source = self.add_source(input, in_base);
             match documents {
                 Ok(documents) => {
                     items.extend(documents.into_iter().filter_map(|document| self.item(source, document)));
@@ -78,12 +80,12 @@ impl<'a> CheckSession<'a> {
             }
         }
         if !in_base {
-            self.look_for_twins(&items);
+            self.note_duplicates(&items);
         }
         items
     }
 
-    fn add(&mut self, input: &'a Input, in_base: bool) -> usize {
+    fn add_source(&mut self, input: &'a Input, in_base: bool) -> usize {
         let text = input.text.as_deref();
         let waivers = text.map(|text| Waivers::read(text, self.options.rulebook)).unwrap_or_default();
         self.sources.push(SourceFile {
@@ -97,17 +99,17 @@ impl<'a> CheckSession<'a> {
         self.sources.len() - 1
     }
 
-    fn note_missing_text(&mut self, source: usize, why: NoText) {
+    fn note_missing_text(&mut self, source: usize, why: MissingText) {
         let what = match why {
-            NoText::Unread(problem) => CheckFindingKind::Unread(problem),
-            NoText::LeftOut(words) => CheckFindingKind::Unjudged(words),
-            NoText::Chart => return self.aside(source, Aside::Chart, None),
+            MissingText::Unread(problem) => CheckFindingKind::Unread(problem),
+            MissingText::LeftOut(message) => CheckFindingKind::Unjudged(message),
+            MissingText::Chart => return self.set_aside(source, UnjudgedFile::Chart, None),
         };
-        self.incomplete(source, None, what);
+        self.mark_incomplete(source, None, what);
     }
 
     /// Returns the object of a document, or notes why there is none.
-    fn item(&mut self, source: usize, document: Result<YamlDocument, NoYaml>) -> Option<Item> {
+    fn item(&mut self, source: usize, document: Result<YamlDocument, YamlError>) -> Option<ManifestItem> {
         let in_base = self.sources[source].in_base;
         match document.map(|document| item::of(source, document, self.options)) {
             Ok(Ok(item)) => {
@@ -116,23 +118,23 @@ impl<'a> CheckSession<'a> {
                 }
                 return Some(item);
             }
-            Ok(Err(NoItem::WithoutKind(..) | NoItem::NotAManifest(..))) if in_base => {}
-            Ok(Err(NoItem::NotAManifest(place, version))) => self.skip(source, place, &version),
+            Ok(Err(NotAnObject::WithoutKind(..) | NotAnObject::NotAManifest(..))) if in_base => {}
+            Ok(Err(NotAnObject::NotAManifest(place, version))) => self.skip_document(source, place, &version),
             // The rest of the text could be read, so an object that is not in it was removed.
-            Ok(Err(NoItem::WithoutKind(place, words))) => {
-                self.add_finding(source, Some(place), CheckFindingKind::Unjudged(words.to_owned()));
+            Ok(Err(NotAnObject::WithoutKind(place, message))) => {
+                self.add_finding(source, Some(place), CheckFindingKind::Unjudged(message.to_owned()));
             }
-            Ok(Err(NoItem::WithoutApiVersion(place, words))) => {
-                self.incomplete(source, Some(place), unreadable(words, in_base));
+            Ok(Err(NotAnObject::WithoutApiVersion(place, message))) => {
+                self.mark_incomplete(source, Some(place), unreadable(message, in_base));
             }
             // Only files that the user did not name are set aside: a file that is named is meant as a manifest.
-            Err(NoYaml { place, kind, .. }) if self.is_no_manifest(source, kind) => {
-                let is_template = kind == NoManifest::Template;
-                let aside = if is_template { Aside::Template } else { Aside::NoYaml };
-                self.aside(source, aside, Some(place));
+            Err(YamlError { place, kind, .. }) if self.is_not_meant_as_manifest(source, kind) => {
+                let is_template = kind == YamlErrorKind::Template;
+                let file_kind = if is_template { UnjudgedFile::Template } else { UnjudgedFile::NotYaml };
+                self.set_aside(source, file_kind, Some(place));
             }
             Err(problem) => {
-                self.incomplete(source, Some(problem.place), unreadable(&problem.to_string(), in_base));
+                self.mark_incomplete(source, Some(problem.place), unreadable(&problem.to_string(), in_base));
             }
         }
         None
@@ -140,21 +142,21 @@ impl<'a> CheckSession<'a> {
 
     /// Returns whether a text that is not YAML was never meant as a manifest: the user did not name it, and nothing in it
     /// looks like a manifest.
-    fn is_no_manifest(&self, source: usize, kind: NoManifest) -> bool {
+    fn is_not_meant_as_manifest(&self, source: usize, kind: YamlErrorKind) -> bool {
         let file = &self.sources[source];
         let meant = match kind {
-            NoManifest::Broken => true,
-            NoManifest::Template => false,
-            NoManifest::Foreign => manifest::looks_like_one(file.lines.text()),
+            YamlErrorKind::BrokenManifest => true,
+            YamlErrorKind::Template => false,
+            YamlErrorKind::NotAManifest => manifest::looks_like_manifest(file.lines.text()),
         };
         !meant && !file.below.as_os_str().is_empty()
     }
 
     /// Counts a document that is not a manifest.
-    fn skip(&mut self, source: usize, place: Place, version: &str) {
+    fn skip_document(&mut self, source: usize, place: Place, version: &str) {
         let file = self.sources[source].name.clone();
-        if let Some(aside) = Aside::of(&file, version, "") {
-            return self.aside(source, aside, Some(place));
+        if let Some(file_kind) = UnjudgedFile::of(&file, version, "") {
+            return self.set_aside(source, file_kind, Some(place));
         }
         self.checked.skipped_documents += 1;
         if self.checked.skipped_files.last() != Some(&file) {
@@ -162,89 +164,90 @@ impl<'a> CheckSession<'a> {
         }
     }
 
-    fn look_for_kustomization(&mut self, source: usize, item: &Item) {
+    fn look_for_kustomization(&mut self, source: usize, item: &ManifestItem) {
         if self.sources[source].in_base {
             return;
         }
         let (file, kind) =
             (self.sources[source].name.clone(), item.document.text("kind").unwrap_or_default());
-        if let Some(aside) = Aside::of(&file, &item.version, kind) {
+        if let Some(file_kind) = UnjudgedFile::of(&file, &item.version, kind) {
             let occurrence = (source, Some(item.document.start()));
-            self.asides.entry(aside).or_default().push(occurrence);
+            self.unjudged_files.entry(file_kind).or_default().push(occurrence);
         }
     }
 
     /// Sets a text aside that another program turns into manifests, or that is not a manifest. What its earlier version held does
     /// not count as removed.
-    fn aside(&mut self, source: usize, aside: Aside, place: Option<Place>) {
+    fn set_aside(&mut self, source: usize, file_kind: UnjudgedFile, place: Option<Place>) {
         let file = &mut self.sources[source];
         file.incomplete = true;
         if !file.in_base {
-            self.asides.entry(aside).or_default().push((source, place));
+            self.unjudged_files.entry(file_kind).or_default().push((source, place));
         }
     }
 
     /// Notes each kind of text that was set aside once, at the first of them.
-    fn note_asides(&mut self) {
-        for (aside, mut places) in std::mem::take(&mut self.asides) {
+    fn note_unjudged_files(&mut self) {
+        for (file_kind, mut places) in std::mem::take(&mut self.unjudged_files) {
             places.dedup_by_key(|(source, _)| *source);
             let files: Vec<_> = places.iter().map(|(source, _)| &*self.sources[*source].name).collect();
-            let words = aside.note(&files);
+            let message = file_kind.note(&files);
             if let Some((source, place)) = places.first() {
-                self.add_finding(*source, *place, CheckFindingKind::Unjudged(words));
+                self.add_finding(*source, *place, CheckFindingKind::Unjudged(message));
             }
         }
     }
 
     /// Marks a text as incomplete, and notes what could not be read of it.
-    fn incomplete(&mut self, source: usize, place: Option<Place>, what: CheckFindingKind) {
+    fn mark_incomplete(&mut self, source: usize, place: Option<Place>, what: CheckFindingKind) {
         self.sources[source].incomplete = true;
         self.add_finding(source, place, what);
     }
 
     fn add_finding(&mut self, source: usize, place: Option<Place>, what: CheckFindingKind) {
         let text = &self.sources[source];
-        let spot = Location { file: text.name.clone(), place, template: None, in_base: text.in_base, source };
-        self.checked.findings.push(CheckFinding::plain(spot, what));
+        let location =
+            Location { file: text.name.clone(), place, template: None, in_base: text.in_base, source };
+        self.checked.findings.push(CheckFinding::plain(location, what));
     }
 
     /// Notes an object of the base that is missing from the new manifests while a text is incomplete, unless a text that cannot be
     /// read already decides the result.
-    pub(super) fn unseen(&mut self, item: &Item) {
+    pub(super) fn note_missing(&mut self, item: &ManifestItem) {
         let is_unread = |finding: &CheckFinding| {
-            matches!(finding.what, CheckFindingKind::Unread(_)) && !finding.spot.in_base
+            matches!(finding.what, CheckFindingKind::Unread(_)) && !finding.location.in_base
         };
         if item.kind() == Kind::Other || self.checked.findings.iter().any(is_unread) {
             return;
         }
-        let words = format!(
+        let message = format!(
             "{} is missing from the new manifests, but a file that may hold it could not be read completely, so it is unknown whether it was removed",
             item.named().subject
         );
-        self.note_why(item, CheckFindingKind::Unread(words));
+        self.note_not_judged(item, CheckFindingKind::Unread(message));
     }
 
     /// Notes objects that occur twice: patches for a kustomization, or a mistake. For other objects the last one
     /// counts, as in a cluster.
-    fn look_for_twins(&mut self, items: &[Item]) {
+    fn note_duplicates(&mut self, items: &[ManifestItem]) {
         let mut latest = BTreeMap::new();
         for item in items {
             let Some((kind, id)) = item.key() else { continue };
             let place = item.document.start();
             let Some((source, earlier)) = latest.insert((kind, id), (item.source, place)) else { continue };
             let (name, line, subject) = (&self.sources[source].name, earlier.line, item.named().subject);
-            let words = format!(
+            let message = format!(
                 "{subject} is also in {name} line {line}; to judge a kustomization, judge its output: kubectl kustomize DIR | gatera check -"
             );
             self.checked.findings.push(CheckFinding::plain(
-                self.sources[item.source].spot(item, place),
-                CheckFindingKind::Unjudged(words),
+                self.sources[item.source].location(item, place),
+                CheckFindingKind::Unjudged(message),
             ));
         }
     }
 
     /// Judges each object as if it were created beside all others.
-    pub(super) fn judge_as_created(&mut self, items: &[Item]) {
+    pub(super) fn judge_as_created(&mut self, items: &[ManifestItem]) {
         let mut facts = self.options.rulebook.facts(&self.options.settings.adoption);
         for item in items {
             item.put_into(&mut facts);
@@ -259,11 +262,11 @@ impl<'a> CheckSession<'a> {
     /// Judges an object by the rules, and notes the result. `was`: its earlier version.
     pub(super) fn judge(
         &mut self,
-        item: &Item,
+        item: &ManifestItem,
         was: Option<&YamlDocument>,
         review: &Review,
         view: &View<'_>,
-        besides: Option<(Place, CheckFindingKind)>,
+        extra_note: Option<(Place, CheckFindingKind)>,
     ) {
         let decision = self.options.rulebook.evaluate(review, view);
         let source = &self.sources[item.source];
@@ -277,59 +280,60 @@ impl<'a> CheckSession<'a> {
                 source.lines.quoted(place, item.kind(), &judged.finding).filter(|_| !source.in_base);
             let waived = source.waivers.waives(judged.finding.rule, place, &item.document);
             let what = CheckFindingKind::Finding { judged: Box::new(judged), waived };
-            CheckFinding { excerpt, ..source.about(item, place, what) }
+            CheckFinding { excerpt, ..source.finding_about(item, place, what) }
         };
         let mut findings: Vec<_> = decision.judged.into_iter().filter(is_selected).map(finding_of).collect();
         let remarks = decision
             .remarks
             .into_iter()
-            .map(|words| (item.document.start(), CheckFindingKind::Remark(words)));
-        let version = unjudged::version(item).map(|(place, words)| (place, CheckFindingKind::Remark(words)));
+            .map(|message| (item.document.start(), CheckFindingKind::Remark(message)));
+        let version = unjudged::outdated_version(item)
+            .map(|(place, message)| (place, CheckFindingKind::Remark(message)));
         let not_judged = unjudged::of(item, review, view, self.options.rulebook.kinds())
-            .map(|(place, words)| (place, CheckFindingKind::Unjudged(words)));
-        let others = remarks.chain(version).chain(not_judged).chain(besides);
-        findings.extend(others.map(|(place, what)| source.about(item, place, what)));
+            .map(|(place, message)| (place, CheckFindingKind::Unjudged(message)));
+        let others = remarks.chain(version).chain(not_judged).chain(extra_note);
+        findings.extend(others.map(|(place, what)| source.finding_about(item, place, what)));
         // A finding that is only recorded counts as allowed.
         let is_recorded = |finding: &&CheckFinding| matches!(&finding.what, CheckFindingKind::Finding { judged, .. } if judged.effect == Effect::Recorded);
         let worst = findings.iter().filter(|finding| !is_recorded(finding)).map(CheckFinding::level).max();
         self.checked.findings.append(&mut findings);
-        self.note(item, worst, false);
+        self.add_outcome(item, worst, false);
     }
 
     /// Notes why an object was not judged, or cannot be read.
-    pub(super) fn note_why(&mut self, item: &Item, what: CheckFindingKind) {
-        let finding = self.sources[item.source].about(item, item.document.start(), what);
+    pub(super) fn note_not_judged(&mut self, item: &ManifestItem, what: CheckFindingKind) {
+        let finding = self.sources[item.source].finding_about(item, item.document.start(), what);
         let worst = finding.level();
         self.checked.findings.push(finding);
-        self.note(item, Some(worst), false);
+        self.add_outcome(item, Some(worst), false);
     }
 
     /// Notes the result for an object.
-    pub(super) fn note(&mut self, item: &Item, worst: Option<Level>, unchanged: bool) {
-        let spot = self.sources[item.source].spot(item, item.document.start());
+    pub(super) fn add_outcome(&mut self, item: &ManifestItem, worst: Option<Level>, unchanged: bool) {
+        let location = self.sources[item.source].location(item, item.document.start());
         self.checked.clusters += usize::from(item.is_cluster(&self.options.settings.adoption));
-        self.checked.objects.push(Outcome { spot, object: item.named(), worst, unchanged });
+        self.checked.objects.push(Outcome { location, object: item.named(), worst, unchanged });
     }
 
     /// Returns all results in the order of the texts, with the remarks about comments.
-    pub(super) fn cleared(mut self) -> Checked {
-        self.note_asides();
+    pub(super) fn into_checked(mut self) -> Checked {
+        self.note_unjudged_files();
         let compared = self.sources.iter().any(|source| source.in_base);
         for source in
             (0..self.sources.len()).filter(|source| !self.sources[*source].in_base).collect::<Vec<_>>()
         {
-            for (line, words) in self.sources[source].waivers.left(self.options.rules, compared) {
-                self.add_finding(source, Some(Place { line, column: 1 }), CheckFindingKind::Comment(words));
+            for (line, message) in self.sources[source].waivers.remarks(self.options.rules, compared) {
+                self.add_finding(source, Some(Place { line, column: 1 }), CheckFindingKind::Comment(message));
             }
         }
         let Self { sources, mut checked, .. } = self;
-        checked.findings.sort_by_key(|finding| (finding.spot.source, finding.spot.place));
-        if checked.findings.iter().any(|finding| finding.spot.in_base) {
+        checked.findings.sort_by_key(|finding| (finding.location.source, finding.location.place));
+        if checked.findings.iter().any(|finding| finding.location.in_base) {
             let new = sources.iter().filter(|source| !source.in_base);
             let stand_ins = StandIns::of(new.map(|source| (source.name.clone(), source.lines.count())));
-            for finding in checked.findings.iter_mut().filter(|finding| finding.spot.in_base) {
-                let line = finding.spot.place.map_or(1, |place| place.line);
-                finding.shown_at = stand_ins.of_removed(&finding.spot.file, line);
+            for finding in checked.findings.iter_mut().filter(|finding| finding.location.in_base) {
+                let line = finding.location.place.map_or(1, |place| place.line);
+                finding.shown_at = stand_ins.of_removed(&finding.location.file, line);
             }
         }
         checked
@@ -338,11 +342,11 @@ impl<'a> CheckSession<'a> {
 
 /// Returns the finding for a document that cannot be read. In the base it is only a note, because the change may repair
 /// it.
-fn unreadable(words: &str, in_base: bool) -> CheckFindingKind {
+fn unreadable(message: &str, in_base: bool) -> CheckFindingKind {
     if in_base {
-        CheckFindingKind::Unjudged(format!("the earlier document was not compared: {words}"))
+        CheckFindingKind::Unjudged(format!("the earlier document was not compared: {message}"))
     } else {
-        CheckFindingKind::Unread(words.to_owned())
+        CheckFindingKind::Unread(message.to_owned())
     }
 }
 
@@ -352,11 +356,11 @@ impl SourceFile<'_> {
     }
 
     /// Returns the finding for a place in this object.
-    fn about(&self, item: &Item, place: Place, what: CheckFindingKind) -> CheckFinding {
-        CheckFinding { object: Some(item.named()), ..CheckFinding::plain(self.spot(item, place), what) }
+    fn finding_about(&self, item: &ManifestItem, place: Place, what: CheckFindingKind) -> CheckFinding {
+        CheckFinding { object: Some(item.named()), ..CheckFinding::plain(self.location(item, place), what) }
     }
 
-    fn spot(&self, item: &Item, place: Place) -> Location {
+    fn location(&self, item: &ManifestItem, place: Place) -> Location {
         let template = item.document.template.clone();
         Location {
             file: self.name.clone(),

@@ -9,10 +9,10 @@ use facts::review::Review;
 use facts::view::{View, is_cluster};
 use objects::{Container, Kind, Kinds, Object, Shared, Template, Workload};
 
-use super::item::Item;
+use super::item::ManifestItem;
 
 /// Versions that API servers since 1.30 offer, of kinds that once had others.
-const OFFERED: [(Kind, &[&str]); 6] = [
+const OFFERED_VERSIONS: [(Kind, &[&str]); 6] = [
     (Kind::StatefulSet, &["apps/v1"]),
     (Kind::Deployment, &["apps/v1"]),
     (Kind::Budget, &["policy/v1"]),
@@ -22,39 +22,44 @@ const OFFERED: [(Kind, &[&str]); 6] = [
 ];
 /// Groups of Kubernetes itself: a known kind in another one of them is a mistake; in any other group it is another
 /// kind.
-const OF_KUBERNETES: [&str; 5] = ["", "apps", "extensions", "policy", "autoscaling"];
+const KUBERNETES_GROUPS: [&str; 5] = ["", "apps", "extensions", "policy", "autoscaling"];
 
 /// Returns why this object was not judged, if it was not.
-pub(super) fn of(item: &Item, review: &Review, view: &View<'_>, kinds: &Kinds) -> Option<(Place, String)> {
+pub(super) fn of(
+    item: &ManifestItem,
+    review: &Review,
+    view: &View<'_>,
+    kinds: &Kinds,
+) -> Option<(Place, String)> {
     if item.kind() == Kind::Other {
-        return kind(item, kinds).or_else(|| contents(item));
+        return unknown_kind(item, kinds).or_else(|| unjudged_contents(item));
     }
-    empty(item, review).or_else(|| adoption(item, view))
+    without_containers(item, review).or_else(|| unadopted_server(item, view))
 }
 
 /// Finds parts that would be judged on their own in an object whose kind no rule covers.
-fn contents(item: &Item) -> Option<(Place, String)> {
+fn unjudged_contents(item: &ManifestItem) -> Option<(Place, String)> {
     let mut json = item.document.json();
     prune(&mut json);
     let kind = json["kind"].as_str()?;
     if json["objects"].as_array().is_some_and(|all| all.iter().any(|it| it["kind"].is_string())) {
-        let words = format!(
+        let message = format!(
             "the objects in this {kind} were not judged; judge its output: oc process --local -f FILE -o yaml | gatera check -"
         );
-        return Some((item.document.find("objects"), words));
+        return Some((item.document.find("objects"), message));
     }
     let template: Shared<Template> =
         serde_json::from_str(&json.pointer("/spec/template")?.to_string()).ok()?;
     let server = server::of(&template)?;
-    let words = format!(
+    let message = format!(
         "container {} runs a database server, and no rule covers a {kind}, so it was not judged: only a StatefulSet is a cluster",
         server.name
     );
-    Some((item.document.find("kind"), words))
+    Some((item.document.find("kind"), message))
 }
 
 /// Finds a workload or a pod without containers.
-fn empty(item: &Item, review: &Review) -> Option<(Place, String)> {
+fn without_containers(item: &ManifestItem, review: &Review) -> Option<(Place, String)> {
     let (spec, field) = match review.new.as_ref()? {
         Object::StatefulSet(it) | Object::Deployment(it) => {
             (&it.spec.template.spec, "spec.template.spec.containers")
@@ -63,50 +68,50 @@ fn empty(item: &Item, review: &Review) -> Option<(Place, String)> {
         _ => return None,
     };
     spec.containers.is_empty().then(|| {
-        let words = format!("it has no {field}, so it was not judged, and API servers reject it");
-        (item.document.start(), words)
+        let message = format!("it has no {field}, so it was not judged, and API servers reject it");
+        (item.document.start(), message)
     })
 }
 
 /// Finds a version that no API server offers any more. The object is still judged.
-pub(super) fn version(item: &Item) -> Option<(Place, String)> {
-    let (_, offered) = OFFERED.iter().find(|(kind, _)| *kind == item.kind())?;
+pub(super) fn outdated_version(item: &ManifestItem) -> Option<(Place, String)> {
+    let (_, offered) = OFFERED_VERSIONS.iter().find(|(kind, _)| *kind == item.kind())?;
     let version = &item.version;
     (!offered.contains(&&**version)).then(|| {
         let now = offered.join(" or ");
-        let words = format!(
+        let message = format!(
             "no API server since 1.30 offers apiVersion {version} of a {}; it was judged as {now}",
             item.kind().name()
         );
-        (item.document.find("apiVersion"), words)
+        (item.document.find("apiVersion"), message)
     })
 }
 
 /// Finds a kind that kubectl does not know as it is written.
-fn kind(item: &Item, kinds: &Kinds) -> Option<(Place, String)> {
+fn unknown_kind(item: &ManifestItem, kinds: &Kinds) -> Option<(Place, String)> {
     let (version, json) = (&item.version, item.document.json());
     let written = json.get("kind")?.as_str()?;
     let group = version.split_once('/').map_or("", |(group, _)| group);
-    let meant = meant(written, kinds)?;
+    let meant = meant_kind(written, kinds)?;
     let name = meant.name();
-    if !OF_KUBERNETES.contains(&group) {
+    if !KUBERNETES_GROUPS.contains(&group) {
         let slipped = |it: &&&str| it.len() > 3 && strsim::osa_distance(it, group) == 1;
-        let right = OF_KUBERNETES.iter().find(slipped).filter(|_| written == name)?;
-        let words = format!("there is no API group {group}, so it was not judged; did you mean {right}?");
-        return Some((item.document.find("apiVersion"), words));
+        let right = KUBERNETES_GROUPS.iter().find(slipped).filter(|_| written == name)?;
+        let message = format!("there is no API group {group}, so it was not judged; did you mean {right}?");
+        return Some((item.document.find("apiVersion"), message));
     }
     if written == name {
-        let offered = OFFERED.iter().find(|(kind, _)| *kind == meant);
+        let offered = OFFERED_VERSIONS.iter().find(|(kind, _)| *kind == meant);
         let offered = offered.map_or("v1".to_owned(), |(_, all)| all.join(" or "));
-        let words = format!("there is no {name} in {version}, so it was not judged; it is in {offered}");
-        return Some((item.document.find("apiVersion"), words));
+        let message = format!("there is no {name} in {version}, so it was not judged; it is in {offered}");
+        return Some((item.document.find("apiVersion"), message));
     }
-    let words = format!("there is no kind {written}, so it was not judged; kubectl knows {name}");
-    Some((item.document.find("kind"), words))
+    let message = format!("there is no kind {written}, so it was not judged; kubectl knows {name}");
+    Some((item.document.find("kind"), message))
 }
 
 /// Returns the kind that was probably meant: in another case, in the plural, or with one or two wrong letters.
-fn meant(written: &str, kinds: &Kinds) -> Option<Kind> {
+fn meant_kind(written: &str, kinds: &Kinds) -> Option<Kind> {
     let one = |name: &str| {
         let name = name.to_ascii_lowercase();
         name.strip_suffix('s').map(str::to_owned).unwrap_or(name)
@@ -117,14 +122,14 @@ fn meant(written: &str, kinds: &Kinds) -> Option<Kind> {
 }
 
 /// Finds a server that no selector adopts: the guard does not know it.
-fn adoption(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
+fn unadopted_server(item: &ManifestItem, view: &View<'_>) -> Option<(Place, String)> {
     let Object::StatefulSet(workload) = item.object()? else { return None };
     let container = server::of(&workload.spec.template)?;
     if is_cluster(workload, view.adoption()) {
         return None;
     }
     let name = &workload.metadata.name;
-    let words = if let Some(owner) = workload.metadata.operator() {
+    let message = if let Some(owner) = workload.metadata.operator() {
         format!(
             "container {} runs a database server, and {owner} owns this StatefulSet, so it was not judged: the guard leaves it to its operator",
             container.name
@@ -140,7 +145,7 @@ fn adoption(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
             container.name
         )
     };
-    Some((item.document.find("spec.template.metadata.labels"), words))
+    Some((item.document.find("spec.template.metadata.labels"), message))
 }
 
 /// Returns whether the workload listens for a Galera group, or a file that it reads configures one.

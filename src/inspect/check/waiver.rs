@@ -9,16 +9,16 @@ use crate::manifest::{Place, YamlDocument};
 use engine::rulebook::Rulebook;
 use engine::rules::UNREADABLE;
 
-const NOTHING: u64 = 0;
+const NO_LINE: u64 = 0;
 /// The beginning of such a comment.
-const BEGINS: &str = "gatera: waive";
+const MARKER: &str = "gatera: waive";
 
 /// The comments of a text.
 #[derive(Debug, Default)]
 pub(super) struct Waivers {
-    taken: Vec<Waiver>,
+    valid: Vec<Waiver>,
     /// Comments that are invalid, and why.
-    odd: Vec<(u64, String)>,
+    invalid: Vec<(u64, String)>,
 }
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Waivers {
     /// Reads all comments of a text.
     pub(super) fn read(text: &str, rulebook: &Rulebook) -> Self {
         let mut all = Self::default();
-        if !text.contains(BEGINS) {
+        if !text.contains(MARKER) {
             return all;
         }
         let (mut above, mut began) = (Vec::new(), false);
@@ -45,21 +45,21 @@ impl Waivers {
             let alone = line.trim().is_empty() || line.trim_start().starts_with('#') || separator;
             // A comment at the end of a document is not about the next one.
             if separator && began {
-                all.add(above.drain(..), NOTHING, rulebook);
+                all.add(above.drain(..), NO_LINE, rulebook);
             }
             began |= !alone;
             if !alone {
                 all.add(above.drain(..), number, rulebook);
             }
-            if let Some(words) = comment {
+            if let Some(body) = comment {
                 if alone {
-                    above.push((number, words));
+                    above.push((number, body));
                 } else {
-                    all.add([(number, words)], number, rulebook);
+                    all.add([(number, body)], number, rulebook);
                 }
             }
         }
-        all.add(above, NOTHING, rulebook);
+        all.add(above, NO_LINE, rulebook);
         all
     }
 
@@ -69,16 +69,16 @@ impl Waivers {
         about: u64,
         rulebook: &Rulebook,
     ) {
-        for (line, words) in comments {
-            match parse(words, rulebook) {
-                Ok((rules, reason)) => self.taken.extend(rules.into_iter().map(|rule| Waiver {
+        for (line, body) in comments {
+            match parse(body, rulebook) {
+                Ok((rules, reason)) => self.valid.extend(rules.into_iter().map(|rule| Waiver {
                     rule,
                     reason: reason.clone(),
                     line,
                     about,
                     used: Cell::new(false),
                 })),
-                Err(problem) => self.odd.push((line, format!("this comment waives nothing: {problem}"))),
+                Err(problem) => self.invalid.push((line, format!("this comment waives nothing: {problem}"))),
             }
         }
     }
@@ -87,36 +87,36 @@ impl Waivers {
     pub(super) fn waives(&self, rule: &str, place: Place, document: &YamlDocument) -> Option<String> {
         let start = document.start().line;
         let here = |it: &&Waiver| it.rule == rule && (it.about == place.line || it.about == start);
-        let waiver = self.taken.iter().find(here)?;
+        let waiver = self.valid.iter().find(here)?;
         waiver.used.set(true);
         Some(waiver.reason.clone())
     }
 
     /// Returns remarks about comments that are invalid or waive nothing, with their lines. If only some rules were
     /// applied, or unchanged objects were not judged, the others may still be needed.
-    pub(super) fn left(&self, asked: &[&str], compared: bool) -> impl Iterator<Item = (u64, String)> + use<> {
-        let idle =
-            |it: &&Waiver| !compared && !it.used.get() && (asked.is_empty() || asked.contains(&it.rule));
-        let says =
+    pub(super) fn remarks(&self, rules: &[&str], compared: bool) -> Vec<(u64, String)> {
+        let unused =
+            |it: &&Waiver| !compared && !it.used.get() && (rules.is_empty() || rules.contains(&it.rule));
+        let message =
             |rule| format!("{rule} finds nothing here, so there is nothing to waive; remove this comment");
-        let idle = self.taken.iter().filter(idle).map(|it| (it.line, says(it.rule)));
-        self.odd.iter().cloned().chain(idle).collect::<Vec<_>>().into_iter()
+        let unused = self.valid.iter().filter(unused).map(|it| (it.line, message(it.rule)));
+        self.invalid.iter().cloned().chain(unused).collect()
     }
 }
 
 /// Returns the text after the beginning of such a comment.
 fn comment(line: &str) -> Option<&str> {
-    let (before, words) = line.split_once(BEGINS)?;
+    let (before, body) = line.split_once(MARKER)?;
     let before = before.trim_end().strip_suffix('#')?;
     // Text in quotes is not a comment.
     let quoted = ['"', '\''].iter().any(|quote| before.matches(*quote).count() % 2 == 1);
     let before = if quoted { return None } else { before };
-    (before.is_empty() || before.ends_with(char::is_whitespace)).then_some(words)
+    (before.is_empty() || before.ends_with(char::is_whitespace)).then_some(body)
 }
 
-fn parse(words: &str, rulebook: &Rulebook) -> Result<(Vec<&'static str>, String), String> {
+fn parse(body: &str, rulebook: &Rulebook) -> Result<(Vec<&'static str>, String), String> {
     const FORM: &str = "write `# gatera: waive G11 reason=…`";
-    let (named, reason) = words.split_once("reason=").ok_or_else(|| format!("it has no reason; {FORM}"))?;
+    let (named, reason) = body.split_once("reason=").ok_or_else(|| format!("it has no reason; {FORM}"))?;
     let reason = reason.trim();
     if reason.is_empty() || reason == "…" {
         return Err(format!("its reason is empty; {FORM}"));
@@ -169,7 +169,7 @@ spec:
         ] {
             assert_eq!(reason_at(rule, line).as_deref(), reason, "{rule} line {line}");
         }
-        assert_eq!(waivers.left(&[], false).count(), 0);
+        assert_eq!(waivers.remarks(&[], false).len(), 0);
     }
 
     #[test]
@@ -187,8 +187,8 @@ spec:
     }
 
     #[test]
-    fn what_waives_nothing_is_said() {
-        for (comment, words) in [
+    fn comments_that_waive_nothing_are_reported() {
+        for (comment, message) in [
             (
                 "# gatera: waive G01",
                 "this comment waives nothing: it has no reason; write `# gatera: waive G11 reason=…`",
@@ -218,12 +218,11 @@ spec:
                 "G01 finds nothing here, so there is nothing to waive; remove this comment",
             ),
         ] {
-            let said: Vec<_> =
-                Waivers::read(&format!("a: 1\n{comment}\n"), &Rulebook::new(&[])).left(&[], false).collect();
-            assert_eq!(said, [(2, words.to_owned())]);
+            let said = Waivers::read(&format!("a: 1\n{comment}\n"), &Rulebook::new(&[])).remarks(&[], false);
+            assert_eq!(said, [(2, message.to_owned())]);
         }
         let waivers = Waivers::read("# gatera: waive G01 reason=x\n", &Rulebook::new(&[]));
-        assert_eq!(waivers.left(&["G02"], false).count(), 0, "nobody asked G01");
-        assert_eq!(waivers.left(&[], true).count(), 0, "what is as it was is not judged");
+        assert_eq!(waivers.remarks(&["G02"], false).len(), 0, "G01 was not applied");
+        assert_eq!(waivers.remarks(&[], true).len(), 0, "what is as it was is not judged");
     }
 }

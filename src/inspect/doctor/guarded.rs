@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Row, count};
+use super::{DoctorRow, count};
 use crate::{audit, check};
 use engine::exceptions;
 use engine::rulebook::Rulebook;
@@ -22,7 +22,7 @@ const MOST_CLUSTER_ROWS: usize = 10;
 pub const ADOPTION: &str = "adoption";
 
 /// Returns rows about how the namespaces with clusters are guarded.
-pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
+pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<DoctorRow> {
     let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
     let row = |ns: &str| {
         let label = CommandLine::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"));
@@ -50,7 +50,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
                     (says, label.into())
                 }
                 Some(Mode::Enforce) => {
-                    return Row::well(NAMESPACES, format!("namespace {ns} is guarded as a whole"));
+                    return DoctorRow::well(NAMESPACES, format!("namespace {ns} is guarded as a whole"));
                 }
                 Some(mode) => {
                     let says =
@@ -59,17 +59,17 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
                 }
             }
         };
-        Row::remark(NAMESPACES, says, instead)
+        DoctorRow::remark(NAMESPACES, says, instead)
     };
     names.into_iter().map(row).collect()
 }
 
 /// Returns rows about clusters that are not healthy, and about objects that would be refused as they are.
-pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
+pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> Vec<DoctorRow> {
     const CLUSTERS: &str = "clusters";
     if clusters.is_empty() {
         let says = "no Galera cluster is adopted: the guard has nothing to guard";
-        return vec![Row::remark(CLUSTERS, says, "label the pod template: gatera.dev/cluster: NAME")];
+        return vec![DoctorRow::remark(CLUSTERS, says, "label the pod template: gatera.dev/cluster: NAME")];
     }
     let unwell: Vec<_> = clusters.iter().filter(|it| view.state(it) != State::Healthy).collect();
     let mut rows: Vec<_> = if unwell.len() > MOST_CLUSTER_ROWS {
@@ -79,12 +79,16 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
         let counts: Vec<_> = counts.map(|(number, name)| format!("{number} {name}")).collect();
         let says =
             format!("{} of {} clusters are not HEALTHY: {}", unwell.len(), clusters.len(), counts.join(", "));
-        vec![Row::remark(CLUSTERS, says, CommandLine::new("gatera status --output wide"))]
+        vec![DoctorRow::remark(CLUSTERS, says, CommandLine::new("gatera status --output wide"))]
     } else {
         let of_one = |it: &&&Cluster| {
             let says = format!("{} is {}: {}", it.id, view.state(it).name(), view.describe(it));
             let Id { namespace, name } = &it.id;
-            Row::remark(CLUSTERS, says, CommandLine::new(format!("gatera status {name} -n {namespace}")))
+            DoctorRow::remark(
+                CLUSTERS,
+                says,
+                CommandLine::new(format!("gatera status {name} -n {namespace}")),
+            )
         };
         unwell.iter().map(of_one).collect()
     };
@@ -92,10 +96,10 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
     if refused > 0 {
         let says =
             format!("{} would be refused if applied today as they are", count(refused, "object", "objects"));
-        rows.push(Row::remark(CLUSTERS, says, CommandLine::new("gatera audit")));
+        rows.push(DoctorRow::remark(CLUSTERS, says, CommandLine::new("gatera audit")));
     }
     if rows.is_empty() {
-        rows.push(Row::well(
+        rows.push(DoctorRow::well(
             CLUSTERS,
             format!("{} adopted, and healthy", count(clusters.len(), "cluster", "clusters")),
         ));
@@ -104,16 +108,16 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
 }
 
 /// Returns rows about clusters that the settings no longer adopt.
-pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
+pub fn once_guarded(view: &View<'_>) -> Vec<DoctorRow> {
     let row = |(id, _): (&Id, &str)| {
         let says = format!("StatefulSet {id}: {}", once_guarded::EXPLANATION);
-        Row::wrong(ADOPTION, says, once_guarded::way_out(id))
+        DoctorRow::wrong(ADOPTION, says, once_guarded::way_out(id))
     };
     view.no_longer_adopted().map(row).collect()
 }
 
 /// Returns the row about a StatefulSet that runs a database server and that no selector adopts.
-pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
+pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<DoctorRow> {
     let Meta { namespace, name, .. } = &workload.metadata;
     let dropped = || view.no_longer_adopted().any(|(id, _)| id.namespace == *namespace && id.name == *name);
     if server::of(&workload.spec.template).is_none() || is_cluster(workload, view.adoption()) || dropped() {
@@ -122,7 +126,7 @@ pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
     if let Some(owner) = workload.metadata.operator() {
         let says =
             format!("{namespace}/{name} runs a database server and is left to its operator: {owner} owns it");
-        return Some(Row::remark(ADOPTION, says, ""));
+        return Some(DoctorRow::remark(ADOPTION, says, ""));
     }
     let (says, when) = if check::is_galera(workload, view, namespace) {
         ("looks like Galera and is not guarded", "")
@@ -135,18 +139,18 @@ pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
         CommandLine::new(format!("kubectl -n {namespace} patch statefulset {name} --type=merge --patch"));
     let label = say(when).run(label.arg(patch.to_string())).say(", which restarts its members one at a time");
     let instead = label.or("add a selector to `adopt` in the settings, which restarts nothing");
-    Some(Row::remark(ADOPTION, format!("{namespace}/{name} {says}"), instead))
+    Some(DoctorRow::remark(ADOPTION, format!("{namespace}/{name} {says}"), instead))
 }
 
 /// Returns rows about bootstrap nodes without a StatefulSet, which failed installations leave behind.
-pub fn lone_founders(view: &View<'_>) -> Vec<Row> {
+pub fn lone_founders(view: &View<'_>) -> Vec<DoctorRow> {
     let row = |it: &Workload| {
         let Meta { namespace, name, .. } = &it.metadata;
         let delete = CommandLine::new(format!("kubectl -n {namespace} delete deployment {name}"));
         let instead = run(delete).say(", then its Service and ConfigMap");
         let says =
             format!("Deployment {namespace}/{name} runs, but there is no StatefulSet whose members join it");
-        Row::remark("bootstrap node", says, say("if its installation failed: ").and(instead))
+        DoctorRow::remark("bootstrap node", says, say("if its installation failed: ").and(instead))
     };
     view.lone_bootstrap_deployments().map(row).collect()
 }

@@ -45,7 +45,7 @@ impl YamlNode {
         let names = was.names();
         let at = names.iter().position(|name| *name == gone)?;
         let near = names[at + 1..].iter().chain(names[..at].iter().rev());
-        near.filter(|name| !name.is_empty()).find_map(|name| Some((*name, self.step(name)?)))
+        near.filter(|name| !name.is_empty()).find_map(|name| Some((*name, self.child(name)?)))
     }
 
     /// Returns the keys of a map, or the names of the items of a list.
@@ -64,7 +64,7 @@ impl YamlNode {
     }
 
     /// Adds an implied value; its place is that of the map that it is added to.
-    pub(super) fn say(&mut self, key: &str, text: &str, at: &Location) {
+    pub(super) fn add_text(&mut self, key: &str, text: &str, at: &Location) {
         if let Self::Map(entries) = self {
             entries.push((
                 key.to_owned(),
@@ -74,7 +74,7 @@ impl YamlNode {
     }
 
     /// Returns the value of a key, or the list item with this name or number.
-    pub(super) fn step(&self, name: &str) -> Option<&Spanned<YamlNode>> {
+    pub(super) fn child(&self, name: &str) -> Option<&Spanned<YamlNode>> {
         match self {
             Self::List(items) => {
                 let named = items.iter().find(|item| item.value.item_name() == Some(name));

@@ -19,30 +19,30 @@ pub(super) struct Part<'a> {
 /// The error of a text that is not YAML.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
-pub struct NoYaml {
+pub struct YamlError {
     /// Where the YAML error is.
     pub place: Place,
-    /// What the text is instead.
-    pub kind: NoManifest,
+    /// The kind of text that it is instead.
+    pub kind: YamlErrorKind,
     problem: String,
 }
 
-/// What a text is if it is not YAML.
+/// The kind of a text that is not YAML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoManifest {
+pub enum YamlErrorKind {
     /// A manifest with a mistake in it.
-    Broken,
+    BrokenManifest,
     /// A template that another program fills in.
     Template,
     /// Nothing in it looks like a manifest.
-    Foreign,
+    NotAManifest,
 }
 
-const TEMPLATE: &str =
+const TEMPLATE_PROBLEM: &str =
     "this is a template, not a manifest; judge its output: helm template CHART | gatera check -";
 
 /// Returns whether a line of a text begins like a manifest.
-pub fn looks_like_one(text: &str) -> bool {
+pub fn looks_like_manifest(text: &str) -> bool {
     let head = |line: &str| {
         let line = line.trim_start_matches([' ', '\t', '-', '{', '"', '\'']);
         line.starts_with("apiVersion") || line.starts_with("kind")
@@ -51,13 +51,13 @@ pub fn looks_like_one(text: &str) -> bool {
 }
 
 /// Splits a text into its parts; each `---` line belongs to the part after it.
-pub(super) fn all(text: &str) -> impl Iterator<Item = Part<'_>> {
+pub(super) fn split(text: &str) -> impl Iterator<Item = Part<'_>> {
     let (mut rest, mut lines_above) = (text, 0);
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let (length, lines) = until_next(rest);
+        let (length, lines) = first_part_length(rest);
         let part = Part { text: &rest[..length], lines_above };
         rest = &rest[length..];
         lines_above += lines;
@@ -66,7 +66,7 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Part<'_>> {
 }
 
 /// Returns the length of the first part, in bytes and in lines. A directive belongs to the part after it.
-fn until_next(text: &str) -> (usize, u64) {
+fn first_part_length(text: &str) -> (usize, u64) {
     let (mut bytes, mut lines, mut only_directives) = (0, 0, true);
     for line in text.split_inclusive('\n') {
         let splits = line
@@ -85,7 +85,7 @@ fn until_next(text: &str) -> (usize, u64) {
 impl Part<'_> {
     /// Parses the YAML. Aliases may expand a small text without limit, so the result is limited; a long text may hold as many
     /// nodes as it has bytes.
-    pub(super) fn read(&self) -> Result<Vec<Spanned<YamlNode>>, NoYaml> {
+    pub(super) fn parse(&self) -> Result<Vec<Spanned<YamlNode>>, YamlError> {
         let (length, defaults) = (self.text.len(), serde_saphyr::Budget::default());
         let options = serde_saphyr::options! {
             with_snippet: false,
@@ -97,25 +97,30 @@ impl Part<'_> {
         };
         serde_saphyr::from_multiple_with_options(self.text, options).map_err(|error| {
             let at = error.location().map_or((1, 1), |it| (it.line(), it.column()));
-            let kind = self.kind(at.0);
+            let kind = self.error_kind(at.0);
             let problem = match kind {
-                NoManifest::Template => TEMPLATE.to_owned(),
-                NoManifest::Broken | NoManifest::Foreign => self.problem(&error.to_string(), at),
+                YamlErrorKind::Template => TEMPLATE_PROBLEM.to_owned(),
+                YamlErrorKind::BrokenManifest | YamlErrorKind::NotAManifest => {
+                    self.message(&error.to_string(), at)
+                }
             };
-            NoYaml { place: Place { line: self.lines_above + at.0, column: at.1 }, kind, problem }
+            YamlError { place: Place { line: self.lines_above + at.0, column: at.1 }, kind, problem }
         })
     }
 
     /// Returns what the text is, if it is not YAML at this line.
-    fn kind(&self, line: u64) -> NoManifest {
+    fn error_kind(&self, line: u64) -> YamlErrorKind {
         let at = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
         // A placeholder may cause an error up to two lines further down.
         let is_template = self.text.lines().skip(at.saturating_sub(2)).take(3).any(|it| it.contains("{{"))
-            || !looks_like_one(self.text) && self.text.lines().any(|it| it.trim_start().starts_with("{{"));
-        match () {
-            () if is_template => NoManifest::Template,
-            () if looks_like_one(self.text) => NoManifest::Broken,
-            () => NoManifest::Foreign,
+            || !looks_like_manifest(self.text)
+                && self.text.lines().any(|it| it.trim_start().starts_with("{{"));
+        if is_template {
+            YamlErrorKind::Template
+        } else if looks_like_manifest(self.text) {
+            YamlErrorKind::BrokenManifest
+        } else {
+            YamlErrorKind::NotAManifest
         }
     }
 
@@ -154,20 +159,20 @@ impl Part<'_> {
         ))
     }
 
-    /// Returns the message for an error. Words of the parser that quote the text are replaced: the text could be a
+    /// Returns the message for an error. Messages of the parser that quote the text are replaced: the text could be a
     /// password.
-    fn problem(&self, parser_says: &str, (line, column): (u64, u64)) -> String {
+    fn message(&self, parser_says: &str, (line, column): (u64, u64)) -> String {
         let at = |place: u64| usize::try_from(place.saturating_sub(1)).unwrap_or(usize::MAX);
         let first = parser_says.lines().next().unwrap_or_default();
         let first = first.split(" at line ").next().unwrap_or_default().trim_end_matches(':');
         let known = PROBLEMS.iter().find(|(parts, _)| parts.iter().all(|part| first.contains(part)));
         let known = known.map_or(first, |(_, problem)| problem);
-        let repeated = (known == TWICE).then(|| self.repeated_key(at(line), at(column))).flatten();
+        let repeated = (known == REPEATED_KEY).then(|| self.repeated_key(at(line), at(column))).flatten();
         format!("this is not YAML: {}", repeated.as_deref().unwrap_or(known))
     }
 }
 
-const TWICE: &str = "a key occurs twice in the same map";
+const REPEATED_KEY: &str = "a key occurs twice in the same map";
 const NOT_CLOSED: &str = "a bracket or a brace is not closed";
 const TOO_LARGE: &str = "its aliases expand to too much text";
 
@@ -181,7 +186,7 @@ const PROBLEMS: [(&[&str], &str); 14] = [
     (&["flow"], NOT_CLOSED),
     (&["string scalar"], "a key is not a string"),
     (&["non-finite"], "there is no such number"),
-    (&["duplicate mapping key"], TWICE),
+    (&["duplicate mapping key"], REPEATED_KEY),
     (
         &["mapping values are not allowed"],
         "a `:` where no key can be; indent this line like the one above it, or put the value in quotes",
@@ -198,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_text_is_split_where_kubectl_splits_it() {
-        let parts = |text: &'static str| all(text).map(|it| (it.text, it.lines_above)).collect::<Vec<_>>();
+        let parts = |text: &'static str| split(text).map(|it| (it.text, it.lines_above)).collect::<Vec<_>>();
         assert_eq!(parts("a\n---\nb\n--- # c\nd"), [("a\n", 0), ("---\nb\n", 1), ("--- # c\nd", 3)]);
         assert_eq!(parts("%YAML 1.2\n---\na\n"), [("%YAML 1.2\n---\na\n", 0)]);
         assert_eq!(parts("a: |\n  ---\n ---\n---x\n"), [("a: |\n  ---\n ---\n---x\n", 0)]);
@@ -208,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_part_knows_its_template() {
-        let template = |text: &'static str| all(text).last().and_then(|it| it.template());
+        let template = |text: &'static str| split(text).last().and_then(|it| it.template());
         assert_eq!(template("---\n# Source: a/b.yaml\nkind: Pod\n").as_deref(), Some("a/b.yaml"));
         assert_eq!(template("---\n# Source: a\n# Source: b\nk: v\n").as_deref(), Some("b"), "the nearest");
         assert_eq!(template("kind: Pod\n# Source: a\n"), None);
@@ -248,7 +253,7 @@ mod tests {
                 "this is a template, not a manifest; judge its output: helm template CHART | gatera check -",
             ),
         ] {
-            let problem = all(text).next().unwrap().read().unwrap_err();
+            let problem = split(text).next().unwrap().parse().unwrap_err();
             assert_eq!((problem.place.line, &*problem.to_string()), (line, words), "{text}");
         }
     }

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{is_replaced, keeps_only_what_is_said, keys, name};
+use super::{is_replaced_whole, item_key, keeps_only_written_fields, keys};
 
 const SELECTOR: &str = "/spec/selector";
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
@@ -16,7 +16,7 @@ const FILLED_IN: [&str; 6] =
     ["apiVersion", "kind", "status", "volumeMode", "defaultMode", "expirationSeconds"];
 
 /// Fields that only API servers write; exported manifests contain them, often empty.
-const OF_SERVERS: [&str; 7] = [
+const SERVER_FIELDS: [&str; 7] = [
     "creationTimestamp",
     "uid",
     "resourceVersion",
@@ -28,25 +28,20 @@ const OF_SERVERS: [&str; 7] = [
 
 /// Returns the object after the manifest was applied.
 pub fn applied(live: &Value, manifest: &Value) -> Value {
-    over(live, &last(live).unwrap_or_default(), manifest)
-}
-
-/// Returns the object after the manifest was applied, given its last manifest.
-pub(super) fn over(live: &Value, last: &Value, manifest: &Value) -> Value {
+    let last = last_applied(live).unwrap_or_default();
     let mut manifest = manifest.clone();
-    clean(&mut manifest);
+    remove_server_fields(&mut manifest);
     // kubectl writes this annotation itself.
     if let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
     }
-    let mut after = merged("", live, last, &manifest);
-    if is_replaced(live, "selector")
+    let mut after = merged("", live, &last, &manifest);
+    if is_replaced_whole(live, "selector")
         && let (Some(after), Some(wanted)) = (after.pointer_mut(SELECTOR), manifest.pointer(SELECTOR))
     {
         *after = wanted.clone();
     }
-    let said = |it: &Value| it.pointer("/metadata/annotations").is_some();
-    if !said(live)
+    if live.pointer("/metadata/annotations").is_none()
         && let Some(metadata) = after.get_mut("metadata").and_then(Value::as_object_mut)
         && metadata.get("annotations").and_then(Value::as_object).is_some_and(Map::is_empty)
     {
@@ -56,20 +51,20 @@ pub(super) fn over(live: &Value, last: &Value, manifest: &Value) -> Value {
 }
 
 /// Returns the manifest that was applied last; `None`: unknown, so removed fields stay.
-pub fn last(live: &Value) -> Option<Value> {
+pub fn last_applied(live: &Value) -> Option<Value> {
     let text = live.pointer(LAST_APPLIED)?.as_str()?;
-    let mut said: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
-    clean(&mut said);
-    Some(said)
+    let mut manifest: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
+    remove_server_fields(&mut manifest);
+    Some(manifest)
 }
 
 /// Removes fields that only API servers write.
-fn clean(manifest: &mut Value) {
+fn remove_server_fields(manifest: &mut Value) {
     if let Some(fields) = manifest.as_object_mut() {
         fields.remove("status");
     }
     if let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|key, _| !OF_SERVERS.contains(&&**key));
+        metadata.retain(|key, _| !SERVER_FIELDS.contains(&&**key));
         if metadata.get("namespace").and_then(Value::as_str) == Some("") {
             metadata.remove("namespace");
         }
@@ -78,21 +73,21 @@ fn clean(manifest: &mut Value) {
 
 fn merged(field: &str, live: &Value, last: &Value, wanted: &Value) -> Value {
     match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => Value::Object(map(live, last, wanted)),
-        (Value::Array(live), Value::Array(wanted)) => Value::Array(list(field, live, last, wanted)),
+        (Value::Object(live), Value::Object(wanted)) => Value::Object(merged_map(live, last, wanted)),
+        (Value::Array(live), Value::Array(wanted)) => Value::Array(merged_list(field, live, last, wanted)),
         _ => wanted.clone(),
     }
 }
 
 /// Merges a map. A field of the last manifest that the new one no longer has is removed, with everything below it.
-fn map(live: &Map<String, Value>, last: &Value, wanted: &Map<String, Value>) -> Map<String, Value> {
-    let stays = |(key, live): (&String, &Value)| match wanted.get(key) {
+fn merged_map(live: &Map<String, Value>, last: &Value, wanted: &Map<String, Value>) -> Map<String, Value> {
+    let after = |(key, live): (&String, &Value)| match wanted.get(key) {
         Some(Value::Null) => None,
         Some(wanted) => Some((key.clone(), merged(key, live, &last[key], wanted))),
         None if last.get(key).is_none_or(Value::is_null) => Some((key.clone(), live.clone())),
         None => None,
     };
-    let mut all: Map<_, _> = live.iter().filter_map(stays).collect();
+    let mut all: Map<_, _> = live.iter().filter_map(after).collect();
     for (key, wanted) in wanted {
         if !wanted.is_null() && !live.contains_key(key) {
             all.insert(key.clone(), wanted.clone());
@@ -101,20 +96,20 @@ fn map(live: &Map<String, Value>, last: &Value, wanted: &Map<String, Value>) -> 
     all
 }
 
-fn list(field: &str, live: &[Value], last: &Value, wanted: &[Value]) -> Vec<Value> {
+fn merged_list(field: &str, live: &[Value], last: &Value, wanted: &[Value]) -> Vec<Value> {
     let Some(keys) = keys(field) else { return replaced(live, wanted) };
-    let name = |item: &Value| name(item, keys);
-    let known = |all: &[Value], item: &Value| all.iter().find(|it| name(it) == name(item)).cloned();
-    let said: &[Value] = last.as_array().map_or(&[], Vec::as_slice);
+    let identity = |item: &Value| item_key(item, keys);
+    let same = |all: &[Value], item: &Value| all.iter().find(|it| identity(it) == identity(item)).cloned();
+    let last: &[Value] = last.as_array().map_or(&[], Vec::as_slice);
     let item = |wanted: &Value| {
-        let Some(live) = known(live, wanted) else { return wanted.clone() };
-        let mut item = merged("", &live, &known(said, wanted).unwrap_or_default(), wanted);
-        if let (true, Some(fields)) = (keeps_only_what_is_said(field), item.as_object_mut()) {
+        let Some(live) = same(live, wanted) else { return wanted.clone() };
+        let mut item = merged("", &live, &same(last, wanted).unwrap_or_default(), wanted);
+        if let (true, Some(fields)) = (keeps_only_written_fields(field), item.as_object_mut()) {
             fields.retain(|key, _| wanted.get(key).is_some());
         }
         item
     };
-    let others = live.iter().filter(|live| known(wanted, live).is_none() && known(said, live).is_none());
+    let others = live.iter().filter(|live| same(wanted, live).is_none() && same(last, live).is_none());
     wanted.iter().map(item).chain(others.cloned()).collect()
 }
 
@@ -135,10 +130,10 @@ fn replaced(live: &[Value], wanted: &[Value]) -> Vec<Value> {
 fn filled_in(live: &Value, wanted: &Value) -> Value {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
-            let said = wanted.iter().filter(|(_, it)| !it.is_null());
-            let said = said
-                .map(|(key, it)| (key.clone(), live.get(key).map_or(it.clone(), |live| filled_in(live, it))));
-            let mut all: Map<_, _> = said.collect();
+            let written = wanted.iter().filter(|(_, it)| !it.is_null());
+            let mut all: Map<_, _> = written
+                .map(|(key, it)| (key.clone(), live.get(key).map_or(it.clone(), |live| filled_in(live, it))))
+                .collect();
             for (key, live) in live {
                 // Older API servers write "creationTimestamp: null" into claim templates.
                 if (FILLED_IN.contains(&&**key) || live.is_null()) && !all.contains_key(key) {
@@ -159,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_manifest_says_counts_and_what_is_somebody_elses_stays() {
+    fn fields_of_the_manifest_count_and_those_of_other_owners_stay() {
         let said = json!({ "metadata": { "annotations": {}, "labels": { "a": "1", "b": "2" } }, "spec": { "replicas": 3, "containers": [{ "name": "x", "image": "i:1", "args": ["-v"] }, { "name": "gone" }] } });
         let mut live = said.clone();
         live["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/last-applied-configuration": said.to_string(), "gatera.dev/data": "present" });
@@ -201,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_writes_empty_is_no_change() {
+    fn empty_fields_of_servers_are_not_changes() {
         let template = |metadata: Value| json!({ "volumeClaimTemplates": [{ "metadata": metadata }] });
         let live = template(json!({ "name": "d", "creationTimestamp": null }));
         assert_eq!(applied(&live, &template(json!({ "name": "d" }))), live);
@@ -209,7 +204,7 @@ mod tests {
 
     /// What API servers wrote below it goes as well; without a word on what was said before everything stays.
     #[test]
-    fn what_is_taken_out_goes_whole() {
+    fn a_removed_field_goes_with_everything_below_it() {
         let said = json!({ "metadata": { "annotations": {}, "creationTimestamp": null }, "spec": { "probe": { "exec": {} }, "volumes": [{ "name": "c", "configMap": { "name": "a" } }] }, "status": {} });
         let mut live = said.clone();
         live["metadata"]["creationTimestamp"] = json!("2026-12-01T09:00:00Z");
@@ -225,7 +220,7 @@ mod tests {
 
         for annotations in [json!({}), json!({ "kubectl.kubernetes.io/last-applied-configuration": "{" })] {
             live["metadata"]["annotations"] = annotations;
-            assert_eq!(last(&live), None);
+            assert_eq!(last_applied(&live), None);
             let after = applied(&live, &wanted);
             assert_eq!(after["spec"]["probe"], live["spec"]["probe"], "whose it is is not known");
             assert_eq!(after["spec"]["volumes"], wanted["spec"]["volumes"], "another sort of volume");
@@ -233,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_s_selector_is_replaced() {
+    fn the_selector_of_a_budget_is_replaced() {
         let live =
             json!({ "kind": "PodDisruptionBudget", "spec": { "selector": { "matchLabels": { "a": "1" } } } });
         let wanted =

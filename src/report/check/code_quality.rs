@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{code, fingerprints, headline, shown, whole_at_host};
+use super::{code, fingerprints, full_text_at_host, headline, place_at_host};
 use inspect::check::{CheckFindingKind, Checked, Level};
 
 pub(super) fn of(checked: &Checked) -> Value {
@@ -18,12 +18,12 @@ pub(super) fn of(checked: &Checked) -> Value {
             CheckFindingKind::Finding { judged, .. } => format!("; {}", judged.finding.instead),
             _ => String::new(),
         };
-        let (file, line, _) = shown(finding);
+        let (file, line, _) = place_at_host(finding);
         json!({
             "type": "issue",
             "check_name": code(finding),
             "description": format!("{}{}", headline(finding), super::visible(&instead)),
-            "content": { "body": whole_at_host(finding) },
+            "content": { "body": full_text_at_host(finding) },
             "categories": ["Bug Risk"],
             "severity": severity,
             "fingerprint": print,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::because;
+use crate::downgrade_reason;
 use crate::json::{ObjectName, VERSION, value};
 use facts::way_out::WayOut;
 use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level, Location, Outcome};
@@ -199,7 +199,7 @@ fn finding_item<'a>(checked: &Checked, finding: &'a CheckFinding, fingerprint: S
             field: &judged.finding.field,
             why: &judged.finding.why,
             instead: &judged.finding.instead,
-            softened: judged.softened.as_ref().map(because),
+            softened: judged.softened.as_ref().map(downgrade_reason),
             waived: waived.as_deref(),
         }),
         _ => None,
@@ -208,12 +208,12 @@ fn finding_item<'a>(checked: &Checked, finding: &'a CheckFinding, fingerprint: S
     FindingItem {
         level: finding.level().name(),
         rule: code,
-        name: super::name(checked, code),
-        place: place_item(&finding.spot),
+        name: super::rule_name(checked, code),
+        place: place_item(&finding.location),
         shown_at: finding.shown_at.as_ref().map(|(file, line)| ShownAt { file, line: *line }),
         object: finding.object.as_ref().map(|it| ObjectName::of(it.kind, &it.id)),
         fingerprint,
-        says: super::says(finding),
+        says: super::message(finding),
         judged,
     }
 }
@@ -226,5 +226,5 @@ fn object_item(outcome: &Outcome) -> ObjectItem<'_> {
         worst => worst.map_or("fine", Level::name),
     };
     let name = ObjectName::of(outcome.object.kind, &outcome.object.id);
-    ObjectItem { name, place: place_item(&outcome.spot), became }
+    ObjectItem { name, place: place_item(&outcome.location), became }
 }

@@ -4,16 +4,17 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::{code, headline, whole};
+use super::{code, full_text, headline};
 use inspect::check::{CheckFinding, Checked, Level, Outcome};
 use objects::visible;
 
 pub(super) fn of(checked: &Checked) -> String {
     let mut files: Vec<&str> = Vec::new();
-    let spots = checked.objects.iter().map(|it| &it.spot).chain(checked.findings.iter().map(|it| &it.spot));
-    for spot in spots {
-        if !files.contains(&&*spot.file) {
-            files.push(&spot.file);
+    let locations =
+        checked.objects.iter().map(|it| &it.location).chain(checked.findings.iter().map(|it| &it.location));
+    for location in locations {
+        if !files.contains(&&*location.file) {
+            files.push(&location.file);
         }
     }
     let (failures, errors) = (checked.objects_of(Level::Refused), checked.count(Level::Unread));
@@ -28,12 +29,12 @@ pub(super) fn of(checked: &Checked) -> String {
 }
 
 fn suite(checked: &Checked, file: &str) -> String {
-    let objects: Vec<_> = checked.objects.iter().filter(|it| &*it.spot.file == file).collect();
-    let own: Vec<_> = checked.findings.iter().filter(|it| &*it.spot.file == file).collect();
+    let objects: Vec<_> = checked.objects.iter().filter(|it| &*it.location.file == file).collect();
+    let own: Vec<_> = checked.findings.iter().filter(|it| &*it.location.file == file).collect();
     let mut of_objects = HashMap::<_, Vec<&CheckFinding>>::new();
     for finding in &own {
         if let Some(object) = &finding.object {
-            of_objects.entry((&object.subject, finding.spot.in_base)).or_default().push(finding);
+            of_objects.entry((&object.subject, finding.location.in_base)).or_default().push(finding);
         }
     }
     let unread: Vec<_> = own.iter().filter(|it| it.level() == Level::Unread).collect();
@@ -48,7 +49,7 @@ fn suite(checked: &Checked, file: &str) -> String {
         xml(file)
     );
     for finding in unread {
-        let line = finding.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
+        let line = finding.location.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
         let (name, message) = (xml(&format!("{file}{line}")), xml(&headline(finding)));
         let _ = writeln!(
             text,
@@ -57,13 +58,13 @@ fn suite(checked: &Checked, file: &str) -> String {
         );
     }
     for object in objects {
-        let findings = of_objects.get(&(&object.object.subject, object.spot.in_base));
+        let findings = of_objects.get(&(&object.object.subject, object.location.in_base));
         test(&mut text, object, findings.map_or(&[], |findings| findings));
     }
     let apart: String = own
         .iter()
         .filter(|it| it.object.is_none() && it.level() < Level::Unread)
-        .map(|it| said(it))
+        .map(|it| with_place(it))
         .collect();
     if !apart.is_empty() {
         let _ = writeln!(text, "    <system-out>{}</system-out>", xml(&apart));
@@ -72,9 +73,10 @@ fn suite(checked: &Checked, file: &str) -> String {
 }
 
 fn test(text: &mut String, outcome: &Outcome, findings: &[&CheckFinding]) {
-    let Outcome { spot, object, .. } = outcome;
+    let Outcome { location, object, .. } = outcome;
     let of_this = |level: Level| findings.iter().filter(move |it| it.level() == level);
-    let _ = write!(text, "    <testcase classname=\"{}\" name=\"{}\"", xml(&spot.file), xml(&object.subject));
+    let _ =
+        write!(text, "    <testcase classname=\"{}\" name=\"{}\"", xml(&location.file), xml(&object.subject));
     if outcome.is_fine() {
         text.push_str("/>\n");
         return;
@@ -83,7 +85,7 @@ fn test(text: &mut String, outcome: &Outcome, findings: &[&CheckFinding]) {
     let mut refused = of_this(Level::Refused).peekable();
     if let Some(first) = refused.peek() {
         let (code, message) = (code(first), xml(&headline(first)));
-        let all: String = refused.map(|it| said(it)).collect();
+        let all: String = refused.map(|it| with_place(it)).collect();
         let _ =
             writeln!(text, "      <failure type=\"{code}\" message=\"{message}\">{}</failure>", xml(&all));
     } else if outcome.unchanged {
@@ -91,19 +93,20 @@ fn test(text: &mut String, outcome: &Outcome, findings: &[&CheckFinding]) {
     } else if outcome.has_no_rule() {
         text.push_str("      <skipped message=\"no rule covers this kind\"/>\n");
     } else if outcome.worst == Some(Level::Waived) {
-        let all: String = of_this(Level::Waived).map(|it| said(it)).collect();
+        let all: String = of_this(Level::Waived).map(|it| with_place(it)).collect();
         let _ = writeln!(text, "      <skipped message=\"waived\">{}</skipped>", xml(&all));
     }
-    let besides: String = of_this(Level::Warning).chain(of_this(Level::Note)).map(|it| said(it)).collect();
+    let besides: String =
+        of_this(Level::Warning).chain(of_this(Level::Note)).map(|it| with_place(it)).collect();
     if !besides.is_empty() {
         let _ = writeln!(text, "      <system-out>{}</system-out>", xml(&besides));
     }
     text.push_str("    </testcase>\n");
 }
 
-fn said(finding: &CheckFinding) -> String {
-    let place = finding.spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
-    format!("{}{place}\n{}\n", visible(&finding.spot.file), whole(finding))
+fn with_place(finding: &CheckFinding) -> String {
+    let place = finding.location.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
+    format!("{}{place}\n{}\n", visible(&finding.location.file), full_text(finding))
 }
 
 /// Escapes a text for XML, which has no control characters.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{code, finding_counts, headline, name, objects, place, subject, whole};
+use super::{code, finding_counts, full_text, headline, object_counts, place, rule_name, subject};
 use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level};
 use objects::visible;
 
@@ -28,7 +28,7 @@ pub(super) fn of(checked: &Checked) -> String {
     }
     for finding in shown {
         let (file, line) = place(finding);
-        let (code, name) = (code(finding), name(checked, code(finding)));
+        let (code, name) = (code(finding), rule_name(checked, code(finding)));
         let rule = if code == name { code.to_owned() } else { format!("{code} {name}") };
         let waived = match &finding.what {
             CheckFindingKind::Finding { waived: Some(reason), .. } => visible(&format!("; waived: {reason}")),
@@ -53,16 +53,16 @@ pub(super) fn of(checked: &Checked) -> String {
         }
     }
     text.extend(finding_counts(checked).map(|counts| format!("\n{counts}  \n")));
-    text + &format!("{}\n", objects(checked))
+    text + &format!("{}\n", object_counts(checked))
 }
 
 fn details(finding: &CheckFinding) -> String {
-    let words = whole(finding);
+    let text = full_text(finding);
     // The fence must be longer than any fence in the text.
-    let within = words.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let within = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(within.max(2) + 1);
     let summary = html(&visible(&format!("{} {}", code(finding), subject(finding))));
-    format!("\n<details><summary>{summary}</summary>\n\n{fence}text\n{words}\n{fence}\n\n</details>\n")
+    format!("\n<details><summary>{summary}</summary>\n\n{fence}text\n{text}\n{fence}\n\n</details>\n")
 }
 
 /// The most characters of one cell.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CODES, code, fingerprints, shown, whole_at_host};
+use super::{OTHER_CODES, code, fingerprints, full_text_at_host, place_at_host};
 use engine::rules::UNREADABLE;
 use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level};
 
@@ -95,7 +95,7 @@ fn result(finding: &CheckFinding, fingerprint: &str, index: Option<usize>) -> Va
         "ruleId": code(finding),
         "ruleIndex": index,
         "level": level,
-        "message": { "text": whole_at_host(finding) },
+        "message": { "text": full_text_at_host(finding) },
         "locations": [location(finding)],
         "partialFingerprints": { "gatera/v1": fingerprint },
     });
@@ -106,11 +106,11 @@ fn result(finding: &CheckFinding, fingerprint: &str, index: Option<usize>) -> Va
 }
 
 fn notification(finding: &CheckFinding) -> Value {
-    json!({ "level": "error", "message": { "text": whole_at_host(finding) }, "locations": [location(finding)] })
+    json!({ "level": "error", "message": { "text": full_text_at_host(finding) }, "locations": [location(finding)] })
 }
 
 fn location(finding: &CheckFinding) -> Value {
-    let (file, line, column) = shown(finding);
+    let (file, line, column) = place_at_host(finding);
     let mut region = json!({ "startLine": line });
     if let Some(column) = column {
         region["startColumn"] = json!(column);

@@ -16,33 +16,37 @@ pub(super) fn text(checked: &Checked, colour: bool) -> String {
 pub(super) fn findings(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let mut text = String::new();
-    for (words, findings) in alike(checked) {
+    for (message, findings) in by_text(checked) {
         for finding in &findings {
-            text.push_str(&format!("{}: {}\n", paint.bold(&at(&finding.spot)), paint.level(finding.level())));
+            text.push_str(&format!(
+                "{}: {}\n",
+                paint.bold(&place_text(&finding.location)),
+                paint.level(finding.level())
+            ));
         }
         text.push_str(&excerpt(findings[0], paint));
-        text.push_str(&format!("{words}\n\n"));
+        text.push_str(&format!("{message}\n\n"));
     }
     text
 }
 
-/// Returns the findings by their words, in the order of the first of each.
-fn alike(checked: &Checked) -> Vec<(String, Vec<&CheckFinding>)> {
+/// Returns the findings by their message, in the order of the first of each.
+fn by_text(checked: &Checked) -> Vec<(String, Vec<&CheckFinding>)> {
     let mut all: Vec<(String, Vec<&CheckFinding>)> = Vec::new();
     let mut known = HashMap::new();
     for finding in &checked.findings {
-        let words = super::whole(finding);
-        let at = *known.entry((finding.level(), words.clone())).or_insert(all.len());
+        let message = super::full_text(finding);
+        let at = *known.entry((finding.level(), message.clone())).or_insert(all.len());
         match all.get_mut(at) {
             Some((_, findings)) => findings.push(finding),
-            None => all.push((words, vec![finding])),
+            None => all.push((message, vec![finding])),
         }
     }
     all
 }
 
 fn excerpt(finding: &CheckFinding, paint: Paint) -> String {
-    let (Some(Excerpt { line, caret }), Some(place)) = (&finding.excerpt, finding.spot.place) else {
+    let (Some(Excerpt { line, caret }), Some(place)) = (&finding.excerpt, finding.location.place) else {
         return String::new();
     };
     let indent = line.len() - line.trim_start().len();
@@ -58,17 +62,17 @@ fn excerpt(finding: &CheckFinding, paint: Paint) -> String {
 }
 
 /// Returns a line for each object without a finding.
-pub(super) fn fine(checked: &Checked, colour: bool) -> String {
+pub(super) fn fine_objects(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let fine = checked.objects.iter().filter(|it| it.is_fine());
-    let line = |Outcome { spot, object, .. }: &Outcome| {
-        format!("{}: {} {}\n", at(spot), paint.with(GOOD, "fine"), visible(&object.subject))
+    let line = |Outcome { location, object, .. }: &Outcome| {
+        format!("{}: {} {}\n", place_text(location), paint.with(GOOD, "fine"), visible(&object.subject))
     };
     fine.map(line).collect()
 }
 
 /// Returns a line for each file that is not a manifest.
-pub(super) fn foreign(checked: &Checked) -> String {
+pub(super) fn skipped_files(checked: &Checked) -> String {
     checked.skipped_files.iter().map(|it| format!("{}: not a Kubernetes manifest\n", visible(it))).collect()
 }
 
@@ -84,7 +88,7 @@ pub(super) fn lines(checked: &Checked, colour: bool) -> String {
         let rule = finding.rule().map_or(":".to_owned(), |rule| format!(" [{rule}]"));
         format!(
             "{}: {}{rule} {}\n",
-            at(&finding.spot),
+            place_text(&finding.location),
             paint.level(finding.level()),
             super::headline(finding)
         )
@@ -93,13 +97,13 @@ pub(super) fn lines(checked: &Checked, colour: bool) -> String {
 }
 
 /// Returns the place, as in "galera.yaml:97:50", which editors and terminals make a link.
-fn at(spot: &Location) -> String {
+fn place_text(location: &Location) -> String {
     // The runner of a pipeline would take a line that begins with `::` for a command.
-    let here = if spot.file.starts_with("::") { "./" } else { "" };
-    let file = format!("{here}{}", visible(&spot.file));
-    let place = spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
-    let template = spot.template.as_ref().map(|it| format!(" ({})", visible(it))).unwrap_or_default();
-    let removed = if spot.in_base { " (in the base)" } else { "" };
+    let here = if location.file.starts_with("::") { "./" } else { "" };
+    let file = format!("{here}{}", visible(&location.file));
+    let place = location.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
+    let template = location.template.as_ref().map(|it| format!(" ({})", visible(it))).unwrap_or_default();
+    let removed = if location.in_base { " (in the base)" } else { "" };
     format!("{file}{place}{template}{removed}")
 }
 
@@ -115,11 +119,11 @@ fn summary(checked: &Checked) -> String {
         if number == 0 {
             text.push_str("waived in these files, which the API server does not see:\n");
         }
-        let (at, subject) = (at(&finding.spot), super::subject(finding));
+        let (at, subject) = (place_text(&finding.location), super::subject(finding));
         text.push_str(&(visible(&format!("  {at}: {rule} {subject}: {reason}")) + "\n"));
     }
     text.extend(super::finding_counts(checked).map(|counts| counts + "\n"));
-    text + &format!("{}\n", super::objects(checked))
+    text + &format!("{}\n", super::object_counts(checked))
 }
 
 impl Paint {

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{PlanStep, plan, steps, word};
+use super::{PlanStep, member_state, plan_status, steps};
 use crate::doctor;
 use crate::json::{ClusterHead, VERSION};
 use facts::galera::start_report::{JoinPhase, Start, StartReport};
@@ -12,7 +12,7 @@ use facts::marks::overrides::Override;
 use facts::revision::Revision;
 use facts::view::Member;
 use facts::view::condition::Condition;
-use inspect::doctor::{Row, worst};
+use inspect::doctor::{DoctorRow, worst};
 use inspect::status::ClusterStatus;
 
 /// The state of clusters, and of the guard.
@@ -103,7 +103,7 @@ struct Plan {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(all: &'a [ClusterStatus<'a>], guard: &'a [Row]) -> Self {
+    pub(super) fn of(all: &'a [ClusterStatus<'a>], guard: &'a [DoctorRow]) -> Self {
         let guard = GuardItem { state: worst(guard).name(), rows: doctor::AnswerItem::all(guard) };
         Self { version: VERSION, clusters: all.iter().map(ClusterItem::of).collect(), guard }
     }
@@ -128,7 +128,7 @@ impl<'a> ClusterItem<'a> {
                 .collect(),
             left_claims: cluster.left_claims().map(|it| &*it.name).collect(),
             findings: &it.findings,
-            plan: Plan { status: plan(&steps), steps },
+            plan: Plan { status: plan_status(&steps), steps },
         }
     }
 }
@@ -138,7 +138,7 @@ impl<'a> MemberItem<'a> {
         let pod = member.pod.as_ref();
         Self {
             name: &member.name,
-            says: word(member, condition),
+            says: member_state(member, condition),
             condition: condition.map(Condition::name),
             ready: member.ready(),
             revision: pod.and_then(|pod| pod.revision.as_ref()).map(Revision::to_string),

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{COMPLETE, SKIPPED, in_words, plan, steps};
+use super::{COMPLETE, SKIPPED, plan_status, status_text, steps};
 use crate::paint::Paint;
 use facts::view::State;
 use facts::view::condition::Diagnosis;
@@ -79,8 +79,8 @@ fn what(it: &ClusterStatus<'_>) -> String {
         many => format!("{} would be refused", super::count(many, "object")),
     };
     match step {
-        Some(step) if plan(&steps) != COMPLETE => {
-            format!("{}: {} ({})", step.name, in_words(step.status), step.says)
+        Some(step) if plan_status(&steps) != COMPLETE => {
+            format!("{}: {} ({})", step.name, status_text(step.status), step.says)
         }
         _ => exception().unwrap_or_else(findings),
     }

@@ -1,4 +1,4 @@
-//! One look at a password: which key of which Secret holds it, how far a change is, and which passwords members accept.
+//! The observation of a password: which key of which Secret holds it, how far a change is, and which passwords members accept.
 //!
 //! Must not know: which step comes next.
 
@@ -25,13 +25,13 @@ use crate::command::look::ObservedCluster;
 /// The script that runs a statement in a server's container, and tries two logins.
 const STATEMENT: &str = include_str!("statement.sh");
 
-/// The result of one look.
-pub(super) struct Looked {
+/// The result of one observation.
+pub(super) struct PasswordObservation {
     /// The command's own Secret; `None`: no change is under way.
     pub own: Option<Secret>,
     /// The Secret that members read.
     pub secret: Secret,
-    pub observed: Observed,
+    pub state: Observed,
     /// Whether the account is the one that was asked for.
     pub is_asked_for: bool,
     /// The user that changes accounts.
@@ -50,37 +50,41 @@ pub(super) fn secrets(seen: &ObservedCluster) -> Api<Secret> {
 }
 
 /// Looks at the password of this account, or at the change that is under way. `new` is the password of a change that begins.
-pub(super) async fn look(seen: &ObservedCluster, user: &str, new: &Password) -> anyhow::Result<Looked> {
+pub(super) async fn observe(
+    seen: &ObservedCluster,
+    user: &str,
+    new: &Password,
+) -> anyhow::Result<PasswordObservation> {
     let own = secrets(seen)
         .get_opt(&own_name(seen))
         .await
         .context("reading the separate Secret of a change that is under way")?;
-    let all = read_by_the_server(seen).await?;
-    let credentials = found(seen, &all)?;
+    let all = server_secrets(seen).await?;
+    let credentials = server_credentials(seen, &all)?;
     let change = match &own {
         Some(own) => change::read(own)?,
-        None => begun(seen, user, new, &credentials, &all)?,
+        None => new_change(seen, user, new, &credentials, &all)?,
     };
-    let (root, root_passwords) = root(&credentials, &change)?;
+    let (root, root_passwords) = root_login(&credentials, &change)?;
     let secret = all.get(&change.secret).cloned();
     let secret =
         secret.with_context(|| format!("there is no Secret {} that its server reads", change.secret))?;
     let (cluster, view) = (seen.cluster()?, seen.view());
     let not_now = password::wait_reason(cluster, &view);
-    let is_asked_for = called(&credentials, user).any(|it| it.account == change.account);
-    let kept = kept(seen, &secret, &change);
+    let is_asked_for = credentials_of(&credentials, user).any(|it| it.account == change.account);
+    let kept = secret_state(seen, &secret, &change);
     let readers = readers(seen, &change).await?;
-    let observed = Observed { change, kept, readers, members: Vec::new(), not_now };
-    let mut looked = Looked { own, secret, observed, is_asked_for, root, root_passwords };
-    if looked.observed.not_now.is_none() {
+    let state = Observed { change, kept, readers, members: Vec::new(), not_now };
+    let mut observation = PasswordObservation { own, secret, state, is_asked_for, root, root_passwords };
+    if observation.state.not_now.is_none() {
         let names = cluster.members.iter().map(|it| &*it.name);
-        looked.observed.members = try_join_all(names.map(|it| looked.on_member(seen, it))).await?;
+        observation.state.members = try_join_all(names.map(|it| observation.member_state(seen, it))).await?;
     }
-    Ok(looked)
+    Ok(observation)
 }
 
 /// Reads the Secrets to which the server's pod template refers.
-async fn read_by_the_server(seen: &ObservedCluster) -> anyhow::Result<BTreeMap<String, Secret>> {
+async fn server_secrets(seen: &ObservedCluster) -> anyhow::Result<BTreeMap<String, Secret>> {
     let (spec, _) = seen.cluster()?.server().context("its template has no server")?;
     let names: BTreeSet<_> = spec.secrets().filter(|name| !name.is_empty()).collect();
     let mut all = BTreeMap::new();
@@ -91,7 +95,10 @@ async fn read_by_the_server(seen: &ObservedCluster) -> anyhow::Result<BTreeMap<S
     Ok(all)
 }
 
-fn found(seen: &ObservedCluster, all: &BTreeMap<String, Secret>) -> anyhow::Result<Vec<Credential>> {
+fn server_credentials(
+    seen: &ObservedCluster,
+    all: &BTreeMap<String, Secret>,
+) -> anyhow::Result<Vec<Credential>> {
     let (spec, server) = seen.cluster()?.server().context("its template has no server")?;
     let texts = |it: &Secret| {
         it.data.iter().flatten().filter_map(|(key, _)| Some((key.clone(), text(it, key)?))).collect()
@@ -101,7 +108,7 @@ fn found(seen: &ObservedCluster, all: &BTreeMap<String, Secret>) -> anyhow::Resu
 }
 
 /// Returns the credentials of the account with this name; if there is none, of the account with this role.
-fn called<'a>(credentials: &'a [Credential], user: &'a str) -> impl Iterator<Item = &'a Credential> {
+fn credentials_of<'a>(credentials: &'a [Credential], user: &'a str) -> impl Iterator<Item = &'a Credential> {
     let by_name = credentials.iter().any(|it| it.account == user);
     credentials
         .iter()
@@ -109,14 +116,14 @@ fn called<'a>(credentials: &'a [Credential], user: &'a str) -> impl Iterator<Ite
 }
 
 /// Returns the change of this account that would begin, or why none can.
-fn begun(
+fn new_change(
     seen: &ObservedCluster,
     user: &str,
     new: &Password,
     credentials: &[Credential],
     all: &BTreeMap<String, Secret>,
 ) -> anyhow::Result<PasswordChange> {
-    let Some(it) = called(credentials, user).next() else {
+    let Some(it) = credentials_of(credentials, user).next() else {
         let found =
             credentials.iter().map(|it| format!("{} (key {} of Secret {})", it.account, it.key, it.secret));
         let found = Some(found.collect::<Vec<_>>().join(", ")).filter(|it| !it.is_empty());
@@ -137,12 +144,12 @@ fn begun(
     let old = password.with_context(|| {
         format!("key {key} of Secret {secret} is not one line, so it is unknown which password clients use")
     })?;
-    may_be_written(seen, &all[&secret], &key)?;
+    ensure_writable(seen, &all[&secret], &key)?;
     Ok(PasswordChange { account, secret, key, old, new: new.clone(), underway: None })
 }
 
 /// Fails if the Secret must not be written, because it is immutable, has a controller, or is read by another cluster.
-fn may_be_written(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow::Result<()> {
+fn ensure_writable(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow::Result<()> {
     let name = secret.name_any();
     anyhow::ensure!(secret.immutable != Some(true), "Secret {name} is immutable: no value of it can change");
     if let Some(owner) = secret.owner_references().iter().find(|it| it.controller == Some(true)) {
@@ -165,7 +172,10 @@ fn may_be_written(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow:
 }
 
 /// Returns root's name, and two passwords, of which at least one is root's.
-fn root(credentials: &[Credential], change: &PasswordChange) -> anyhow::Result<(String, [Password; 2])> {
+fn root_login(
+    credentials: &[Credential],
+    change: &PasswordChange,
+) -> anyhow::Result<(String, [Password; 2])> {
     let root = credentials.iter().find(|it| it.role == Role::Root).context(
         "no password of root was found in a Secret (MARIADB_ROOT_PASSWORD of the server), and only root can change the passwords of other accounts",
     )?;
@@ -177,7 +187,7 @@ fn root(credentials: &[Credential], change: &PasswordChange) -> anyhow::Result<(
     Ok((root.account.clone(), passwords))
 }
 
-fn kept(seen: &ObservedCluster, secret: &Secret, change: &PasswordChange) -> SecretState {
+fn secret_state(seen: &ObservedCluster, secret: &Secret, change: &PasswordChange) -> SecretState {
     let held = text(secret, &change.key).and_then(|it| credentials::password_in(&it, &change.account));
     let holds = [WhichPassword::New, WhichPassword::Old]
         .into_iter()
@@ -203,13 +213,13 @@ async fn readers(seen: &ObservedCluster, change: &PasswordChange) -> anyhow::Res
             continue;
         }
         let created = pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |it| it.0);
-        readers.push(ReadingPod { created, workload: restarted_with(&pod), name: pod.name_any() });
+        readers.push(ReadingPod { created, workload: workload_of(&pod), name: pod.name_any() });
     }
     Ok(readers)
 }
 
 /// Returns kind and name of the workload whose restart replaces this pod.
-fn restarted_with(pod: &Pod) -> Option<(String, String)> {
+fn workload_of(pod: &Pod) -> Option<(String, String)> {
     let owner = pod.owner_references().iter().find(|it| it.controller == Some(true))?;
     match &*owner.kind {
         "StatefulSet" | "DaemonSet" => Some((owner.kind.clone(), owner.name.clone())),
@@ -222,14 +232,14 @@ fn restarted_with(pod: &Pod) -> Option<(String, String)> {
     }
 }
 
-impl Looked {
+impl PasswordObservation {
     /// Returns the Secret of the change that is under way.
     pub(super) fn own(&self) -> anyhow::Result<&Secret> {
         self.own.as_ref().context("no change is under way")
     }
 
     pub(super) fn underway(&self) -> anyhow::Result<&Underway> {
-        self.observed.change.underway.as_ref().context("no change is under way")
+        self.state.change.underway.as_ref().context("no change is under way")
     }
 
     /// Runs a statement as root on this member, and returns what it prints.
@@ -240,8 +250,8 @@ impl Looked {
         statement: &str,
     ) -> anyhow::Result<String> {
         let (_, server) = seen.cluster()?.server().context("its template has no server")?;
-        let Self { root, root_passwords: [first, second], observed, .. } = self;
-        let PasswordChange { account, old, new, .. } = &observed.change;
+        let Self { root, root_passwords: [first, second], state, .. } = self;
+        let PasswordChange { account, old, new, .. } = &state.change;
         // A new password that is not recorded yet is not tried.
         let (second, new) = if self.own.is_some() { (second, new) } else { (first, old) };
         let [first, second, old, new] = [first, second, old, new].map(|it| credentials::quoted(it.look()));
@@ -261,8 +271,8 @@ impl Looked {
         Ok(said)
     }
 
-    async fn on_member(&self, seen: &ObservedCluster, member: &str) -> anyhow::Result<AccountOnMember> {
-        let said = self.run(seen, member, &accounts::query(&self.observed.change.account)).await?;
+    async fn member_state(&self, seen: &ObservedCluster, member: &str) -> anyhow::Result<AccountOnMember> {
+        let said = self.run(seen, member, &accounts::query(&self.state.change.account)).await?;
         let mut logs_in = said.lines().filter_map(|it| it.strip_prefix("login ")).map(|it| it == "yes");
         let logs_in = [logs_in.next().unwrap_or_default(), logs_in.next().unwrap_or_default()];
         let rows = said.lines().filter_map(|it| it.strip_prefix("row ")).filter(|it| it.contains(':'));

@@ -10,30 +10,31 @@ use objects::visible;
 
 /// A kind of file that is not judged as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Aside {
+pub(super) enum UnjudgedFile {
     Chart,
     Template,
     Kustomization,
     KudoPackage,
     /// Text that is not YAML, and does not look like a manifest.
-    NoYaml,
+    NotYaml,
 }
 
 /// The number of names in one note.
-const MOST: usize = 3;
+const MOST_NAMES: usize = 3;
 
-impl Aside {
+impl UnjudgedFile {
     /// Returns the kind of a document without a kind, or of a kustomization.
     pub(super) fn of(file: &str, version: &str, kind: &str) -> Option<Self> {
         let name = Path::new(file).file_name().unwrap_or_default();
-        let named = ["kustomization.yaml", "kustomization.yml"].iter().any(|it| name == *it);
-        match () {
-            () if kind == "Kustomization" && version.starts_with("kustomize.config.k8s.io/") => {
-                Some(Self::Kustomization)
-            }
-            () if kind.is_empty() && named => Some(Self::Kustomization),
-            () if kind.is_empty() && version.starts_with("kudo.dev/") => Some(Self::KudoPackage),
-            () => None,
+        let has_its_name = ["kustomization.yaml", "kustomization.yml"].iter().any(|it| name == *it);
+        let is_kustomization = kind == "Kustomization" && version.starts_with("kustomize.config.k8s.io/")
+            || kind.is_empty() && has_its_name;
+        if is_kustomization {
+            Some(Self::Kustomization)
+        } else if kind.is_empty() && version.starts_with("kudo.dev/") {
+            Some(Self::KudoPackage)
+        } else {
+            None
         }
     }
 
@@ -71,10 +72,10 @@ impl Aside {
             Self::KudoPackage => format!(
                 "{count} files are of KUDO packages, which only KUDO renders, in a cluster: {all}; what they create is judged there"
             ),
-            Self::NoYaml if one => {
+            Self::NotYaml if one => {
                 "this is not YAML that kubectl reads, and does not look like a manifest, so it was not judged".to_owned()
             }
-            Self::NoYaml => format!(
+            Self::NotYaml => format!(
                 "{count} files are not YAML that kubectl reads, and do not look like manifests, so they were not judged: {all}"
             ),
         })
@@ -83,8 +84,8 @@ impl Aside {
 
 /// Returns some of the names, and how many more there are.
 fn names(files: &[&str]) -> String {
-    let shown = files.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
-    if files.len() > MOST { format!("{shown} and {} more", files.len() - MOST) } else { shown }
+    let shown = files.iter().take(MOST_NAMES).copied().collect::<Vec<_>>().join(", ");
+    if files.len() > MOST_NAMES { format!("{shown} and {} more", files.len() - MOST_NAMES) } else { shown }
 }
 
 #[cfg(test)]
@@ -94,28 +95,33 @@ mod tests {
     #[test]
     fn many_files_of_a_kind_are_one_note() {
         assert_eq!(
-            Aside::Kustomization.note(&["a/kustomization.yaml", "b/kustomization.yaml"]),
+            UnjudgedFile::Kustomization.note(&["a/kustomization.yaml", "b/kustomization.yaml"]),
             "2 kustomizations were not built, so their files were judged as they are: a/kustomization.yaml, b/kustomization.yaml; judge the output of each: kubectl kustomize a | gatera check -"
         );
         let files: Vec<_> = (0..5).map(|n| format!("t{n}.yaml")).collect();
         let files: Vec<_> = files.iter().map(|it| &**it).collect();
         assert_eq!(
-            Aside::Template.note(&files),
+            UnjudgedFile::Template.note(&files),
             "5 files are templates, not manifests: t0.yaml, t1.yaml, t2.yaml and 2 more; judge their output: helm template CHART | gatera check -"
         );
     }
 
     #[test]
-    fn what_another_program_renders_is_known_by_its_head() {
+    fn files_for_other_programs_are_recognized() {
         for (file, version, kind, aside) in [
-            ("a/kustomization.yaml", "", "", Some(Aside::Kustomization)),
-            ("a/k.yaml", "kustomize.config.k8s.io/v1beta1", "Kustomization", Some(Aside::Kustomization)),
+            ("a/kustomization.yaml", "", "", Some(UnjudgedFile::Kustomization)),
+            (
+                "a/k.yaml",
+                "kustomize.config.k8s.io/v1beta1",
+                "Kustomization",
+                Some(UnjudgedFile::Kustomization),
+            ),
             ("a/k.yaml", "kustomize.toolkit.fluxcd.io/v1", "Kustomization", None),
-            ("operator.yaml", "kudo.dev/v1beta1", "", Some(Aside::KudoPackage)),
+            ("operator.yaml", "kudo.dev/v1beta1", "", Some(UnjudgedFile::KudoPackage)),
             ("instance.yaml", "kudo.dev/v1beta1", "Instance", None),
             ("values.yaml", "", "", None),
         ] {
-            assert_eq!(Aside::of(file, version, kind), aside, "{file} {version} {kind}");
+            assert_eq!(UnjudgedFile::of(file, version, kind), aside, "{file} {version} {kind}");
         }
     }
 }
