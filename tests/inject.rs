@@ -225,7 +225,7 @@ fn unknown_servers_keep_their_probes_and_rules_know_why() {
                 "{change}"
             );
         }
-        let kept = prospect(&pod).kept;
+        let kept = prospect(&pod).keeps_probes;
         assert!(kept.as_ref().is_some_and(|it| it.contains(why)), "{change}: {kept:?}");
         let mark = &after["metadata"]["annotations"]["gatera.dev/injected"];
         assert!(mark.as_str().is_some_and(|it| it.ends_with("unproven")), "{change}: {mark}");

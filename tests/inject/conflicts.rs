@@ -13,7 +13,7 @@ fn a_conflicting_mount_prevents_injection() {
         );
         let after = injected(&pod, &Scene::default());
         assert_eq!(after, pod, "{path}");
-        let kept = prospect(&pod).kept.unwrap();
+        let kept = prospect(&pod).keeps_probes.unwrap();
         assert!(kept.contains(&format!("volume own is mounted at {path}, where gatera needs")), "{kept}");
     }
     let pod = with_server(
@@ -41,7 +41,7 @@ fn volumes_of_the_user_are_not_replaced() {
             &json!({ "volumeMounts": [{ "name": name, "mountPath": path }], "ports": [{ "containerPort": 4567 }] }),
         );
         pod["spec"]["volumes"] = json!([volume]);
-        let kept = prospect(&pod).kept.unwrap();
+        let kept = prospect(&pod).keeps_probes.unwrap();
         assert_eq!(injected(&pod, &Scene::default()), pod, "{name} at {path}");
         assert!(kept.contains(&format!("volume {name} is not gatera's own")), "{kept}");
     }

@@ -28,11 +28,11 @@ pub(super) async fn step(context: &StepContext, step: &LeaderStep) -> kube::Resu
     match step {
         LeaderStep::Mark(it) => mark(client, it).await?,
         LeaderStep::UpdateOptionFile { pod, uid, text } => {
-            annotate_pod(client, pod, uid, marks::MY_CNF, text).await?
+            annotate_pod(client, pod, uid, marks::MY_CNF, text).await?;
         }
         LeaderStep::RecordIdentity { id, uid } => return identity::record_identity(context, id, uid).await,
         LeaderStep::AnnotateIdentity { pod, uid, value } => {
-            annotate_pod(client, pod, uid, marks::IDENTITY, value).await?
+            annotate_pod(client, pod, uid, marks::IDENTITY, value).await?;
         }
         LeaderStep::Configure(it) => return configure::configure(context, step, it).await,
         LeaderStep::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,

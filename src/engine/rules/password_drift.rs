@@ -177,7 +177,7 @@ fn taken_from_elsewhere(
 }
 
 /// Returns the Secret of this name; `None` if folders for several clusters hold different ones.
-fn the_one<'a>(all: impl Iterator<Item = &'a Secret>, name: &str) -> Option<&'a Secret> {
+fn only_secret_named<'a>(all: impl Iterator<Item = &'a Secret>, name: &str) -> Option<&'a Secret> {
     let mut named = all.filter(|it| it.metadata.name == name);
     let first = named.next()?;
     named.all(|it| it.data == first.data).then_some(first)

@@ -86,26 +86,26 @@ fn startup_probe_weakened(
 ) -> Option<Finding> {
     let patience = before.startup_probe.as_ref()?.seconds_to_failure();
     let removed = |left: &str| format!(", which waited {patience}s, is removed: {left}");
-    let (says, instead) = match (server.startup_probe.as_ref().map(Handler::patience), &planned.keeps_probes)
-    {
-        (Some(now), Some(kept)) if now < LEAST_PATIENCE && patience >= LEAST_PATIENCE => (
-            format!(" waits {now}s instead of {patience}s, and gatera does not replace it: {kept}"),
-            "make it wait an hour, as long as a copy of all data may take",
-        ),
-        (Some(_), _) => return None,
-        (None, None) => (
-            removed("only gatera's own is left, and only in pods that start while gatera runs"),
-            "keep the startupProbe",
-        ),
-        (None, Some(kept)) => (
-            removed(&format!("nothing replaces it: gatera adds none, because {kept}")),
-            if server.liveness_probe.is_some() {
-                "keep the startupProbe, or remove livenessProbe too"
-            } else {
-                "keep the startupProbe"
-            },
-        ),
-    };
+    let (says, instead) =
+        match (server.startup_probe.as_ref().map(Handler::seconds_to_failure), &planned.keeps_probes) {
+            (Some(now), Some(kept)) if now < LEAST_PATIENCE && patience >= LEAST_PATIENCE => (
+                format!(" waits {now}s instead of {patience}s, and gatera does not replace it: {kept}"),
+                "make it wait an hour, as long as a copy of all data may take",
+            ),
+            (Some(_), _) => return None,
+            (None, None) => (
+                removed("only gatera's own is left, and only in pods that start while gatera runs"),
+                "keep the startupProbe",
+            ),
+            (None, Some(kept)) => (
+                removed(&format!("nothing replaces it: gatera adds none, because {kept}")),
+                if server.liveness_probe.is_some() {
+                    "keep the startupProbe, or remove livenessProbe too"
+                } else {
+                    "keep the startupProbe"
+                },
+            ),
+        };
     let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
     let says = format!("startupProbe of container {}{says}", server.name);
     Some(RULE.warn(field, says, KILLED_COPYING, instead))
@@ -194,7 +194,7 @@ fn impatient_liveness(
     if probe.exec.command.iter().any(|word| word.look().contains("sst_in_progress")) {
         return None;
     }
-    let startup = server.startup_probe.as_ref().map_or(0, Handler::patience);
+    let startup = server.startup_probe.as_ref().map_or(0, Handler::seconds_to_failure);
     let seconds = startup.saturating_add(probe.seconds_to_failure());
     let says = format!(
         "container {} is killed {seconds}s after it started unless it answers, and gatera adds no startupProbe: {kept}",

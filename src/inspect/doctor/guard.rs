@@ -185,7 +185,7 @@ pub fn replicas(found: &AnswerOrReason<Vec<Replica>>, own: &str) -> Vec<DoctorRo
     for Replica { name, ready, version, says } in found {
         match says {
             Err(why) => {
-                rows.push(DoctorRow::not_asked(REPLICAS, format!("the /readyz of pod {name}: {why}")))
+                rows.push(DoctorRow::not_asked(REPLICAS, format!("the /readyz of pod {name}: {why}")));
             }
             Ok(text) if !is_readyz(text) => {
                 rows.push(DoctorRow::not_asked(

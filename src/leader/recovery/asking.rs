@@ -88,7 +88,7 @@ pub(super) fn next(
     }
     let restored = rows.iter().find(|row| {
         matches!(
-            row.member.pod.as_deref().and_then(PodFact::doing),
+            row.member.pod.as_deref().and_then(PodFact::phase),
             Some(JoinPhase::Waits | JoinPhase::Receives)
         )
     });

@@ -330,7 +330,7 @@ fn after_first(
                 RecoveryStep::Wait(format!("{name}: {}", held_up(cluster, member)))
             }
             Some(_) => {
-                let does = Condition::of(member, view).map_or("is not Ready yet", Condition::says);
+                let does = Condition::of(member, view).map_or("is not Ready yet", Condition::description);
                 RecoveryStep::Wait(format!("{name} {does}"))
             }
         }
