@@ -32,14 +32,14 @@ fn unreachable_node(node: usize) -> serde_json::Value {
     })
 }
 
-/// Returns what the command prints in this scene if nothing has changed for `unchanged_for` seconds.
-fn printed(scene: &Scene, want: &RecoveryOptions, unchanged_for: i64) -> String {
+/// Returns what the command prints in this scene if nothing has changed for `unchanged` seconds.
+fn printed(scene: &Scene, want: &RecoveryOptions, unchanged: i64) -> String {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
     let table = report::table(cluster, &view);
-    match recovery::next(cluster, &view, want, SignedDuration::from_secs(unchanged_for)) {
+    match recovery::next(cluster, &view, want, SignedDuration::from_secs(unchanged)) {
         RecoveryStep::Serves => report::serves(cluster, &view),
         RecoveryStep::Refuse { data_loss, from } => {
             table + &report::refusal(cluster, &data_loss, from.as_deref())
@@ -163,8 +163,8 @@ fn what_recover_prints() {
     let page: String = rows
         .into_iter()
         .chain(scenes_refused_by_the_step())
-        .map(|(what, scene, want, unchanged_for)| {
-            format!("{what}\n{}\n\n", printed(&scene, &want, unchanged_for).trim_end())
+        .map(|(what, scene, want, unchanged)| {
+            format!("{what}\n{}\n\n", printed(&scene, &want, unchanged).trim_end())
         })
         .collect();
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "." }, {
@@ -241,12 +241,12 @@ fn a_report_of_an_earlier_run_is_not_believed() {
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        let step = |unchanged_for, before: &[&str]| {
+        let step = |unchanged, before: &[&str]| {
             let want = RecoveryOptions {
                 before: before.iter().map(|&uid| uid.to_owned()).collect(),
                 ..RecoveryOptions::default()
             };
-            recovery::next(cluster, &view, &want, SignedDuration::from_secs(unchanged_for))
+            recovery::next(cluster, &view, &want, SignedDuration::from_secs(unchanged))
         };
         let asks = matches!(step(0, &[]), RecoveryStep::Ask { .. });
         assert_eq!(asks, believed, "{what}: {:?}", step(0, &[]));
@@ -264,7 +264,7 @@ fn a_report_of_an_earlier_run_is_not_believed() {
 /// for minutes.
 #[test]
 fn a_pod_without_a_report_is_recreated_once() {
-    for (restarts, before, unchanged_for, asked) in [
+    for (restarts, before, unchanged, asked) in [
         (1, "pod-0", 60, true),
         (1, "pod-0", 59, false),
         (0, "pod-0", 600, false),
@@ -278,10 +278,10 @@ fn a_pod_without_a_report_is_recreated_once() {
         pod["status"]["containerStatuses"][0]["restartCount"] = json!(restarts);
         scene.also.push(pod);
         let want = RecoveryOptions { before: vec![before.to_owned()], ..RecoveryOptions::default() };
-        let text = printed(&scene, &want, unchanged_for);
+        let text = printed(&scene, &want, unchanged);
         let again =
             format!("{STATEFUL_SET}-0: re-creating its pod, so that it reports again where its data ends");
-        assert_eq!(text == again, asked, "{restarts} {before} {unchanged_for}: {text}");
+        assert_eq!(text == again, asked, "{restarts} {before} {unchanged}: {text}");
     }
 }
 

@@ -138,8 +138,8 @@ fn what_recover_prints_about_a_member_whose_pod_does_not_run() {
             300,
         ),
     ];
-    let page = rows.map(|(what, scene, want, unchanged_for)| {
-        format!("{what}\n{}\n", printed(&scene, &want, unchanged_for).trim_end())
+    let page = rows.map(|(what, scene, want, unchanged)| {
+        format!("{what}\n{}\n", printed(&scene, &want, unchanged).trim_end())
     });
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("reader", page.join("\n"));

@@ -28,7 +28,7 @@ pub(super) fn next(
     rows: &[MemberData<'_>],
     view: &View<'_>,
     options: &RecoveryOptions,
-    unchanged_for: SignedDuration,
+    unchanged: SignedDuration,
 ) -> Option<RecoveryStep> {
     let bound =
         |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
@@ -49,14 +49,14 @@ pub(super) fn next(
     if let Some(member) = with_permission {
         return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
     }
-    if let Some(row) = rows.iter().find(|row| must_report_again(row, cluster, view, options, unchanged_for)) {
+    if let Some(row) = rows.iter().find(|row| must_report_again(row, cluster, view, options, unchanged)) {
         return Some(restart(cluster, row.member, "so that it reports again where its data ends".to_owned()));
     }
-    if let Some(step) = rows.iter().find_map(|row| read_step(row, rows, cluster, options, unchanged_for)) {
+    if let Some(step) = rows.iter().find_map(|row| read_step(row, rows, cluster, options, unchanged)) {
         return Some(step);
     }
     let serves_without_peers = |row: &&MemberData<'_>| {
-        row.data_end == DataEnd::Served && has_lost_peers(row.member, cluster, view, unchanged_for)
+        row.data_end == DataEnd::Served && has_lost_peers(row.member, cluster, view, unchanged)
     };
     let served = rows.iter().find(serves_without_peers);
     if let Some(row) = served {
@@ -75,15 +75,13 @@ pub(super) fn next(
         // The server itself is asked, which takes time after a crash.
         let runs = |pod: &Arc<PodFact>| pod.running && pod.step && !pod.stuck;
         // The volume may have to be attached to the pod's node.
-        let volume_may_come = |reader: &Arc<PodFact>| {
-            !reader.stuck && !reader.node.is_empty() && unchanged_for < VOLUME_TIMEOUT
-        };
+        let volume_may_come =
+            |reader: &Arc<PodFact>| !reader.stuck && !reader.node.is_empty() && unchanged < VOLUME_TIMEOUT;
         let Member { pod, reader, .. } = row.member;
         let runs = pod.iter().chain(reader).any(runs) || reader.as_ref().is_some_and(volume_may_come);
         row.data_end == DataEnd::Served || runs && matches!(row.data_end, DataEnd::NotYetKnown(_))
     };
-    if let Some(silent) = silent.filter(|_| unchanged_for < REPORT_TIMEOUT || rows.iter().any(is_being_asked))
-    {
+    if let Some(silent) = silent.filter(|_| unchanged < REPORT_TIMEOUT || rows.iter().any(is_being_asked)) {
         return Some(RecoveryStep::Wait(silent));
     }
     let restored = rows.iter().find(|row| {
@@ -92,7 +90,7 @@ pub(super) fn next(
             Some(JoinPhase::Waits | JoinPhase::Receives)
         )
     });
-    restored.filter(|_| unchanged_for < SETTLE_TIME).map(|row| {
+    restored.filter(|_| unchanged < SETTLE_TIME).map(|row| {
         let name = &row.member.name;
         RecoveryStep::Wait(format!(
             "{name} has restored its last view: once all members of that view are back, they form the cluster by themselves"
@@ -108,7 +106,7 @@ fn must_report_again(
     cluster: &Cluster,
     view: &View<'_>,
     options: &RecoveryOptions,
-    unchanged_for: SignedDuration,
+    unchanged: SignedDuration,
 ) -> bool {
     let Some(pod) = row.member.pod.as_deref().filter(|pod| options.before.contains(&pod.uid)) else {
         return false;
@@ -127,7 +125,7 @@ fn must_report_again(
         && pod.step
         && pod.restarts > 0
         && !pod.lacks_an_image;
-    refused || silent && unchanged_for >= if pod.running { LOST_REPORT } else { SETTLE_TIME }
+    refused || silent && unchanged >= if pod.running { LOST_REPORT } else { SETTLE_TIME }
 }
 
 /// Returns the step that lets another pod read this member's data, if its own pod does not run and another member could
@@ -138,7 +136,7 @@ fn read_step(
     rows: &[MemberData<'_>],
     cluster: &Cluster,
     options: &RecoveryOptions,
-    unchanged_for: SignedDuration,
+    unchanged: SignedDuration,
 ) -> Option<RecoveryStep> {
     let member = row.member;
     let pod = member.pod.as_deref().filter(|pod| pod.step && !options.unreadable.contains(&pod.uid))?;
@@ -147,7 +145,7 @@ fn read_step(
     let readable = claims.peek().is_some() && claims.all(|claim| claim.bound && !claim.terminating);
     let read = cluster.readers.iter().any(|it| it.reads.as_ref().is_some_and(|it| it.member == member.name));
     let silent = !read && matches!(row.data_end, DataEnd::NotYetKnown(_));
-    let is_due = silent && another_runs && readable && member.does_not_run() && unchanged_for >= SETTLE_TIME;
+    let is_due = silent && another_runs && readable && member.does_not_run() && unchanged >= SETTLE_TIME;
     is_due.then(|| RecoveryStep::Read { member: member.name.clone(), uid: pod.uid.clone() })
 }
 

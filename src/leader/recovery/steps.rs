@@ -106,12 +106,12 @@ pub enum RecoveryStep {
     },
 }
 
-/// Returns the next step. `unchanged_for` is how long the members' reports have not changed.
+/// Returns the next step. `unchanged` is how long the members' reports have not changed.
 pub fn next(
     cluster: &Cluster,
     view: &View<'_>,
     options: &RecoveryOptions,
-    unchanged_for: SignedDuration,
+    unchanged: SignedDuration,
 ) -> RecoveryStep {
     if let Some(step) = asking::useless_reader(cluster, options) {
         return step;
@@ -123,7 +123,7 @@ pub fn next(
         ));
     }
     if let Some(recovery) = cluster.recovery() {
-        return after_grant(cluster, recovery, view, unchanged_for);
+        return after_grant(cluster, recovery, view, unchanged);
     }
     if let Some(request) = cluster.workload.metadata.mark(RECOVER) {
         return RecoveryStep::TakeBack(format!(
@@ -133,7 +133,7 @@ pub fn next(
     let former_replicas = cluster.stopped_members().filter(|count| *count > cluster.workload.replicas());
     if let Some(first) = cluster.members.iter().find(|member| member.ready()) {
         // A recovery may have been taken back although its first member already served.
-        return left_behind(cluster, first, view, unchanged_for)
+        return left_behind(cluster, first, view, unchanged)
             .or_else(|| options.all.then(|| after_stop(cluster, former_replicas)).flatten())
             .unwrap_or(RecoveryStep::Serves);
     }
@@ -168,7 +168,7 @@ pub fn next(
         return RecoveryStep::Cannot(why);
     }
     let rows = member_data(cluster, view);
-    asking::next(cluster, &rows, view, options, unchanged_for)
+    asking::next(cluster, &rows, view, options, unchanged)
         .unwrap_or_else(|| choosing::next(cluster, &rows, options))
 }
 
@@ -207,13 +207,13 @@ fn after_grant(
     cluster: &Cluster,
     recovery: &Recovery,
     view: &View<'_>,
-    unchanged_for: SignedDuration,
+    unchanged: SignedDuration,
 ) -> RecoveryStep {
     let Some(first) = cluster.member(&recovery.member) else {
         return RecoveryStep::TakeBack(format!("{} is not a member any more", recovery.member));
     };
     if first.ready() {
-        return after_first(cluster, first, view, unchanged_for);
+        return after_first(cluster, first, view, unchanged);
     }
     if serves(cluster) {
         return RecoveryStep::TakeBack("the cluster serves without it".to_owned());
@@ -242,7 +242,7 @@ fn after_grant(
     let failed = pod.restarts > 0 && report.is_some_and(|report| report.position().is_some());
     match report {
         _ if pod.terminating => RecoveryStep::Wait(format!("{} is being deleted", first.name)),
-        _ if first.does_not_run() && waited_enough(first, view, unchanged_for) => RecoveryStep::TakeBack(
+        _ if first.does_not_run() && waited_enough(first, view, unchanged) => RecoveryStep::TakeBack(
             format!("{} was to start the cluster, but {}", first.name, held_up(cluster, first)),
         ),
         _ if Condition::of(first, view) == Some(Condition::NodeAway) => {
@@ -251,7 +251,7 @@ fn after_grant(
                 "{name} was to start the cluster, but its node {node} does not answer"
             ))
         }
-        _ if has_served(first) && !has_lost_peers(first, cluster, view, unchanged_for) => RecoveryStep::Wait(
+        _ if has_served(first) && !has_lost_peers(first, cluster, view, unchanged) => RecoveryStep::Wait(
             format!("{} has started the cluster, but is not Ready at the moment", first.name),
         ),
         _ if has_served(first) => RecoveryStep::TakeBack(format!(
@@ -275,13 +275,13 @@ fn after_grant(
 
 /// Returns whether this member has been waited for long enough. A node may have to be added for its pod; the status of
 /// the pod shows how long it has been pending, independently of the other members.
-fn waited_enough(member: &Member, view: &View<'_>, unchanged_for: SignedDuration) -> bool {
+fn waited_enough(member: &Member, view: &View<'_>, unchanged: SignedDuration) -> bool {
     match member.pod.as_deref() {
         Some(pod) if pod.node.is_empty() => {
             let waits = pod.unready_since.map(|since| view.now.duration_since(since));
-            waits.unwrap_or_default().max(unchanged_for) >= NODE_TIMEOUT
+            waits.unwrap_or_default().max(unchanged) >= NODE_TIMEOUT
         }
-        _ => unchanged_for >= REPORT_TIMEOUT,
+        _ => unchanged >= REPORT_TIMEOUT,
     }
 }
 
@@ -291,12 +291,12 @@ pub(super) fn has_lost_peers(
     member: &Member,
     cluster: &Cluster,
     view: &View<'_>,
-    unchanged_for: SignedDuration,
+    unchanged: SignedDuration,
 ) -> bool {
     let is_alone = matches!(Condition::of(member, view), Some(Condition::CutOff | Condition::Left));
     let receives = |other: &Member| Condition::of(other, view) == Some(Condition::Transfer);
-    unchanged_for >= SETTLE_TIME
-        && (is_alone || unchanged_for >= REPORT_TIMEOUT && !cluster.members.iter().any(receives))
+    unchanged >= SETTLE_TIME
+        && (is_alone || unchanged >= REPORT_TIMEOUT && !cluster.members.iter().any(receives))
 }
 
 fn members_changed() -> RecoveryStep {
@@ -310,13 +310,13 @@ fn after_first(
     cluster: &Cluster,
     first: &Member,
     view: &View<'_>,
-    unchanged_for: SignedDuration,
+    unchanged: SignedDuration,
 ) -> RecoveryStep {
-    let Some(member) = next_in_turn(cluster, view, unchanged_for) else {
+    let Some(member) = next_in_turn(cluster, view, unchanged) else {
         let away = cluster.members.iter().filter(|member| !member.ready());
         return RecoveryStep::Finish { without: away.map(|member| member.name.clone()).collect() };
     };
-    left_behind(cluster, first, view, unchanged_for).unwrap_or_else(|| {
+    left_behind(cluster, first, view, unchanged).unwrap_or_else(|| {
         let name = &member.name;
         let lower = |other: &&Member| other.ordinal < member.ordinal && !other.ready();
         match &member.pod {
@@ -342,11 +342,11 @@ fn after_first(
 pub fn next_in_turn<'a>(
     cluster: &'a Cluster,
     view: &View<'_>,
-    unchanged_for: SignedDuration,
+    unchanged: SignedDuration,
 ) -> Option<&'a Member> {
     let can_join = |member: &&Member| !member.ready() && !stays_away(cluster, member, view);
     let mut all = cluster.members.iter().filter(can_join);
-    let held_up = all.clone().next().filter(|_| unchanged_for < REPORT_TIMEOUT);
+    let held_up = all.clone().next().filter(|_| unchanged < REPORT_TIMEOUT);
     all.find(|member| !member.does_not_run()).or(held_up)
 }
 
@@ -366,20 +366,18 @@ fn left_behind(
     cluster: &Cluster,
     first: &Member,
     view: &View<'_>,
-    unchanged_for: SignedDuration,
+    unchanged: SignedDuration,
 ) -> Option<RecoveryStep> {
-    let member = next_in_turn(cluster, view, unchanged_for)?;
+    let member = next_in_turn(cluster, view, unchanged)?;
     let pod = member.pod.as_deref().filter(|pod| !pod.terminating)?;
     let in_back_off = !pod.running && pod.restarts > 0;
     // Its donor may be busy with another joiner.
     let transfers = cluster.members.iter().any(|it| Condition::of(it, view) == Some(Condition::Transfer));
     let stalls = Condition::of(member, view) == Some(Condition::Stalled) && !transfers;
     let hangs_in_recovery = cluster.recovery().is_some() && (in_back_off || stalls);
-    let waits_for_gone_addresses =
-        waits_in_vain(member, cluster, view) && (started_before(member, first) || hangs_in_recovery);
-    let settled = !has_served(member) || unchanged_for >= SETTLE_TIME;
-    (waits_for_gone_addresses && settled)
-        .then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
+    let hangs = waits_in_vain(member, cluster, view) && (started_before(member, first) || hangs_in_recovery);
+    let settled = !has_served(member) || unchanged >= SETTLE_TIME;
+    (hangs && settled).then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
 }
 
 /// Re-creates the pod of this member, if its data stays.
