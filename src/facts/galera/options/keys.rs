@@ -276,7 +276,7 @@ pub const KEYS: &[Key] = &[
     key("wsrep_desync", Deny(On), "the member does not keep up with the others; if all members do so, writes stop", REMOVE_IT),
     key("wsrep_dirty_reads", Warn(On), "a member that has lost the others continues to answer with old data", "set it per session instead"),
     key("wsrep_forced_binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format members differ", REMOVE_IT),
-    key("wsrep_gtid_domain_id", Cluster { default: &["0"], fatal: true }, "members with different domains give the same transaction different GTIDs", "revert the change; it is chosen before the cluster starts"),
+    key("wsrep_gtid_domain_id", Cluster { default: &["0"], fatal: true }, "members with different domains give the same transaction different global ids", "revert the change; it is chosen before the cluster starts"),
     key("wsrep_gtid_mode", Cluster { default: &["OFF"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_max_ws_rows", Cluster { default: &["0"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_max_ws_size", Cluster { default: &["2147483647"], fatal: false }, "a member with a lower limit than the others cannot apply a large write, and leaves the cluster", ALL_AT_ONCE),
