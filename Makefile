@@ -90,7 +90,7 @@ lab: gatera-image ## open a shell in a cluster with three real nodes (root, Linu
 	@GATERA_IMAGE=$(GATERA_IMAGE) GATERA_FOLDER=$(CURDIR)/$(dir $(STATIC)) RUN="$$RUN" tests/lab/machines/enter.sh target/debug/examples/lab
 
 pages: ## write what is derived from the rules: pages, tables of the docs, values and rights of the chart, snapshots of cases
-	WRITE_PAGES=1 INSTA_UPDATE=always $(CARGO) test --test gatera -- derived:: screen:: cases::every cases::ways
+	WRITE_PAGES=1 INSTA_UPDATE=always $(CARGO) test --test gatera -- derived:: screen:: cases::every cases::ways cases::real
 
 lint: ## check formatting, clippy with warnings denied, documentation, scripts, YAML, Markdown, spelling, licences and sources of dependencies
 	$(CARGO) fmt --all --check
