@@ -156,7 +156,7 @@ async fn close(
     let (exit, message) = match answer.await? {
         CanaryAnswer::Refused(message) => (Exit::Clean, format!("the guard refuses again: {message}")),
         CanaryAnswer::Admitted(warnings) if guards(&warnings) => {
-            (Exit::Clean, "the guard warns there, as the mode of the namespace says".to_owned())
+            (Exit::Clean, "the guard only warns there, as its mode says".to_owned())
         }
         CanaryAnswer::Admitted(_) => {
             (Exit::Refused, "but the guard still refuses nothing there; `gatera doctor` shows why".to_owned())

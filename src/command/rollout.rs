@@ -96,7 +96,9 @@ pub fn run(command: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exi
             RolloutCommand::Resume(args) => {
                 let seen = args.seen().await?;
                 seen.set_request(None).await?;
-                let goes_on = || "continues: its members restart with what its ConfigMaps hold".to_owned();
+                let goes_on = || {
+                    "continues: members that run another configuration restart, one after the other, with what its ConfigMaps hold".to_owned()
+                };
                 let stays = |why| {
                     format!(
                         "does not continue, because the revision was given up: {why}; `gatera rollout retry` tries it once more"
@@ -177,7 +179,11 @@ async fn undo(args: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> any
     let request = RolloutRequest::Keep { revision: revision.clone(), instead_of: live.clone() };
     seen.set_request(Some(request)).await?;
     let revision = visible(&revision.to_string());
-    writeln!(out, "members of {} will restart with {revision}, one after the other", seen.id)?;
+    writeln!(
+        out,
+        "members of {} that do not run {revision} will restart with it, one after the other",
+        seen.id
+    )?;
     writeln!(out, "the ConfigMap still holds {live}; its next change ends the undo and is rolled out")?;
     Ok(())
 }

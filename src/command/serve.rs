@@ -147,7 +147,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
             }
             info!("the guard has stopped");
         }
-        () = signals.next() => info!("the guard has stopped immediately, because it received a second signal"),
+        () = signals.next() => info!("the guard has stopped immediately, because it received another signal"),
     }
     Ok(())
 }

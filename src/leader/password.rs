@@ -244,7 +244,7 @@ impl Observed {
                 let besides = it.accepts_besides(self.passwords())?;
                 let host = &it.host;
                 Some(format!(
-                    "on {member}, {user} at host {host} also accepts {besides}, which could still log in after the change: remove that method from the account first"
+                    "on {member}, {user} at host {host} also accepts {besides}, so clients could still log in that way after the change: remove that method from the account first"
                 ))
             })
         })

@@ -30,7 +30,7 @@ pub fn proposal(cluster: &Cluster, it: &PasswordProposal<'_>) -> String {
         (false, true) => "the one that you gave",
         (false, false) => "a random one",
     };
-    let other = if back { "new" } else { "old" };
+    let (kept, other) = if back { ("old", "new") } else { ("new", "old") };
     let under_way = match (it.goes_back, underway) {
         (true, _) => "; the change that is under way is reversed",
         (false, Some(_)) => "; a change is under way, and continues where it stopped",
@@ -60,7 +60,7 @@ pub fn proposal(cluster: &Cluster, it: &PasswordProposal<'_>) -> String {
     let text = format!(
         "{} ({})\nThe password of {account} becomes {target}{under_way}:\n\
          1. MariaDB accepts the old and the new one.\n\
-         2. It is written to key {key} of Secret {secret}.\n\
+         2. The {kept} one is written to key {key} of Secret {secret}.\n\
          3. The workloads that read that key restart: {}.\n\
          4. {last}\n{next}",
         cluster.id,

@@ -150,7 +150,7 @@ pub fn step_text(step: &RecoveryStep) -> String {
     let text = match step {
         RecoveryStep::Wait(what) => format!("waiting: {what}"),
         RecoveryStep::Scale { to } => {
-            format!("setting the replicas to {to}, to return to the number before gatera stop")
+            format!("setting the replicas to {to}, on the way back to the number before gatera stop")
         }
         RecoveryStep::Create { member, why, .. } => format!("{member}: creating its pod, {why}"),
         RecoveryStep::Read { member, .. } => {

@@ -106,7 +106,7 @@ fn bootstrap_node(cluster: &Cluster, stage: &BootstrapStage) -> StepState {
             (SKIPPED, "the first member founds the cluster by itself".to_owned())
         }
         _ => {
-            let says = "no bootstrap node exists, and the first member does not found the cluster by itself: apply the Deployment of a bootstrap node";
+            let says = "no bootstrap node runs; unless an operator or the first member founds the cluster, apply the Deployment of a bootstrap node";
             (PENDING, says.to_owned())
         }
     }

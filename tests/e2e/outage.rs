@@ -160,7 +160,7 @@ fn a_truncated_last_view_is_recovered_by_hand() {
         let view = "/var/lib/mysql/gvwstate.dat";
         galera.in_pod(&pods[2], &format!("head -c 60 {view} >/tmp/v && cat /tmp/v >{view}"));
         kill_all_servers(galera, pods);
-        let runs = format!("{} runs, but does not know that view", pods[2]);
+        let runs = format!("{} runs, but does not know the last view", pods[2]);
         let text = until_status_reports(galera, &[&format!("LOOKS {}", pods[2]), &runs, "the newest is on "]);
         recover_by_hand_from(galera, newest_member(&text));
     });

@@ -49,7 +49,7 @@ fn row_about(answer: &CanaryAnswer, namespace: &str, mode: impl Fn(&str) -> Mode
     }
     if rulebook().rules().iter().all(|rule| mode(rule.id) < Mode::Warn) {
         let says = format!(
-            "the mode of namespace {namespace} allows everything silently, so a dry run there shows nothing"
+            "in its mode the guard allows everything in namespace {namespace} without a warning, so a dry run there shows nothing"
         );
         return DoctorRow::remark(CANARY, says, "");
     }

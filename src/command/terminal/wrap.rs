@@ -265,8 +265,8 @@ mod tests {
     #[test]
     fn branches_of_a_tree_continue_on_folded_lines() {
         assert_eq!(
-            fold("│   ├── galera-0  waits for every member of its last view", 40),
-            "│   ├── galera-0  waits for every member\n│   │             of its last view"
+            fold("│   ├── galera-0  waits for the members of its last view", 40),
+            "│   ├── galera-0  waits for the members\n│   │             of its last view"
         );
         assert_eq!(
             fold("│   └── WAITS galera-0, galera-1: they form it again", 40),

@@ -57,7 +57,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
         return forged(MY_CNF, "the option file differs from the one that this guard injects");
     }
     if !meta.mark(IDENTITY).is_some_and(identity::is_known) {
-        return forged(IDENTITY, "the id of its cluster is not one that this guard wrote");
+        return forged(IDENTITY, "the id of its cluster is not a value that this guard writes");
     }
     if meta.mark(REVISION).is_some_and(|mark| !configuration::reads_snapshots(pod, server, mark)) {
         return forged(REVISION, "its volumes refer to other snapshots of its ConfigMaps");

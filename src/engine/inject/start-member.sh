@@ -280,7 +280,7 @@ is_the_agents() { [ -n "$driven" ] && [ -n "$uuid" ] && ! grep -qs '^# GALERA sa
 # Galera writes an id when a copy is whole. The agent may write one over half a copy.
 distrust_agent() {
     [ -e "$mark" ] && is_the_agents || return 0
-    mv -f "$home/grastate.dat" "$home/grastate.dat.set-aside" || refuse "$home/grastate.dat cannot be set aside, although the data is an incomplete copy"
+    mv -f "$home/grastate.dat" "$home/grastate.dat.set-aside" || refuse "$home/grastate.dat says that an incomplete copy is complete, and cannot be set aside"
     say "grastate.dat is set aside: the data is an incomplete copy of another member's"
     uuid='' seqno='' safe=''
 }
@@ -307,7 +307,7 @@ is_half_a_copy() {
 set_view_aside() {
     [ -e "$home/gvwstate.dat" ] || return 0
     rm -f "$home/gvwstate.dat.set-aside" 2>/dev/null
-    mv -f "$home/gvwstate.dat" "$home/gvwstate.dat.set-aside" || refuse "$home/gvwstate.dat cannot be set aside: $1"
+    mv -f "$home/gvwstate.dat" "$home/gvwstate.dat.set-aside" || refuse "$home/gvwstate.dat must be set aside ($1), but cannot be renamed"
     say "gvwstate.dat is set aside: $1"
 }
 

@@ -226,9 +226,14 @@ fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -
     let required = separation(ns, template) == Separation::Required && view.freshness == Freshness::Current;
     let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;
     (nodes < members).then(|| {
+        let schedulable = match nodes {
+            0 => "no node is".to_owned(),
+            1 => "only 1 node is".to_owned(),
+            _ => format!("only {nodes} nodes are"),
+        };
         RULE.warn(
             FIELD,
-            format!("{members} members each need a node of their own, but only {nodes} nodes are schedulable"),
+            format!("{members} members each need a node of their own, but {schedulable} schedulable"),
             "a member without a node stays Pending: in a rollout that member has already left, and the rollout hangs with one member missing",
             "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred \
              instead",

@@ -359,7 +359,7 @@ impl<'a> LeavingMember<'a> {
             )
         } else if self.shorter_grace().is_some() {
             (
-                format!("the grace period is shorter than its own {}s", self.pod.grace),
+                format!("the grace period of this request is shorter than the pod's own {}s", self.pod.grace),
                 "a donor that is killed before its joiner is done leaves the joiner with half a database",
                 "use the pod's own grace period",
             )

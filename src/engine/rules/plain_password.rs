@@ -91,7 +91,7 @@ fn in_pod(prefix: &str, spec: &PodSpec) -> Findings {
         found.extend(in_environment(&place, container));
         for (field, words) in container.command_lines() {
             if let Some(what) = in_words(words) {
-                let says = format!("{field} of container {} contains {what} in plain text", container.name);
+                let says = format!("container {} has {what} in plain text in its {field}", container.name);
                 found.push(finding(format!("{place}{field}"), says, "read it from a file mounted from a Secret, or from a variable with valueFrom.secretKeyRef"));
             }
         }

@@ -358,7 +358,9 @@ fn uncertain(cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
         ),
         (_, 0) => return None,
         (_, count) => (
-            format!("{count} of its Ready members have no probe of gatera, so they may not be Synced"),
+            format!(
+                "{count} of its Ready members have no probe of gatera, so they may be Ready without being Synced"
+            ),
             "a probe that only asks whether the server answers also succeeds on a member that is cut off or still catching up",
             "restart the members one at a time, so that they get their probes",
         ),

@@ -266,7 +266,8 @@ fn existing_data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<ExistingD
             Some(ExistingData {
                 says,
                 instead: say("apply the StatefulSet alone: its members use their claims again")
-                    .or("if they do not start, run `gatera recover`"),
+                    .or(say("if they do not start: ")
+                        .run(CommandLine::new(format!("gatera recover NAME -n {ns}")))),
             })
         }
     }

@@ -103,13 +103,13 @@ pub fn unkept_config_maps(review: &Review, view: &View<'_>) -> Option<Finding> {
 pub fn unreadable_object(review: &Review) -> Option<Finding> {
     let problem = review.unreadable.as_ref()?;
     let (verdict, why, instead) = match problem {
-        Unreadable::Mismatch { .. } => (
+        Unreadable::Mismatch { kind, .. } => (
             Verdict::Deny,
             "gatera cannot judge an object that it cannot read, and a guess could cost a database",
             say("correct the field")
                 .then("`")
-                .run(CommandLine::new("kubectl explain"))
-                .say("` shows its type"),
+                .run(CommandLine::new(format!("kubectl explain {} --recursive", kind.to_lowercase())))
+                .say("` lists the types of all fields"),
         ),
         // A request with this object is judged completely; only audits have no room for it.
         Unreadable::NotExamined(_) => (

@@ -28,7 +28,7 @@ use engine::rule::{All, Rule, WRITTEN};
 use engine::rules::scale_order;
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
-use facts::view::View;
+use facts::view::{Cluster, View};
 use facts::way_out::{CommandLine, say};
 
 pub(super) const RULE: Rule = Rule {
@@ -54,7 +54,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if to <= 0 {
         let says = format!("{NAME} {to} stops every member");
         let why = "after a full stop no member may start by itself, and KUDO starts none";
-        let stop = say("to stop the cluster in order: ").run(CommandLine::new("gatera stop"));
+        let stop = view.cluster_called(&review.namespace, &new.metadata.name).map_or_else(
+            || CommandLine::new(format!("gatera stop CLUSTER -n {}", review.namespace)),
+            Cluster::stop_command,
+        );
+        let stop = say("to stop the cluster in order: ").run(stop);
         return vec![RULE.deny(field, says, why, say("keep at least 1").or(stop))];
     }
     let found = match view.cluster_called(&review.namespace, &new.metadata.name) {

@@ -57,7 +57,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
             review.namespace
         )));
         let instead =
-            say("set clusterIP: None and the selector tier: mysql; for access from outside: ").and(forward);
+            say("leave type out, and write clusterIP: None and the selector tier: mysql; for access from outside: ").and(forward);
         findings.push(RULE.deny(field, says, why, instead));
     };
     let service_type = &service.spec.kind;

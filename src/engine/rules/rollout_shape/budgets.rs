@@ -142,7 +142,7 @@ fn written(protected: &ProtectedClusters, budget: &Budget) -> Findings {
         RULE.warn(
             "spec.selector",
             format!("it is one budget for the members of {name} together"),
-            "while a member of one cluster is missing, it allows no eviction from the other, and its number fits only one of them",
+            "while a member of one cluster is missing, it allows no eviction from the other, and a number that is right for one cluster is wrong for both together",
             "select by a label that only the members of one cluster have, and create another budget for the other cluster",
         )
     });

@@ -3,6 +3,7 @@
 //! Must not know: which members have it (`condition.rs`).
 
 use super::{ClusterConditions, Condition};
+use crate::galera::driver;
 use crate::galera::start_report::StartReport;
 use crate::view::{Member, transfer, way_out_of_silent_node};
 use crate::way_out::{CommandLine, WayOut, page, run, say};
@@ -82,9 +83,15 @@ impl ClusterConditions<'_> {
                 )
             }
             Condition::Looks if !self.cluster.has_data() => say("the bootstrap node has to be Ready first"),
+            Condition::Looks if driver::of(&self.cluster.workload).is_some() => {
+                say("wait: its operator starts the cluster again")
+            }
+            Condition::Looks if self.cluster.orphaned => {
+                say("apply the StatefulSet again as it was: it takes over its pods")
+            }
             Condition::Looks => say("no member starts the cluster by itself: ")
                 .run(self.cluster.recover_command())
-                .say(" does, after you confirm"),
+                .say(" finds the newest data, and says how the cluster starts from it"),
             Condition::Transfer => transfer::way_out_while_copying(self.cluster, first, self.now),
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
                 run(logs).say(" shows what it does")
@@ -142,9 +149,16 @@ impl ClusterConditions<'_> {
                 let left = left.say(" starts from the newest data that is left");
                 return say(format!("{form}: bring back {absent}")).or(left);
             }
-            (without_view, _) => say(format!(
-                "{without_view} runs, but does not know that view, so they do not form the cluster by themselves: "
-            )),
+            (without_view, _) => {
+                let verbs = if without_view.contains(", ") {
+                    "run, but do not know"
+                } else {
+                    "runs, but does not know"
+                };
+                say(format!(
+                    "{without_view} {verbs} the last view, so they do not form the cluster by themselves: "
+                ))
+            }
         };
         found.run(recover).say(" starts from the newest data")
     }
