@@ -198,7 +198,10 @@ fn a_rollout_is_paused_resumed_and_undone_by_command() {
     assert!(history.lines().next().unwrap().contains("good, in the ConfigMap  run by"), "{history}");
     assert!(history.lines().nth(1).unwrap().starts_with(&good), "{history}");
 
-    let undone = says(&["undo", STATEFUL_SET], &format!("members of {id} that do not run {good} will restart with it"));
+    let undone = says(
+        &["undo", STATEFUL_SET],
+        &format!("members of {id} that do not run {good} will restart with it"),
+    );
     assert!(undone.contains(&format!("the ConfigMap still holds {new}")), "{undone}");
     eventually("all members to run the previous configuration", || {
         let back = revisions(&alive).values().all(|(mark, _)| *mark == good);
