@@ -41,7 +41,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The pod under injection, and what its parts depend on.
 struct InjectTarget<'a> {
-    /// The pod as our types read it.
+    /// The pod, read into its type; the patch is made of the JSON.
     typed: &'a Pod,
     cluster: Option<&'a Cluster>,
     /// Whether the pod is a member; otherwise it is the bootstrap node.

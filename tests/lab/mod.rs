@@ -83,7 +83,7 @@ fn lab_file(name: &str) -> PathBuf {
 }
 
 /// The time limit for anything in the lab. Far more than the usual second: a loaded machine is slow, not broken. On one that was
-/// busy with other work, a rollout of three members once took longer than 90 s.
+/// busy with other work, a rollout of three members was once not over after 90 s.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Returns the pause before the next look at something that has been waited for this long. Most looks start a program,
