@@ -34,10 +34,10 @@ fn power_failures_lose_no_row_and_members_agree() {
         power::members_agree(&galera, "shop.t, shop.heavy");
     };
     drill("all servers at once", &|| {
-        power::kill_until_restarted(&galera, Kill::Servers, &all, Duration::ZERO)
+        power::kill_until_restarted(&galera, Kill::Servers, &all, Duration::ZERO);
     });
     drill("all sandboxes at once", &|| {
-        power::kill_until_restarted(&galera, Kill::Sandboxes, &all, Duration::ZERO)
+        power::kill_until_restarted(&galera, Kill::Sandboxes, &all, Duration::ZERO);
     });
     drill("one after the other, rows between", &|| {
         power::kill_until_restarted(&galera, Kill::Servers, &all, Duration::from_millis(400));
