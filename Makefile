@@ -38,7 +38,7 @@ sim: ## run deep searches: simulated clusters, users and faults, with events of 
 ALONE = recover seed guard_life
 # These take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
 UNGUARDED = unguarded from_before
-DRILLS = drills race driven day flux argo_cd scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends tls metrics wordpress kudo upgrade healthcheck weather
+DRILLS = drills race driven day flux argo_cd scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends restricted tls metrics wordpress kudo upgrade healthcheck weather
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
@@ -67,7 +67,7 @@ e2e-bitnami e2e-figures:
 	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} $(E2E) --nocapture --test-threads=1 $(@:e2e-%=%)::
 
 e2e-metrics:
-	images=$$(tests/e2e/images/build.sh exporter)/more && GATERA_EXPORTER_IMAGE=$$images/exporter.tar $(E2E) --nocapture --test-threads=1 metrics::
+	images=$$(tests/e2e/images/build.sh exporter)/more && tests/lab/tools/build.sh prometheus >/dev/null && GATERA_EXPORTER_IMAGE=$$images/exporter.tar $(E2E) --nocapture --test-threads=1 metrics::
 
 # With GATERA_MARIADB_OPERATOR, a checkout of its repository, the real operator drives the cluster.
 e2e-driven:
@@ -78,7 +78,7 @@ e2e-%:
 	$(E2E) --nocapture --test-threads=1 $*::
 
 drills: gatera-image ## test every kind of power failure and outage during writes; upgrades; Flux, Argo CD; Bitnami; WordPress in a browser; KUDO (root, Linux, mvn, redis; MARIADB=11.8)
-	$(WITH_ENGINES) images=$$(tests/e2e/images/build.sh bitnami wordpress browser kudo exporter)/more && \
+	$(WITH_ENGINES) tests/lab/tools/build.sh prometheus >/dev/null && images=$$(tests/e2e/images/build.sh bitnami wordpress browser kudo exporter)/more && \
 	$(WITH_OTHERS) GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} \
 	GATERA_WORDPRESS_IMAGE=$$images/wordpress.tar GATERA_BROWSER_IMAGE=$$images/browser.tar GATERA_KUDO_IMAGE=$$images/kudo.tar GATERA_EXPORTER_IMAGE=$$images/exporter.tar \
 	$(E2E) --nocapture --test-threads=1 $(DRILLS:%=%::)

@@ -49,6 +49,7 @@ mod power;
 mod race;
 mod real_operator;
 mod recover;
+mod restricted;
 mod rolling;
 mod scarce;
 mod seed;

@@ -16,6 +16,7 @@
 //! | `kubectl.rs`, `helm.rs`, `kudo.rs`, `checkers.rs` | the tools themselves; fresh namespaces |
 //! | `requests.rs` | the requests of the lab itself |
 //! | `engines.rs`, `git.rs` | Flux and Argo CD, and the repositories that they read |
+//! | `prometheus.rs` | Prometheus, which collects metrics and answers PromQL |
 //! | `audit.rs` | what the guard and the engines requested from the API server |
 //! | `stored.rs` | objects that are written directly into etcd |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
@@ -44,6 +45,7 @@ mod kudo;
 mod machines;
 mod nodes;
 mod pod_status;
+mod prometheus;
 mod requests;
 #[cfg(test)]
 mod selftest;

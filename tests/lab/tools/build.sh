@@ -3,7 +3,7 @@
 #
 # usage: build.sh [TOOL...]      default: etcd kube-apiserver kube-controller-manager kubectl
 # also:  actionlint argocd coredns helm helm-controller kube-proxy kube-scheduler kube-score kubectl-kudo kubelet kudo-manager
-#        kustomize-controller kwok mysqld_exporter promtool source-controller
+#        kustomize-controller kwok mysqld_exporter prometheus promtool source-controller
 #
 # GATERA_KUBERNETES=1.33  another Kubernetes than the one pinned in go.mod: its programs come from kubernetes-1.33
 # GATERA_HELM=3           another Helm, from helm-3
@@ -31,7 +31,7 @@ package_of() {
     helm-controller | kustomize-controller | source-controller) echo "github.com/fluxcd/$1" ;;
     mysqld_exporter) echo github.com/prometheus/mysqld_exporter ;;
     kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
-    promtool) echo github.com/prometheus/prometheus/cmd/promtool ;;
+    prometheus | promtool) echo "github.com/prometheus/prometheus/cmd/$1" ;;
     kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubectl | kubelet)
         echo "k8s.io/kubernetes/cmd/$1" ;;
     *)
@@ -46,6 +46,7 @@ module_of() {
     helm) release_of helm "${GATERA_HELM:-}" ;;
     *kudo*) echo kudo ;;
     actionlint | argocd | kube-score | mysqld_exporter | promtool) echo "$1" ;;
+    prometheus) echo promtool ;;
     helm-controller | kustomize-controller | source-controller) echo flux ;;
     kube*) release_of kubernetes "${GATERA_KUBERNETES:-}" ;;
     *) echo . ;;
