@@ -52,88 +52,60 @@ pub(super) struct WholeBody<'a> {
     _heavy: Option<SemaphorePermit<'a>>,
 }
 
-/// The reasons why a body is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyRefusal {
-    /// The body is longer than [`MAX_BODY_BYTES`].
-    TooLong,
-    /// The body holds more values than any review.
-    TooManyValues,
-    /// The body arrived too slowly.
-    TooSlow,
-    /// The body or its connection ended before all of it had arrived.
-    Truncated,
-    /// Other bodies need the room more, or another body with many values is being judged.
-    NoRoom,
-}
+/// Why a request gets no AdmissionReview: the HTTP status, the metric label and the message for the client.
+pub(super) type Refusal = (StatusCode, &'static str, &'static str);
 
-impl BodyRefusal {
-    /// Returns the HTTP status, the metric label and the message for the client.
-    pub(super) fn response(self) -> (StatusCode, &'static str, &'static str) {
-        match self {
-            Self::TooLong => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "malformed",
-                "the request body is too large: gatera reads at most 8 MiB",
-            ),
-            Self::TooManyValues => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "malformed",
-                "the request body holds too many values: gatera reads at most 49152",
-            ),
-            Self::TooSlow => {
-                (StatusCode::REQUEST_TIMEOUT, "malformed", "the request body arrived too slowly")
-            }
-            Self::Truncated => (StatusCode::BAD_REQUEST, "malformed", "the request body ended too early"),
-            Self::NoRoom => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "busy",
-                "gatera is not ready: too many request bodies at once",
-            ),
-        }
-    }
-}
-
-impl From<BudgetFull> for BodyRefusal {
-    fn from(_: BudgetFull) -> Self {
-        Self::NoRoom
-    }
-}
+/// The body is longer than [`MAX_BODY_BYTES`].
+const TOO_LONG: Refusal =
+    (StatusCode::PAYLOAD_TOO_LARGE, "malformed", "the request body is too large: gatera reads at most 8 MiB");
+/// The body holds more values than any review.
+const TOO_MANY_VALUES: Refusal = (
+    StatusCode::PAYLOAD_TOO_LARGE,
+    "malformed",
+    "the request body holds too many values: gatera reads at most 49152",
+);
+/// The body arrived too slowly.
+const TOO_SLOW: Refusal = (StatusCode::REQUEST_TIMEOUT, "malformed", "the request body arrived too slowly");
+/// The body or its connection ended before all of it had arrived.
+const TRUNCATED: Refusal = (StatusCode::BAD_REQUEST, "malformed", "the request body ended too early");
+/// Other bodies need the room more, or another body with many values is being judged.
+const NO_ROOM: Refusal =
+    (StatusCode::SERVICE_UNAVAILABLE, "busy", "gatera is not ready: too many request bodies at once");
 
 impl Intake {
     /// Reads a body, unless it is too long or too slow or there is no room for it.
-    pub(super) async fn read(&self, mut body: Body) -> Result<WholeBody<'_>, BodyRefusal> {
+    pub(super) async fn read(&self, mut body: Body) -> Result<WholeBody<'_>, Refusal> {
         let now = Instant::now();
         let expected =
             body.size_hint().upper().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         if expected > MAX_BODY_BYTES {
-            return Err(BodyRefusal::TooLong);
+            return Err(TOO_LONG);
         }
         let deadline = now + BODY_DEADLINE;
-        let mut share = self.budget.open(expected.min(INITIAL_ROOM), now)?;
+        let mut share = self.budget.open(expected.min(INITIAL_ROOM), now).map_err(|BudgetFull| NO_ROOM)?;
         let (mut length, mut last_bytes) = (0, now);
         loop {
             let limit = deadline.min(last_bytes + MAX_PAUSE);
             let frame = tokio::select! {
                 biased;
                 frame = timeout_at(limit.into(), body.frame()) => frame,
-                () = share.evicted() => return Err(BodyRefusal::NoRoom),
+                () = share.evicted() => return Err(NO_ROOM),
             };
-            let Some(frame) = frame.map_err(|_| BodyRefusal::TooSlow)? else { break };
-            let Ok(piece) = frame.map_err(|_| BodyRefusal::Truncated)?.into_data() else { continue };
+            let Some(frame) = frame.map_err(|_| TOO_SLOW)? else { break };
+            let Ok(piece) = frame.map_err(|_| TRUNCATED)?.into_data() else { continue };
             length += piece.len();
             if length > MAX_BODY_BYTES {
-                return Err(BodyRefusal::TooLong);
+                return Err(TOO_LONG);
             }
             last_bytes = Instant::now();
-            share.add(&piece, MAX_BODY_BYTES, last_bytes)?;
+            share.add(&piece, MAX_BODY_BYTES, last_bytes).map_err(|BudgetFull| NO_ROOM)?;
         }
-        let bytes = share.finish()?;
+        let bytes = share.finish().map_err(|BudgetFull| NO_ROOM)?;
         let heavy = match value_count(&bytes) {
             few if few <= MANY_VALUES => None,
-            many if many > MAX_VALUES => return Err(BodyRefusal::TooManyValues),
+            many if many > MAX_VALUES => return Err(TOO_MANY_VALUES),
             // A body that waited for its turn would hold room that others need.
-            _ => Some(self.heavy.try_acquire().map_err(|_| BodyRefusal::NoRoom)?),
+            _ => Some(self.heavy.try_acquire().map_err(|_| NO_ROOM)?),
         };
         Ok(WholeBody { bytes, _share: share, _heavy: heavy })
     }
@@ -175,7 +147,7 @@ fn value_count_outside_strings(json: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    async fn read_length(bytes: Vec<u8>) -> Result<usize, BodyRefusal> {
+    async fn read_length(bytes: Vec<u8>) -> Result<usize, Refusal> {
         Intake::default().read(Body::from(bytes)).await.map(|whole| whole.bytes.len())
     }
 
@@ -184,20 +156,16 @@ mod tests {
         for length in [0, 1, INITIAL_ROOM + 1, MAX_BODY_BYTES] {
             assert_eq!(read_length(vec![b' '; length]).await, Ok(length));
         }
-        assert_eq!(read_length(vec![b' '; MAX_BODY_BYTES + 1]).await, Err(BodyRefusal::TooLong));
+        assert_eq!(read_length(vec![b' '; MAX_BODY_BYTES + 1]).await, Err(TOO_LONG));
     }
 
     /// Half a megabyte of `{},` would unfold to hundreds; the same in a text is one value.
     #[tokio::test]
     async fn a_body_that_unfolds_is_refused() {
         let many = "{},".repeat(200_000);
-        assert_eq!(read_length(format!("[{many}{{}}]").into_bytes()).await, Err(BodyRefusal::TooManyValues));
+        assert_eq!(read_length(format!("[{many}{{}}]").into_bytes()).await, Err(TOO_MANY_VALUES));
         assert!(read_length(format!(r#"["\"{many}"]"#).into_bytes()).await.is_ok());
         let escaped = format!(r#"["\\",{many}{{}}]"#);
-        assert_eq!(
-            read_length(escaped.into_bytes()).await,
-            Err(BodyRefusal::TooManyValues),
-            "the text had ended"
-        );
+        assert_eq!(read_length(escaped.into_bytes()).await, Err(TOO_MANY_VALUES), "the text had ended");
     }
 }

@@ -22,12 +22,25 @@ use crate::act::events;
 use crate::act::guard::Guard;
 
 use super::accept::Caller;
-use super::body::Intake;
+use super::body::{Intake, Refusal};
 use super::judge::judge;
 
 /// The answer to a client that was asked for a certificate and presented none.
 const NO_CLIENT_CERTIFICATE: &str = "gatera answers API servers only (--client-ca): no client certificate was presented; \
     configure the API server to present one to this webhook, in its AdmissionConfiguration";
+
+/// The answer to a body of another type.
+const NOT_JSON: Refusal = (StatusCode::BAD_REQUEST, "malformed", "the Content-Type must be application/json");
+/// The answer while as many requests are being answered as may be.
+const TOO_MANY_REQUESTS: Refusal =
+    (StatusCode::SERVICE_UNAVAILABLE, "busy", "gatera is not ready: too many requests at once");
+/// The answer before the first lists are complete. It is an error, so that the entry's failurePolicy decides: requests about
+/// other objects pass, those about Galera clusters are refused until the guard is ready.
+const NOT_READY: Refusal = (
+    StatusCode::SERVICE_UNAVAILABLE,
+    "not_ready",
+    "gatera is not ready: it is still listing the objects of the cluster",
+);
 
 /// The maximum length of an answer in bytes: several times the size of what is injected into a member, and of the most that the
 /// rulebook reports about a real request. A forged one may need more: a hundred findings that repeat names of maximum length.
@@ -59,13 +72,9 @@ async fn admit(
     State(AdmissionState { guard, intake }): State<AdmissionState>,
     request: Request,
 ) -> Response {
-    let refused = |status: StatusCode, label: &'static str, message: &'static str| {
-        guard.metrics.count_unanswered(endpoint.path(), label);
-        (status, message).into_response()
-    };
     let caller = request.extensions().get().copied().unwrap_or(Caller::Unverified);
     if caller == Caller::Unproven {
-        return refused(StatusCode::FORBIDDEN, "unproven", NO_CLIENT_CERTIFICATE);
+        return refused(&guard, endpoint, (StatusCode::FORBIDDEN, "unproven", NO_CLIENT_CERTIFICATE));
     }
     let is_json = request
         .headers()
@@ -73,27 +82,19 @@ async fn admit(
         .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
     let body = match intake.read(request.into_body()).await {
         Ok(body) if is_json => body,
-        Ok(_) => {
-            return refused(
-                StatusCode::BAD_REQUEST,
-                "malformed",
-                "the Content-Type must be application/json",
-            );
-        }
-        Err(refusal) => {
-            let (status, label, message) = refusal.response();
-            return refused(status, label, message);
-        }
+        Ok(_) => return refused(&guard, endpoint, NOT_JSON),
+        Err(refusal) => return refused(&guard, endpoint, refusal),
     };
     // A request takes its permit only now, so that a body that arrives slowly keeps no other request out.
     let Some(_permit) = guard.request_permit() else {
-        return refused(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "busy",
-            "gatera is not ready: too many requests at once",
-        );
+        return refused(&guard, endpoint, TOO_MANY_REQUESTS);
     };
     answer(&guard, endpoint, caller, &body.bytes).await
+}
+
+fn refused(guard: &Guard, endpoint: Endpoint, (status, label, message): Refusal) -> Response {
+    guard.metrics.count_unanswered(endpoint.path(), label);
+    (status, message).into_response()
 }
 
 /// Answers one request. Nothing is awaited, unless a member is removed, a pod is the first of its cluster or of its
@@ -114,14 +115,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let world = guard.world_when(|world| !is_ahead(world)).await;
     let freshness = guard.freshness(&world);
     if freshness == Freshness::Loading {
-        guard.metrics.count_unanswered(endpoint.path(), "not_ready");
-        // An error, so that the entry's failurePolicy decides: requests about other objects pass, those about Galera clusters are
-        // refused until the guard is ready.
-        return (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "gatera is not ready: it is still listing the objects of the cluster",
-        )
-            .into_response();
+        return refused(guard, endpoint, NOT_READY);
     }
     let review = &incoming.review;
     let view = View { freshness, ..View::new(&world, started, &settings) };
