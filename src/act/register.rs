@@ -86,20 +86,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The time for which one step may wait for API servers, so that a stalled link does not hold up the other step.
 const STEP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Keeps the certificate in use and the entries up to date until the process ends.
-pub async fn run(
-    client: Client,
-    guard: Arc<Guard>,
-    leaf: Leaf,
-    registration: Registration,
-    leading: Leading,
-    changed: channel::Receiver<u64>,
-) {
-    Registrar::new(client, guard, leaf, registration).run(leading, changed).await;
-}
-
 /// The registration task: what it knows, and what it does about it.
-struct Registrar {
+pub struct Registrar {
     client: Client,
     guard: Arc<Guard>,
     leaf: Leaf,
@@ -111,7 +99,8 @@ struct Registrar {
 }
 
 impl Registrar {
-    fn new(client: Client, guard: Arc<Guard>, leaf: Leaf, registration: Registration) -> Self {
+    /// Creates the task, which knows nothing yet.
+    pub fn new(client: Client, guard: Arc<Guard>, leaf: Leaf, registration: Registration) -> Self {
         Self {
             client,
             guard,
@@ -123,7 +112,8 @@ impl Registrar {
         }
     }
 
-    async fn run(mut self, mut leading: Leading, mut changed: channel::Receiver<u64>) {
+    /// Keeps the certificate in use and the entries up to date until the process ends.
+    pub async fn run(mut self, mut leading: Leading, mut changed: channel::Receiver<u64>) {
         let Registration { namespace, secret, configuration, .. } = self.registration.clone();
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());

@@ -32,7 +32,7 @@ use crate::act::answer::{ServingPort, ShutdownStage, Tls, accept, admission, ope
 use crate::act::certs::{Leaf, Lifetimes};
 use crate::act::config_maps::ConfigMaps;
 use crate::act::guard::Guard;
-use crate::act::register::{self, Registration};
+use crate::act::register::{Registrar, Registration};
 use crate::act::reserve::ReservationStore;
 use crate::act::{connect, events, lease, reconcile, reload, telemetry, watch};
 
@@ -194,17 +194,8 @@ fn start(
         tasks.start("own-user", never_ending(own_user::learn(client.clone(), Arc::clone(&guard))));
     }
     tasks.start("watch", watch::keep(client.clone(), Arc::clone(&guard), changed, adoption));
-    tasks.start(
-        "registration",
-        register::run(
-            client.clone(),
-            Arc::clone(&guard),
-            leaf.clone(),
-            registration.clone(),
-            leading.clone(),
-            world_changed.clone(),
-        ),
-    );
+    let registrar = Registrar::new(client.clone(), Arc::clone(&guard), leaf.clone(), registration.clone());
+    tasks.start("registration", registrar.run(leading.clone(), world_changed.clone()));
     tasks.start(
         "audit",
         reconcile::audit::run(client.clone(), Arc::clone(&guard), leading.clone(), world_changed.clone()),
