@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-use pair::{check_dates, is_due, names_of, new_ca, new_leaf};
+use pair::{check_dates, names_of, new_ca, new_leaf};
 
 pub use leaf::Leaf;
 pub use pair::{Pair, expirations};
@@ -111,7 +111,7 @@ impl Material {
         if let Some(joined) = held.and_then(|held| self.joined_with(held, now)) {
             return Ok(Some(joined));
         }
-        if is_due(&self.ca.certificate, lifetimes.ca, now)? {
+        if self.ca.is_due(lifetimes.ca, now)? {
             let previous_ca = Some(self.ca.certificate.clone());
             return Ok(Some(Self { ca: new_ca(lifetimes, now)?, previous_ca, leaf: self.leaf.clone() }));
         }
@@ -124,7 +124,7 @@ impl Material {
                 kept.map_or_else(|| new_leaf(&self.ca, names, lifetimes, now), |held| Ok(held.leaf.clone()))?;
             return Ok(Some(Self { leaf, ..self.clone() }));
         }
-        let stale = is_due(&self.leaf.certificate, lifetimes.leaf, now)?
+        let stale = self.leaf.is_due(lifetimes.leaf, now)?
             || !self.leaf.trusted_by(&self.ca.certificate)
             || !names_of(&self.leaf.certificate)?.iter().eq(names);
         let renewed = || Ok(Self { leaf: new_leaf(&self.ca, names, lifetimes, now)?, ..self.clone() });

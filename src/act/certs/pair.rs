@@ -65,7 +65,12 @@ impl Pair {
 
     /// Returns the start and the end of the certificate's validity.
     pub fn validity(&self) -> Result<(Timestamp, Timestamp), Error> {
-        validity(&self.certificate)
+        validity_of(&first_certificate_in(&self.certificate)?)
+    }
+
+    /// Returns whether at most a third of the certificate's lifetime is left.
+    pub(super) fn is_due(&self, life: SignedDuration, now: Timestamp) -> Result<bool, Error> {
+        Ok(now.duration_until(self.expires()?) <= life / 3)
     }
 
     /// Checks that the pair can be used now: the key belongs to the certificate, and the certificate is valid.
@@ -78,7 +83,8 @@ impl Pair {
     pub(super) fn check_ca(&self, now: Timestamp) -> Result<(), Error> {
         self.check(now)?;
         KeyPair::from_pem(&self.key).map_err(|_| Error::Read("key: not one that can sign".into()))?;
-        check_is_ca(&self.certificate)
+        let der = first_certificate_in(&self.certificate)?;
+        if parsed(&der)?.is_ca() { Ok(()) } else { Err(Error::NotCa) }
     }
 
     /// Returns whether a client that trusts this bundle accepts the leaf for a server at some time; other checks judge the dates.
@@ -141,15 +147,6 @@ fn params(names: &[String], now: Timestamp, life: SignedDuration) -> Result<Cert
     params.not_before = at(now - SKEW);
     params.not_after = at(now + life);
     Ok(params)
-}
-
-/// Returns whether at most a third of the certificate's lifetime is left.
-pub(super) fn is_due(certificate: &str, life: SignedDuration, now: Timestamp) -> Result<bool, Error> {
-    Ok(now.duration_until(validity(certificate)?.1) <= life / 3)
-}
-
-fn validity(pem: &str) -> Result<(Timestamp, Timestamp), Error> {
-    validity_of(&first_certificate_in(pem)?)
 }
 
 fn validity_of(der: &CertificateDer<'_>) -> Result<(Timestamp, Timestamp), Error> {
@@ -293,12 +290,6 @@ pub fn expirations(bundle: &str) -> Result<Vec<Timestamp>, Error> {
     let found: Vec<_> =
         certificates_in(bundle)?.iter().map(|der| Ok(validity_of(der)?.1)).collect::<Result<_, Error>>()?;
     if found.is_empty() { Err(Error::NoBundle) } else { Ok(found) }
-}
-
-fn check_is_ca(pem: &str) -> Result<(), Error> {
-    let der = first_certificate_in(pem)?;
-    let certificate = parsed(&der)?;
-    if certificate.is_ca() { Ok(()) } else { Err(Error::NotCa) }
 }
 
 fn first_certificate_in(pem: &str) -> Result<CertificateDer<'static>, Error> {
