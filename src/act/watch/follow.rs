@@ -240,7 +240,7 @@ impl Follower {
         let pages = ListPages::of(&self.client, self.url.clone(), params);
         let mut pages = pages.metadata_only(self.kind == Kind::ConfigMap);
         while let Some(object) = pages.next().await? {
-            let message = self.message(object.read().map_err(Interruption::Unreadable)?);
+            let message = self.message(RawObject::of(&object.text).map_err(Interruption::Unreadable)?);
             self.send(message).await?;
         }
         if self.kind.is_optional() {

@@ -158,7 +158,8 @@ async fn list_all(
     let url = DynamicObject::url_path(&resource(kind), namespace);
     let mut pages = ListPages::of(client, url, ListParams::default());
     while let Some(object) = pages.next().await? {
-        apply(facts, kind, message_about(kind, object.read().map_err(kube::Error::SerdeError)?));
+        let sent = RawObject::of(&object.text).map_err(kube::Error::SerdeError)?;
+        apply(facts, kind, message_about(kind, sent));
     }
     Ok(())
 }

@@ -17,7 +17,6 @@ use kube::core::{ListMeta, Request};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::sent::RawObject;
 use crate::act::api::refusal;
 use split::ListSplitter;
 
@@ -61,13 +60,6 @@ pub(crate) struct ListedObject {
     pub(crate) text: String,
     /// The permit for a long text. It is declared after the text, so that it is dropped after it.
     _permit: Option<SemaphorePermit<'static>>,
-}
-
-impl ListedObject {
-    /// Reads the name and version of the object, and leaves the rest unparsed.
-    pub(super) fn read(&self) -> serde_json::Result<RawObject<'_>> {
-        RawObject::of(&self.text)
-    }
 }
 
 /// The answer to one request.
