@@ -4,12 +4,16 @@
 //! Must not know: the purpose of a request.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::Status;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::act::telemetry::chain;
 
 /// The meaning of an error of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +76,18 @@ pub fn refusal(code: u16, body: &[u8]) -> kube::Error {
     let plain = || Status::failure(&String::from_utf8_lossy(body), "");
     let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| plain());
     kube::Error::Api(status.with_code(code).boxed())
+}
+
+/// Returns what a request yields within this time; otherwise why it yields nothing, which is `late` if there was no answer.
+pub async fn outcome_in_words<T>(
+    limit: Duration,
+    late: &str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, String> {
+    match timeout(limit, request).await {
+        Ok(outcome) => outcome.map_err(|error| chain(&error)),
+        Err(_) => Err(late.to_owned()),
+    }
 }
 
 /// One object as it was read. A write to it fails if another object has its name by now.

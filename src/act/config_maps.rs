@@ -21,8 +21,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::act::api::Fault;
-use crate::act::telemetry::{chain, repeated};
+use crate::act::api::{Fault, outcome_in_words};
+use crate::act::telemetry::repeated;
 
 /// The longest wait for a read or a snapshot: a pod waits for it, and API servers wait only two seconds for some answers.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
@@ -105,15 +105,12 @@ async fn in_time<T>(
     message: &str,
     all: impl Future<Output = kube::Result<Vec<T>>>,
 ) -> Vec<T> {
-    let problem = match timeout(REQUEST_DEADLINE, all).await {
-        Ok(Ok(found)) => return found,
-        Ok(Err(error)) => chain(&error),
-        Err(_) => "no answer".to_owned(),
-    };
-    if let Some(times) = repeated::times(message, &problem) {
-        warn!(namespace, error = problem, times, "{message}");
-    }
-    Vec::new()
+    outcome_in_words(REQUEST_DEADLINE, "no answer", all).await.unwrap_or_else(|error| {
+        if let Some(times) = repeated::times(message, &error) {
+            warn!(namespace, error, times, "{message}");
+        }
+        Vec::new()
+    })
 }
 
 /// Returns a ConfigMap as the guard reads it, or why it cannot be read; `None` if it does not exist.

@@ -17,13 +17,13 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Client;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tracing::warn;
 
-use crate::act::api::Fault;
+use crate::act::api::{Fault, outcome_in_words};
 use crate::act::lease_store::{LeaseStore, Leases};
 use crate::act::ownership;
-use crate::act::telemetry::{chain, repeated};
+use crate::act::telemetry::repeated;
 
 pub use seat::{Leading, Seat, seat};
 
@@ -64,7 +64,7 @@ pub async fn hold(
 ) {
     let store = Leases::of(client, &namespace);
     let blank = Lease { metadata: ownership::metadata(&release, &namespace, LEASE_NAME), spec: None };
-    Election { store, blank, me, seen: None, seat }.run(closing).await;
+    Election { store, blank, me, seen: None }.run(seat, closing).await;
 }
 
 /// The record as it was last seen, and the time since which it has not changed.
@@ -79,29 +79,23 @@ struct Election<S> {
     blank: Lease,
     me: String,
     seen: Option<SeenRecord>,
-    seat: Seat,
 }
 
 impl<S: LeaseStore> Election<S> {
-    async fn run(mut self, mut closing: watch::Receiver<bool>) {
+    async fn run(mut self, seat: Seat, mut closing: watch::Receiver<bool>) {
         loop {
             let requested_at = Instant::now();
-            let seat = &self.seat;
-            let outcome = timeout(TURN_DEADLINE, turn(&self.store, &self.blank, &self.me, &mut self.seen));
+            let outcome = outcome_in_words(TURN_DEADLINE, NO_ANSWER, self.turn());
             let pause = match seat.stepping_down_in_time(outcome).await {
-                Ok(Ok(true)) => {
+                Ok(true) => {
                     seat.take(requested_at + TERM);
                     RENEW_INTERVAL
                 }
-                Ok(Ok(false)) => {
+                Ok(false) => {
                     seat.leave();
                     RENEW_INTERVAL
                 }
-                failed => {
-                    let error = match failed {
-                        Ok(outcome) => outcome.map_err(|error| chain(&error)).err().unwrap_or_default(),
-                        Err(_) => NO_ANSWER.to_owned(),
-                    };
+                Err(error) => {
                     if let Some(times) = repeated::times("lease", &error) {
                         warn!(error, times, "the lease could not be read or written and is tried again");
                     }
@@ -118,58 +112,50 @@ impl<S: LeaseStore> Election<S> {
                 break;
             }
         }
-        let led = self.seat.is_taken();
-        self.seat.leave();
-        if led {
-            let error_text = match timeout(TURN_DEADLINE, give_up(&self.store, &self.me)).await {
-                Ok(Ok(())) => return,
-                Ok(Err(error)) => chain(&error),
-                Err(_) => NO_ANSWER.to_owned(),
-            };
-            warn!(
-                error = error_text,
-                "the lease could not be given up; another replica takes over when it expires"
-            );
+        let led = seat.is_taken();
+        seat.leave();
+        if led
+            && let Err(error) =
+                outcome_in_words(TURN_DEADLINE, NO_ANSWER, give_up(&self.store, &self.me)).await
+        {
+            warn!(error, "the lease could not be given up; another replica takes over when it expires");
         }
     }
-}
 
-/// Reads the record once and writes it at most once; the holder writes over its own last version without reading it. Returns
-/// whether this replica holds the lease; after a conflict it does not, because another replica was faster.
-async fn turn(
-    store: &impl LeaseStore,
-    blank: &Lease,
-    me: &str,
-    seen: &mut Option<SeenRecord>,
-) -> kube::Result<bool> {
-    let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
-    let lease = match ours {
-        Some(lease) => Some(lease),
-        None => store.read(LEASE_NAME).await?.0,
-    };
-    if let Some(lease) = &lease {
-        let version = &lease.metadata.resource_version;
-        let known = seen.take().filter(|seen| seen.lease.metadata.resource_version == *version);
-        let since = known.map_or_else(Instant::now, |seen| seen.since);
-        let unchanged = since.elapsed();
-        *seen = Some(SeenRecord { lease: lease.clone(), since });
-        if !may_write(holder(lease), me, unchanged) {
-            return Ok(false);
+    /// Reads the record once and writes it at most once; the holder writes over its own last version without reading it. Returns
+    /// whether this replica holds the lease; after a conflict it does not, because another replica was faster.
+    async fn turn(&mut self) -> kube::Result<bool> {
+        let (me, seen) = (&*self.me, &mut self.seen);
+        let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
+        let lease = match ours {
+            Some(lease) => Some(lease),
+            None => self.store.read(LEASE_NAME).await?.0,
+        };
+        if let Some(lease) = &lease {
+            let version = &lease.metadata.resource_version;
+            let known = seen.take().filter(|seen| seen.lease.metadata.resource_version == *version);
+            let since = known.map_or_else(Instant::now, |seen| seen.since);
+            let unchanged = since.elapsed();
+            *seen = Some(SeenRecord { lease: lease.clone(), since });
+            if !may_write(holder(lease), me, unchanged) {
+                return Ok(false);
+            }
         }
-    }
-    let written = store.write(LEASE_NAME, &renewed(lease.unwrap_or_else(|| blank.clone()), me)).await;
-    // The write may have arrived or not, so the record that was seen may be out of date.
-    *seen = None;
-    match written {
-        Ok((lease, _)) => {
-            *seen = Some(SeenRecord { lease, since: Instant::now() });
-            Ok(true)
+        let next = renewed(lease.unwrap_or_else(|| self.blank.clone()), me);
+        let written = self.store.write(LEASE_NAME, &next).await;
+        // The write may have arrived or not, so the record that was seen may be out of date.
+        *seen = None;
+        match written {
+            Ok((lease, _)) => {
+                *seen = Some(SeenRecord { lease, since: Instant::now() });
+                Ok(true)
+            }
+            // The record was changed, deleted or created meanwhile.
+            Err(error) if matches!(Fault::of(&error), Fault::NotFound | Fault::Conflict | Fault::Invalid) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
-        // The record was changed, deleted or created meanwhile.
-        Err(error) if matches!(Fault::of(&error), Fault::NotFound | Fault::Conflict | Fault::Invalid) => {
-            Ok(false)
-        }
-        Err(error) => Err(error),
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use crate::act::api::Fault;
+use crate::act::api::{Fault, outcome_in_words};
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 use crate::act::telemetry::{chain, repeated};
@@ -102,10 +102,9 @@ async fn carry_out(context: &StepContext, scheduler: &mut StepScheduler, step: &
         && scheduler.is_news(step, &event.note)
         && let Some(time) = context.leading.time_for_a_step()
     {
-        let error = match timeout(time, apply::announce(&context.client, &event)).await {
-            Ok(Ok(())) => return scheduler.record_published(step, event.note),
-            Ok(Err(error)) => chain(&error),
-            Err(_) => NO_ANSWER.to_owned(),
+        let request = apply::announce(&context.client, &event);
+        let Err(error) = outcome_in_words(time, NO_ANSWER, request).await else {
+            return scheduler.record_published(step, event.note);
         };
         if let Some(times) = repeated::times("Event about a step", &error) {
             warn!(%step, object = step.object(), error, times, "the Event about a refused step could not be written");

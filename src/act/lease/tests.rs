@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::act::lease_store::Dated;
@@ -114,8 +114,8 @@ async fn five_minutes(seed: u64) -> usize {
             let stalls = Arc::new(Mutex::new(seed << 8 | index));
             let store = StallingStore { server: Arc::clone(&server), stalls };
             let (seat, leading) = seat(Gauge::default());
-            let turns = Election { store, blank: Lease::default(), me: me.into(), seen: None, seat };
-            tokio::spawn(turns.run(closing.clone()));
+            let turns = Election { store, blank: Lease::default(), me: me.into(), seen: None };
+            tokio::spawn(turns.run(seat, closing.clone()));
             leading
         })
         .collect();

@@ -15,13 +15,14 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use kube::{Client, Resource as _};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::warn;
 
 use super::Message;
 use super::pages::ListPages;
+use crate::act::api::outcome_in_words;
 use crate::act::guard::Guard;
-use crate::act::telemetry::{chain, repeated};
+use crate::act::telemetry::repeated;
 
 /// The interval at which the Events of a member that is not Ready are listed at first: a recovery waits for its reports.
 const LIST_INTERVAL: Duration = Duration::from_secs(10);
@@ -122,19 +123,19 @@ pub(super) async fn follow(client: Client, guard: Arc<Guard>, sender: mpsc::Send
             }
             let namespace = &run.namespace;
             let listing = events(&client, run.about, Some(namespace), Some(&run.uid));
-            let error = match timeout(LIST_INTERVAL, listing).await {
+            let late = format!("no answer about the Events of namespace {namespace}");
+            match outcome_in_words(LIST_INTERVAL, &late, listing).await {
                 // Index 0 has no meaning here: these Events belong to no source of the keeper.
-                Ok(Ok(events)) => {
+                Ok(events) => {
                     if sender.send((0, Message::MemberEvents(run.about, events))).await.is_err() {
                         return;
                     }
-                    continue;
                 }
-                Ok(Err(error)) => chain(&error),
-                Err(_) => format!("no answer about the Events of namespace {namespace}"),
-            };
-            if let Some(times) = repeated::times("Events of members", &error) {
-                warn!(namespace, error, times, "the Events of members could not be listed");
+                Err(error) => {
+                    if let Some(times) = repeated::times("Events of members", &error) {
+                        warn!(namespace, error, times, "the Events of members could not be listed");
+                    }
+                }
             }
         }
     }
