@@ -7,12 +7,12 @@
 use engine::snapshot::{Snapshot, snapshot};
 use facts::marks::{self, PREFIX};
 use facts::view::{Id, RolloutRecord};
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use leader::plan::rollout::{self, Configure};
 use leader::plan::{Announcement, LeaderStep};
+use objects::Kind;
 use serde_json::{Value, json};
 
 use super::apply::{annotate, announce};
@@ -64,8 +64,7 @@ pub(super) async fn configure(
         Some((cluster.workload.metadata.resource_version.clone(), cluster.rollout.is_some()))
     });
     let ((version, has_record), text) = (known.unwrap_or_default(), it.record.text());
-    let api: Api<StatefulSet> = Api::namespaced(client.clone(), ns);
-    annotate(&api, &it.id.name, &it.uid, &version, marks::CONFIGURATION, Some(&text)).await?;
+    annotate(client, Kind::StatefulSet, &it.id, &it.uid, &version, marks::CONFIGURATION, Some(&text)).await?;
     // Before the first record there was nothing to keep, and an API server lists the snapshots of one cluster by looking at all
     // ConfigMaps of its namespace.
     if has_record && it.record.next.is_none() {
@@ -90,12 +89,12 @@ fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<O
         },
     };
     let note = format!("members keep the configuration that they have: {why}");
-    Ok(Some(StepResult::Refused(Announcement {
-        id: it.id.clone(),
-        uid: it.uid.clone(),
-        reason: rollout::WAITS,
-        note,
-    })))
+    Ok(Some(refused_step(&it.id, it.uid.clone(), note)))
+}
+
+/// Returns the result of a step that was refused, with its Event about this StatefulSet.
+fn refused_step(id: &Id, uid: String, note: String) -> StepResult {
+    StepResult::Refused(Announcement { id: id.clone(), uid, reason: rollout::WAITS, note })
 }
 
 fn first_line(error: &kube::Error) -> String {
@@ -135,13 +134,8 @@ pub(super) async fn evict(context: &StepContext, id: &Id, pod: &str, uid: &str) 
         Err(error) if matches!(Fault::of(&error), Fault::Forbidden | Fault::TooMany) => {
             let set = context
                 .with_view(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
-            let why = first_line(&error);
-            Ok(StepResult::Refused(Announcement {
-                id: id.clone(),
-                uid: set.unwrap_or_default(),
-                reason: rollout::WAITS,
-                note: format!("the restart of {pod} is refused for now: {why}"),
-            }))
+            let note = format!("the restart of {pod} is refused for now: {}", first_line(&error));
+            Ok(refused_step(id, set.unwrap_or_default(), note))
         }
         Err(error) if Fault::of(&error).is_overtaken() => Ok(StepResult::Postponed(chain(&error))),
         result => result.map(|_| StepResult::Done),

@@ -3,6 +3,7 @@
 //! Must not know: what may be deleted (`plan/warrant.rs` does). The object and everything that could read it are looked up
 //! right before each deletion; in steady state none of these requests is sent.
 
+use facts::marks;
 use facts::view::{Id, RemovalTarget};
 use kube::Client;
 use kube::api::ListParams;
@@ -13,7 +14,7 @@ use crate::act::api::Fault;
 use crate::act::config_maps;
 use crate::act::watch::pages::ListPages;
 
-use super::apply::{announce, delete, mark, set_removing};
+use super::apply::{annotate, announce, delete, mark};
 use super::{StepContext, StepResult};
 
 /// The maximum size of what is kept of the objects of one kind while readers of a ConfigMap are looked for. Several thousand
@@ -41,7 +42,10 @@ pub(super) async fn finish(
         });
         match warrant {
             None | Some(Warrant::Gone) => {}
-            Some(Warrant::Given(version)) => delete(client, &pending(it, target, version)).await?,
+            Some(Warrant::Given(version)) => {
+                let (id, owner, target) = (it.id.clone(), it.uid.clone(), target.clone());
+                delete(client, &PendingDeletion { id, owner, target, version }).await?;
+            }
             Some(Warrant::Waits(what)) => return Ok(StepResult::Postponed(what)),
             Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
         }
@@ -64,14 +68,11 @@ pub(super) async fn finish(
     Ok(StepResult::Done)
 }
 
-fn pending(it: &Finish, target: &RemovalTarget, version: String) -> PendingDeletion {
-    PendingDeletion { id: it.id.clone(), owner: it.uid.clone(), target: target.clone(), version }
-}
-
 /// Removes the guard's mark for removal from an object that stays.
 async fn unmark(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Meta) -> kube::Result<()> {
     if target.is(target.kind, meta) && plan::is_marked(meta, &it.uid) {
-        set_removing(client, &pending(it, target, meta.resource_version.clone()), None).await?;
+        let (id, version) = (Id::new(&it.id.namespace, &target.name), &meta.resource_version);
+        annotate(client, target.kind, &id, &target.uid, version, marks::REMOVING, None).await?;
     }
     Ok(())
 }

@@ -6,11 +6,10 @@ use engine::inject;
 use facts::galera::identity::IdentityReport;
 use facts::marks;
 use facts::view::Id;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::Api;
 use leader::plan::identity::{self, Conclusion, conclusion};
+use objects::Kind;
 
-use super::apply::{annotate, annotate_pod, announce};
+use super::apply::{annotate, announce};
 use super::{StepContext, StepResult};
 use crate::act::watch::member_events::{self, Topic};
 
@@ -42,16 +41,15 @@ pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -
         ));
     };
     if is_new {
-        let api = Api::<StatefulSet>::namespaced(context.client.clone(), &id.namespace);
         let mark = inject::identity::mark_value(identity.as_ref());
-        annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(mark)).await?;
+        annotate(&context.client, Kind::StatefulSet, id, uid, &version, marks::IDENTITY, Some(mark)).await?;
     }
     for event in events {
         announce(&context.client, &event).await?;
     }
     for (pod, uid) in unannotated {
         let pod = Id::new(&id.namespace, &pod);
-        annotate_pod(&context.client, &pod, &uid, marks::IDENTITY, &value).await?;
+        annotate(&context.client, Kind::Pod, &pod, &uid, "", marks::IDENTITY, Some(&value)).await?;
     }
     Ok(StepResult::Done)
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use report::policy_report::{fingerprint, summary};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use crate::act::api::Fault;
+use crate::act::api::{self, Exactly, Fault};
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::telemetry::chain;
 
@@ -27,6 +27,8 @@ const KINDS: [(&str, &str, &str, &str); 2] = [
 ];
 /// The name of the guard's report in every namespace.
 const NAME: &str = "gatera";
+/// That report, whoever wrote it last.
+const REPORT: Exactly<'_> = Exactly { name: NAME, uid: "", version: "" };
 const OUR_LABEL: &str = "app.kubernetes.io/managed-by=gatera";
 /// The pause after a failure that may be over soon: the API server is busy, or does not answer.
 const SHORT_PAUSE: Duration = Duration::from_secs(30);
@@ -116,7 +118,7 @@ impl PolicyReports {
         }
         for namespace in self.list(&older).await?.into_keys() {
             let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &older);
-            api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(ignore_not_found)?;
+            api::delete(&api, REPORT).await?;
         }
         Ok(())
     }
@@ -164,7 +166,7 @@ impl PolicyReports {
         let new_fingerprint = fingerprint(results);
         if results.is_empty() {
             if self.written.contains_key(namespace) {
-                api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(ignore_not_found)?;
+                api::delete(&api, REPORT).await?;
                 self.written.remove(namespace);
             }
             return Ok(());
@@ -218,10 +220,6 @@ impl PolicyReports {
 
 fn resource((group, version, kind, plural): (&str, &str, &str, &str)) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
-}
-
-fn ignore_not_found(error: kube::Error) -> kube::Result<()> {
-    if Fault::of(&error) == Fault::NotFound { Ok(()) } else { Err(error) }
 }
 
 #[cfg(test)]
