@@ -38,7 +38,7 @@ pub struct Pack {
     pub kinds: &'static [&'static CustomKind],
     /// The rules, in the order of their ids.
     pub rules: &'static [Rule],
-    /// The webhook entries; one about a kind of a pack is registered while that kind is served.
+    /// The webhook entries; one about a watched kind of a pack is registered while that kind is served.
     pub entries: &'static [Entry],
     /// The test for a Deployment that the pack protects, so that the view keeps it too.
     pub keeps: KeepsDeployment,
