@@ -41,7 +41,7 @@ const WHY: &str =
     "the cloud refuses it and the operator ignores the error, or there are no backups to restore from";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(new) = RdsWrite::creation(review, view) else { return Findings::new() };
+    let Some(RdsWrite { new, .. }) = RdsWrite::of(review, view) else { return Findings::new() };
     let mut found = Findings::new();
     let window = new.spec.window();
     if !is_window(window) {

@@ -33,7 +33,7 @@ use engine::exceptions::confirmation;
 use engine::rule::{One, Rule, Verb, and_more};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Verdict};
-use facts::review::{Operation, Review};
+use facts::review::Review;
 use facts::view::View;
 use facts::way_out::{WayOut, say};
 use objects::{Kind, Object};
@@ -54,30 +54,16 @@ pub(super) const RULE: Rule = Rule {
 const DEFINITION: &str = "rdss.otc.mcsps.de";
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    if review.operation != Operation::Delete || view.settings.is_rds_operator(&review.user) {
-        return None;
-    }
-    let needs_list = match &review.old {
-        Some(Object::Definition(it)) => it.metadata.name == DEFINITION,
-        old => {
-            matches!(old, Some(Object::Namespace(_)))
-                && view.resource_names(RDS, &review.name).next().is_none()
+    let unknown = || unlisted(&RULE, RDS, review, view);
+    match review.old.as_ref().filter(|_| !view.settings.is_rds_operator(&review.user))? {
+        Object::Definition(it) if it.metadata.name == DEFINITION => {
+            unknown().or_else(|| (!view.has_none(RDS)).then(|| definition_deleted(review, view)))
         }
-    };
-    if needs_list && let Some(unknown) = unlisted(&RULE, RDS, review, view) {
         // Most namespaces have no Rds: a kind that cannot be listed must not prevent their deletion.
-        let verdict = if review.kind == Kind::Namespace { Verdict::Warn } else { unknown.verdict };
-        return Some(Finding { verdict, ..unknown });
-    }
-    if let Some(rds) = review.old.as_ref().and_then(Object::get) {
-        return Some(rds_deleted(rds, review, view));
-    }
-    match &review.old {
-        Some(Object::Definition(it)) if it.metadata.name == DEFINITION && !view.has_none(RDS) => {
-            Some(definition_deleted(review, view))
+        Object::Namespace(_) => {
+            namespace_deleted(review, view).or_else(|| Some(Finding { verdict: Verdict::Warn, ..unknown()? }))
         }
-        Some(Object::Namespace(_)) => namespace_deleted(review, view),
-        _ => None,
+        old => old.get::<Rds>().map(|rds| rds_deleted(rds, review, view)),
     }
 }
 

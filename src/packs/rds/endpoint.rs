@@ -39,10 +39,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let write = RdsWrite::of(review, view)?;
-    if !write.changes(|it| &it.endpoint) {
-        return None;
-    }
+    let write = RdsWrite::of_part(review, view, |it| &it.endpoint)?;
     let was = write.old.map_or("", |old| old.spec.endpoint.look());
     let is = &write.new.spec.endpoint;
     let finding = |verdict, says: String, instead: WayOut| {

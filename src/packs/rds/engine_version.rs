@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(new) = RdsWrite::creation(review, view) else { return Findings::new() };
+    let Some(RdsWrite { new, .. }) = RdsWrite::of(review, view) else { return Findings::new() };
     let engine = new.spec.engine();
     if !["MySQL", "PostgreSQL", "SQLServer"].contains(&engine) {
         let says = format!("spec.datastoretype {} is not an engine of the cloud", shown(engine));

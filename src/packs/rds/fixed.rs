@@ -64,7 +64,7 @@ const FIXED: &[FixedField] = &[
 ];
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((old, new)) = RdsWrite::update(review, view) else { return Findings::new() };
+    let Some(RdsWrite { old: Some(old), new }) = RdsWrite::of(review, view) else { return Findings::new() };
     let changed = FIXED.iter().filter_map(|(name, field)| {
         let [was, is] = [old, new].map(|it| field(&it.spec));
         (!was.same_text(is)).then(|| field_changed(name, was, is))

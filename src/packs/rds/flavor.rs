@@ -40,10 +40,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = RdsWrite::of(review, view) else { return Findings::new() };
-    if !write.changes(|it| &it.flavorref) {
-        return Findings::new();
-    }
+    let Some(write) = RdsWrite::of_part(review, view, |it| &it.flavorref) else { return Findings::new() };
     let mut found: Findings = unfit(&write.new.spec).into_iter().collect();
     let Some(old) = write.old else { return found };
     found.extend(together(old, write.new));

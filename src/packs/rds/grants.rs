@@ -46,10 +46,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = RdsWrite::of(review, view) else { return Findings::new() };
-    if !write.changes(|it| &it.users) {
-        return Findings::new();
-    }
+    let Some(write) = RdsWrite::of_part(review, view, |it| &it.users) else { return Findings::new() };
     let old_users = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
     let users = write.new.spec.users.all().iter();
     users.flat_map(|user| of_user(old_users.get(&user.account()).copied(), user)).take(MOST_FAULTS).collect()

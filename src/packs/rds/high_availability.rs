@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(new) = RdsWrite::creation(review, view) else { return Findings::new() };
+    let Some(RdsWrite { new, .. }) = RdsWrite::of(review, view) else { return Findings::new() };
     let spec = &new.spec;
     if !spec.hamode.is_empty() && !spec.is_highly_available() {
         let says = format!("spec.hamode {} is not Ha", contents(&spec.hamode));

@@ -26,7 +26,7 @@ mod volume;
 
 use engine::rulebook::Pack;
 use engine::webhooks::{Entry, Only};
-use facts::review::{Change, Operation, Review};
+use facts::review::{Change, Review};
 use facts::view::View;
 use facts::way_out::{CommandLine, WayOut, edit, run, say};
 use objects::scalar::Scalar;
@@ -120,16 +120,13 @@ impl<'r> RdsWrite<'r> {
         (!same && !view.settings.is_rds_operator(&review.user)).then_some(Self { old, new })
     }
 
-    /// Returns the old and the new Rds of a write to an existing object.
-    fn update(review: &'r Review, view: &View<'_>) -> Option<(&'r Rds, &'r Rds)> {
-        Self::of(review, view).and_then(|it| Some((it.old?, it.new)))
-    }
-
-    /// Returns the Rds of a write that creates an object.
-    fn creation(review: &'r Review, view: &View<'_>) -> Option<&'r Rds> {
-        Self::of(review, view)
-            .filter(|it| it.old.is_none() && review.operation == Operation::Create)
-            .map(|it| it.new)
+    /// Returns a write that changes this part of the spec.
+    fn of_part<T: PartialEq>(
+        review: &'r Review,
+        view: &View<'_>,
+        part: impl Fn(&RdsSpec) -> &T,
+    ) -> Option<Self> {
+        Self::of(review, view).filter(|it| it.changes(part))
     }
 
     /// Returns whether this part of the spec changes.

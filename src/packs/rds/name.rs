@@ -38,8 +38,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let new = RdsWrite::creation(review, view)?;
-    let name = &new.metadata.name;
+    let name = &RdsWrite::of(review, view)?.new.metadata.name;
     let instance = format!("{}_{name}", review.namespace);
     let length = instance.chars().count();
     let problem = if name.is_empty() || review.namespace.is_empty() {

@@ -36,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let (old, new) = RdsWrite::update(review, view)?;
+    let RdsWrite { old: Some(old), new } = RdsWrite::of(review, view)? else { return None };
     if old.spec == new.spec || old.status == new.status {
         return None;
     }

@@ -38,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((old, new)) = RdsWrite::update(review, view) else { return Findings::new() };
+    let Some(RdsWrite { old: Some(old), new }) = RdsWrite::of(review, view) else { return Findings::new() };
     users(old, new).chain(databases(old, new)).collect()
 }
 

@@ -38,10 +38,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let write = RdsWrite::of(review, view)?;
-    if !write.changes(|it| &it.volumesize) {
-        return None;
-    }
+    let write = RdsWrite::of_part(review, view, |it| &it.volumesize)?;
     let was = write.old.and_then(|old| old.spec.size());
     let size = write.new.spec.size();
     let (says, why, instead) = match (was, size) {

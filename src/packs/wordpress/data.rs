@@ -32,7 +32,7 @@ use engine::exceptions::confirmation;
 use engine::rule::{One, Rule, Verb};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Verdict};
-use facts::review::{Operation, Review};
+use facts::review::Review;
 use facts::view::{Freshness, View};
 use facts::way_out::{CommandLine, WayOut, say};
 use objects::{Kind, Meta, Object, Owner};
@@ -54,26 +54,23 @@ pub(super) const RULE: Rule = Rule {
 const DEFINITION: &str = "wordpresses.example.com";
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    if review.operation != Operation::Delete {
-        return None;
-    }
-    let is_definition =
-        matches!(&review.old, Some(Object::Definition(definition)) if definition.metadata.name == DEFINITION);
-    if is_definition && let Some(unknown) = unlisted(&RULE, WORDPRESS, review, view) {
-        return Some(unknown);
-    }
-    let says = match &review.old {
-        Some(old) if old.kind() == WORDPRESS => return deletion_with_claims(review, view),
-        Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| claim_headline(tier).to_owned()),
-        Some(Object::Namespace(_)) => namespace_headline(review, view),
-        Some(_) if is_definition && !view.has_none(WORDPRESS) => Some(format!(
-            "deleting it deletes every Wordpress in every namespace ({}, {}), and the volumes that they own",
-            view.resource_count(WORDPRESS),
-            view.seen()
-        )),
-        _ => None,
+    let says = match review.old.as_ref()? {
+        old if old.kind() == WORDPRESS => return deletion_with_claims(review, view),
+        Object::Claim(claim) => claim_headline(part(&claim.metadata)?).to_owned(),
+        Object::Namespace(_) => namespace_headline(review, view)?,
+        Object::Definition(it) if it.metadata.name == DEFINITION && !view.has_none(WORDPRESS) => {
+            if let Some(unknown) = unlisted(&RULE, WORDPRESS, review, view) {
+                return Some(unknown);
+            }
+            format!(
+                "deleting it deletes every Wordpress in every namespace ({}, {}), and the volumes that they own",
+                view.resource_count(WORDPRESS),
+                view.seen()
+            )
+        }
+        _ => return None,
     };
-    says.map(|says| refused(says, backup_first(review, view)))
+    Some(refused(says, backup_first(review, view)))
 }
 
 fn refused(says: String, instead: WayOut) -> Finding {
