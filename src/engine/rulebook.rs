@@ -19,13 +19,13 @@ use crate::exemptions::{self, unread, users};
 use crate::rule::{Check, Page, Rule, Verb};
 use crate::rules::{self, UNREADABLE};
 use crate::verdict::{Decision, Finding, Verdict, YieldsTo};
-use crate::webhooks::{self, Destination, Endpoint, Entry};
+use crate::webhooks::{self, Destination, ENTRIES, Endpoint, Entry};
 use facts::galera::adopt::Adoption;
 use facts::mode::Mode;
 use facts::review::{Operation, Review};
 use facts::settings::{self, KnownNames, Settings};
 use facts::view::{Facts, KeepsDeployment, MODE_LABEL, View, is_cluster};
-use objects::{CustomKind, Kind, Kinds, Object};
+use objects::{CustomKind, Kind, Kinds, Workload};
 
 /// A pack of rules for another system, on the same engine.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,8 @@ impl Rulebook {
         Settings::read(yaml, &self.names())
     }
 
-    /// Returns the `webhooks` list of one of the two configurations, as [`webhooks::entries`] makes it.
+    /// Returns the `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64. `served` are the kinds of packs
+    /// that the API server offers; an entry of a pack is included if its kinds are served.
     pub fn entries(
         &self,
         endpoint: Endpoint,
@@ -117,7 +118,9 @@ impl Rulebook {
         ca_bundle: &str,
     ) -> Vec<Value> {
         let of_packs = self.enabled_packs(settings).flat_map(|pack| pack.entries);
-        webhooks::entries(endpoint, (of_packs, &self.kinds), settings, served, target, ca_bundle)
+        let of_packs = of_packs.filter(|entry| entry.is_served(served, &self.kinds));
+        let rows = ENTRIES.iter().chain(of_packs).filter(|entry| entry.endpoint == endpoint);
+        rows.flat_map(|entry| webhooks::rendered(entry, &self.kinds, settings, target, ca_bundle)).collect()
     }
 
     /// Returns the rule of this id, in upper or lower case.
@@ -236,12 +239,9 @@ impl Rulebook {
 
 /// Returns a warning if a cluster is created in a namespace without the mode label.
 fn partly_guarded_warning(review: &Review, view: &View<'_>) -> Option<String> {
-    let Some(Object::StatefulSet(new)) =
-        review.new.as_ref().filter(|_| review.operation == Operation::Create)
-    else {
-        return None;
-    };
-    let is_partly_guarded = review.origin.is_final()
+    let new = review.change::<Workload>().new?;
+    let is_partly_guarded = (review.kind, review.operation) == (Kind::StatefulSet, Operation::Create)
+        && review.origin.is_final()
         && is_cluster(new, view.adoption())
         && view.namespace_is_unlabelled(&review.namespace);
     let ns = &review.namespace;

@@ -7,8 +7,6 @@ pub mod compare;
 mod conditions;
 mod rows;
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 
 use crate::exemptions::unread;
@@ -16,7 +14,7 @@ use crate::exemptions::users;
 use facts::galera::adopt::Requirement;
 use facts::settings::Settings;
 use facts::view::{MODE_LABEL, NEVER_GUARDED};
-use objects::{Kind, Kinds};
+use objects::Kinds;
 
 use conditions::{
     break_glass_changed, marks_changed, no_plain_member, owned_or_marked, selected, to_amend,
@@ -66,29 +64,15 @@ impl Destination {
     }
 }
 
-/// Returns the `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64. `served` are the kinds of packs
-/// that the API server offers; an entry of a pack is included if its kinds are served.
-pub fn entries(
-    endpoint: Endpoint,
-    (of_packs, kinds): (impl Iterator<Item = &'static Entry>, &Kinds),
-    settings: &Settings,
-    served: &BTreeSet<Kind>,
-    target: &Destination,
-    ca_bundle: &str,
-) -> Vec<Value> {
-    let of_packs = of_packs.filter(|entry| entry.is_served(served, kinds));
-    let rows = ENTRIES.iter().chain(of_packs).filter(|entry| entry.endpoint == endpoint);
-    rows.flat_map(|entry| rendered(entry, kinds, settings, target, ca_bundle)).collect()
-}
-
-fn rendered(
+/// Returns the entries of one row, in the form of a webhook configuration: one for each selector if it selects by labels.
+pub(crate) fn rendered(
     entry: &Entry,
     kinds: &Kinds,
     settings: &Settings,
     target: &Destination,
     ca_bundle: &str,
 ) -> Vec<Value> {
-    let adoption = &settings.adoption;
+    let selectors = settings.adoption.selectors();
     let fail_closed = entry.fail_closed || entry.endpoint == Endpoint::Mutate && settings.injection_fails;
     let timeout_seconds = if fail_closed { settings.timeout_seconds.unwrap_or(5) } else { 2 };
     let rule = |(group, resource, verbs): &(&str, &str, &[&str])| {
@@ -102,61 +86,59 @@ fn rendered(
             "scope": if kind.is_cluster_wide() { "Cluster" } else { "Namespaced" },
         })
     };
-    let base = json!({
-        "name": format!("{}.gatera.dev", entry.name),
-        "admissionReviewVersions": ["v1"],
-        "clientConfig": target.client_config(entry.endpoint, ca_bundle),
-        "failurePolicy": if fail_closed { "Fail" } else { "Ignore" },
-        "matchPolicy": "Equivalent",
-        "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": timeout_seconds,
-        "rules": entry.requests.iter().map(rule).collect::<Vec<_>>(),
-        "namespaceSelector": namespace_selector(entry.selects, target.namespace()),
-        "objectSelector": object_selector(entry.selects),
-    });
-    let has_one_per_selector = matches!(entry.selects, Selects::Labels | Selects::LabelsElsewhere);
-    let mut rendered: Vec<Value> = if has_one_per_selector {
-        let per_selector = adoption.selectors().iter().enumerate().map(|(index, selector)| {
-            let mut row = base.clone();
-            row["name"] = json!(format!("{}-{index}.gatera.dev", entry.name));
-            row["objectSelector"] = json!({ "matchExpressions": selector.requirements().iter().map(expression).collect::<Vec<_>>() });
-            if let Some(before) = adoption.selectors().get(..index).filter(|before| !before.is_empty()) {
-                let earlier = selected(before, "metadata.labels");
-                row["matchConditions"] = json!([{ "name": "not-in-an-earlier-row", "expression": format!("!({earlier})") }]);
-            }
-            row
+    let of_galera = || ("galera", selected(selectors, "spec.template.metadata.labels"));
+    let of_galera = (entry.selects == Selects::Template).then(of_galera);
+    let row = |name: String, object_selector: Value, earlier: Option<(&'static str, String)>| {
+        let conditions = earlier.into_iter().chain(of_galera.clone()).chain(condition(entry.only));
+        let conditions: Vec<_> =
+            conditions.map(|(name, it)| json!({ "name": name, "expression": it })).collect();
+        let mut row = json!({
+            "name": format!("{name}.gatera.dev"),
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": target.client_config(entry.endpoint, ca_bundle),
+            "failurePolicy": if fail_closed { "Fail" } else { "Ignore" },
+            "matchPolicy": "Equivalent",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": timeout_seconds,
+            "rules": entry.requests.iter().map(rule).collect::<Vec<_>>(),
+            "namespaceSelector": namespace_selector(entry.selects, target.namespace()),
+            "objectSelector": object_selector,
         });
-        per_selector.collect()
-    } else {
-        vec![base]
-    };
-    for row in &mut rendered {
         if entry.endpoint == Endpoint::Mutate {
             row["reinvocationPolicy"] = json!("IfNeeded");
         }
-        let of_galera = || ("galera", selected(adoption.selectors(), "spec.template.metadata.labels"));
-        let condition = match entry.only {
-            Only::NoPlainMembers => Some(("no-plain-member", no_plain_member())),
-            Only::NotExempt => Some(("not-exempt", format!("!({})", users::pod_delete_condition()))),
-            Only::Read => Some(("read-by-a-server", unread::condition())),
-            Only::Marks => Some(("marks", marks_changed())),
-            Only::OwnedOrMarked => Some(("owned-or-marked", owned_or_marked())),
-            Only::BreakGlass => Some(("glass", break_glass_changed(MODE_LABEL, OFF))),
-            Only::Changed => Some(("changed", workload_changed())),
-            Only::ToAmend => Some(("to-amend", to_amend())),
-            Only::When(name, condition) => Some((name, condition.to_owned())),
-            Only::All => None,
-        };
-        let conditions = (entry.selects == Selects::Template).then(of_galera).into_iter().chain(condition);
-        for (name, expression) in conditions {
-            let condition = json!({ "name": name, "expression": expression });
-            match row.get_mut("matchConditions").and_then(Value::as_array_mut) {
-                Some(conditions) => conditions.push(condition),
-                None => row["matchConditions"] = json!([condition]),
-            }
+        if !conditions.is_empty() {
+            row["matchConditions"] = json!(conditions);
         }
+        row
+    };
+    if !matches!(entry.selects, Selects::Labels | Selects::LabelsElsewhere) {
+        return vec![row(entry.name.to_owned(), object_selector(entry.selects), None)];
     }
-    rendered
+    let per_selector = selectors.iter().enumerate().map(|(index, selector)| {
+        let before = &selectors[..index];
+        let earlier = || ("not-in-an-earlier-row", format!("!({})", selected(before, "metadata.labels")));
+        let expressions: Vec<_> = selector.requirements().iter().map(expression).collect();
+        let selector = json!({ "matchExpressions": expressions });
+        row(format!("{}-{index}", entry.name), selector, (index > 0).then(earlier))
+    });
+    per_selector.collect()
+}
+
+/// Returns name and CEL expression of the condition that leaves out other requests.
+fn condition(only: Only) -> Option<(&'static str, String)> {
+    Some(match only {
+        Only::NoPlainMembers => ("no-plain-member", no_plain_member()),
+        Only::NotExempt => ("not-exempt", format!("!({})", users::pod_delete_condition())),
+        Only::Read => ("read-by-a-server", unread::condition()),
+        Only::Marks => ("marks", marks_changed()),
+        Only::OwnedOrMarked => ("owned-or-marked", owned_or_marked()),
+        Only::BreakGlass => ("glass", break_glass_changed(MODE_LABEL, OFF)),
+        Only::Changed => ("changed", workload_changed()),
+        Only::ToAmend => ("to-amend", to_amend()),
+        Only::When(name, condition) => (name, condition.to_owned()),
+        Only::All => return None,
+    })
 }
 
 fn object_selector(selects: Selects) -> Value {
@@ -202,20 +184,18 @@ fn expression(requirement: &Requirement) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::rulebook::Rulebook;
 
     /// In a namespace with mode `off`, requests about unlabelled objects and the namespace's deletion do not wait for the guard.
     #[test]
     fn a_namespace_with_mode_off_has_no_more_entries_than_one_without_the_label() {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
-        let entries = entries(
-            Endpoint::Validate,
-            (std::iter::empty(), &Kinds::default()),
-            &Settings::default(),
-            &BTreeSet::new(),
-            &target,
-            "",
-        );
+        let settings = Settings::default();
+        let entries =
+            Rulebook::new(&[]).entries(Endpoint::Validate, &settings, &BTreeSet::new(), &target, "");
         let of = |name: &str, selector: &str| {
             let entry = entries.iter().find(|it| it["name"] == format!("{name}.gatera.dev")).unwrap();
             entry[selector]["matchExpressions"].as_array().unwrap().clone()

@@ -39,9 +39,8 @@ pub fn first_difference(found: &[Value], wanted: &[Value]) -> Option<String> {
 }
 
 fn differing_field(found: &Value, wanted: &Value) -> Option<String> {
-    let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
-    let (found, wanted) = (fields(found), fields(wanted));
-    found.keys().chain(wanted.keys()).find(|key| found.get(*key) != wanted.get(*key)).cloned()
+    let mut keys = [found, wanted].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
+    keys.find(|key| found.get(*key) != wanted.get(*key)).cloned()
 }
 
 fn without_bundle(entry: &Value) -> Value {
@@ -84,14 +83,14 @@ pub fn decoded(bundle: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::webhooks::{Destination, Endpoint, entries};
+    use crate::rulebook::Rulebook;
+    use crate::webhooks::{Destination, Endpoint};
     use facts::settings::Settings;
 
     fn wanted_entries() -> Vec<Value> {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
-        entries(
+        Rulebook::new(&[]).entries(
             Endpoint::Validate,
-            (std::iter::empty(), &objects::Kinds::default()),
             &Settings::default(),
             &std::collections::BTreeSet::new(),
             &target,

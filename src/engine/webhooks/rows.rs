@@ -106,7 +106,7 @@ impl Entry {
     };
 
     /// Returns whether the API server offers every pack's kind in this entry. Galera's kinds always exist.
-    pub(super) fn is_served(&self, served: &BTreeSet<Kind>, kinds: &Kinds) -> bool {
+    pub(crate) fn is_served(&self, served: &BTreeSet<Kind>, kinds: &Kinds) -> bool {
         let requested = self.requests.iter().map(|(group, plural, _)| kinds.of_plural(group, plural));
         requested.filter(|kind| kind.is_optional()).all(|kind| served.contains(&kind))
     }
