@@ -39,7 +39,7 @@ pub fn amend(
         inject::into_pod(&mut after, pod, &review.namespace, view);
     }
     for Edit { path, value } in edits {
-        edit::set(&mut after, &path.iter().map(String::as_str).collect::<Vec<_>>(), value.clone());
+        edit::set(&mut after, &path.split('/').collect::<Vec<_>>(), value.clone());
     }
     for Correction { in_template, key, wanted, .. } in &corrections {
         let path: &[&str] = if *in_template { &["spec", "template"] } else { &[] };

@@ -86,10 +86,10 @@ impl Finding {
         }
     }
 
-    /// Returns the same finding with a change by the guard.
+    /// Returns the same finding with a value that the guard sets, at a path as in [`Edit`].
     #[must_use]
-    pub fn amended_by(self, edit: Edit) -> Self {
-        Self { edits: vec![edit], ..self }
+    pub fn amended_by(self, path: impl Into<String>, value: Value) -> Self {
+        Self { edits: vec![Edit { path: path.into(), value }], ..self }
     }
 
     /// Returns the same finding, softened by fewer exceptions.
@@ -114,16 +114,9 @@ pub enum YieldsTo {
 /// A value that the guard sets in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The keys and list indexes from the root of the object.
-    pub path: Vec<String>,
+    /// The keys and list indexes from the root of the object: `spec/replicas`.
+    pub path: String,
     pub value: Value,
-}
-
-impl Edit {
-    /// Sets this value at this path.
-    pub fn set<const N: usize>(path: [&str; N], value: Value) -> Self {
-        Self { path: path.map(str::to_owned).to_vec(), value }
-    }
 }
 
 /// The findings of a rule, in order.

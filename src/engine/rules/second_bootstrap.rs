@@ -93,7 +93,7 @@ mod configuration;
 
 use crate::inject::identity::SECOND_BOOTSTRAP;
 use crate::rule::{One, Rule, Verb, WRITTEN};
-use crate::verdict::{Decision, Edit, Finding, Judged, Verdict};
+use crate::verdict::{Decision, Finding, Judged, Verdict};
 use facts::galera::address;
 use facts::galera::adopt::INSTANCE_LABELS;
 use facts::review::{Change, Origin, Review};
@@ -140,7 +140,7 @@ fn deployment(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (says, instead) =
         (format!("kept at 0 replicas: {}", fact.says), "remove this Deployment from your manifests");
     let kept = finding(&by, Verdict::Amend, "spec.replicas", says, instead);
-    Some(kept.amended_by(Edit::set(["spec", "replicas"], 0.into())))
+    Some(kept.amended_by("spec/replicas", 0.into()))
 }
 
 fn deployment_scaled(review: &Review, view: &View<'_>) -> Option<Finding> {

@@ -31,7 +31,7 @@ use serde_json::json;
 
 use super::{Tier, part};
 use engine::rule::{All, One, Rule, Verb, WRITTEN};
-use engine::verdict::{Edit, Finding, Findings, Verdict};
+use engine::verdict::{Finding, Findings, Verdict};
 use facts::galera::data::{Backing, DataFolder};
 use facts::galera::image::{Image, Series, Vendor, VersionChange};
 use facts::galera::server::DATA_DIRECTORIES;
@@ -91,7 +91,7 @@ fn strategy(review: &Review, new: &Workload) -> Option<Finding> {
     };
     Some(if review.origin == Origin::Mutating {
         finding(Verdict::Amend, "spec.strategy is changed to Recreate")
-            .amended_by(Edit::set(["spec", "strategy"], json!({ "type": "Recreate" })))
+            .amended_by("spec/strategy", json!({ "type": "Recreate" }))
     } else {
         finding(Verdict::Deny, "spec.strategy is RollingUpdate")
     })

@@ -32,7 +32,7 @@ use serde_json::json;
 use super::{WORDPRESS, Wordpress, part, secret_ref};
 use engine::rule::{OfTemplates, One, Rule, WRITTEN};
 use engine::rules::is_secret;
-use engine::verdict::{Edit, Finding, Findings, Verdict};
+use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::{Origin, Review};
 use facts::view::View;
 use objects::{EnvVar, Kind, Workload};
@@ -76,7 +76,7 @@ fn in_deployment(review: &Review, _: &View<'_>) -> Findings {
             for (at, variable) in container.env.iter().enumerate() {
                 let field =
                     format!("spec.template.spec.{list}[{}].env[{}].value", container.name, variable.name);
-                let path = ["spec", "template", "spec", list, &index.to_string(), "env", &at.to_string()];
+                let path = format!("spec/template/spec/{list}/{index}/env/{at}");
                 found.extend(in_variable(review.origin, variable, field, path));
             }
         }
@@ -85,15 +85,15 @@ fn in_deployment(review: &Review, _: &View<'_>) -> Findings {
 }
 
 /// Returns the finding about one variable, which this path leads to.
-fn in_variable(origin: Origin, variable: &EnvVar, field: String, path: [&str; 7]) -> Option<Finding> {
+fn in_variable(origin: Origin, variable: &EnvVar, field: String, path: String) -> Option<Finding> {
     let (name, value) = (&variable.name, variable.value.look());
     let instead = format!("use valueFrom: {{secretKeyRef: …}} for {name}");
     let (verdict, says) = match secret_ref(value) {
         Some((secret, key)) if origin == Origin::Mutating => {
             let says = format!("{name} is read from key {key} of Secret {secret}");
             let from = json!({ "secretKeyRef": { "name": secret, "key": key } });
-            let edit = Edit::set(path, json!({ "name": name, "valueFrom": from }));
-            return Some(RULE.finding(Verdict::Amend, field, says, WHY, instead).amended_by(edit));
+            let reads = json!({ "name": name, "valueFrom": from });
+            return Some(RULE.finding(Verdict::Amend, field, says, WHY, instead).amended_by(path, reads));
         }
         Some(_) => {
             (Verdict::Deny, format!("{name} would contain the name of a Secret instead of a password"))
