@@ -16,9 +16,11 @@ mod start;
 
 use serde_json::{Value, json};
 
+use crate::grant;
 use facts::galera::driver;
 use facts::galera::ports::Ports;
 use facts::galera::server;
+use facts::galera::start::EntryPoint;
 use facts::marks;
 use facts::review::{Operation, Origin, Review};
 use facts::revision::UnknownRevision;
@@ -43,17 +45,20 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 struct InjectTarget<'a> {
     /// The pod, read into its type; the patch is made of the JSON.
     typed: &'a Pod,
+    /// The container of the server.
+    server: &'a Container,
     cluster: Option<&'a Cluster>,
     /// Whether the pod is a member; otherwise it is the bootstrap node.
     member: bool,
     profile: Profile,
+    planned: PlannedInjection,
     view: &'a View<'a>,
     namespace: &'a str,
 }
 
 impl<'a> InjectTarget<'a> {
-    /// Returns the target for a pod of a cluster, with its server container; `None` for other pods.
-    fn of(typed: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
+    /// Returns the target for a pod of a cluster; `None` for other pods.
+    fn of(typed: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<Self> {
         let labels = &typed.metadata.labels;
         let adopted = !view.is_mode_off(namespace) && view.adoption().adopts(labels);
         let server = server::in_pod(&typed.metadata, &typed.spec).filter(|_| adopted)?;
@@ -68,11 +73,22 @@ impl<'a> InjectTarget<'a> {
             None => view.cluster_of(namespace, labels),
         };
         let profile = Profile::of(server, &typed.metadata);
-        Some((Self { typed, cluster, member: owner.is_some(), profile, view, namespace }, server))
+        let planned = PlannedInjection::of(server, &typed.metadata, &typed.spec, None);
+        Some(Self { typed, server, cluster, member: owner.is_some(), profile, planned, view, namespace })
     }
 
-    fn ports(&self, server: &Container) -> Ports {
-        self.view.ports(self.namespace, &self.typed.spec, server)
+    fn ports(&self) -> Ports {
+        self.view.ports(self.namespace, &self.typed.spec, self.server)
+    }
+
+    /// Returns whether the server starts by the step script after injection.
+    fn starts_with_step_script(&self) -> bool {
+        self.planned.start == StartMethod::Prepended || EntryPoint::of(self.server) == EntryPoint::Step
+    }
+
+    /// Returns the cluster that the pod may start if it is down, because its step script compares the position.
+    fn cluster_to_start(&self) -> Option<&'a Cluster> {
+        self.cluster.filter(|_| self.member && self.starts_with_step_script())
     }
 
     /// Returns whether an operator drives its cluster, and so writes addresses and configuration itself.
@@ -147,25 +163,24 @@ pub fn into_pod(pod: &mut Value, typed: &Pod, namespace: &str, view: &View<'_>) 
     for mark in typed.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
         edit::set_or_remove_annotation(pod, &[], mark, None);
     }
-    let Some((target, server)) = InjectTarget::of(typed, namespace, view) else { return };
-    if files::conflict(server, &typed.spec, None).is_some() {
-        return;
-    }
+    let target = InjectTarget::of(typed, namespace, view).filter(|target| !target.planned.has_conflict);
+    let Some(target) = target else { return };
     let grace = raise_grace(pod);
-    files::add_volumes(pod, &target, &identity::value_for_new_pod(&target, server));
-    configuration::add(pod, &target, server);
+    files::add_volumes(pod, &target, &identity::value_for_new_pod(&target));
+    configuration::add(pod, &target);
     spread::add(pod, &target);
-    if let Some(node) = identity::node_to_start_on(&target, server) {
+    let node = target.cluster_to_start().and_then(|cluster| grant::node_to_start_on(cluster, typed, view));
+    if let Some(node) = node {
         edit::set(pod, &["spec", "nodeName"], json!(node));
     }
     let mut ready_means_synced = false;
-    if let Some(container) = container_mut(pod, &server.name) {
+    if let Some(container) = container_mut(pod, &target.server.name) {
         files::add_mounts(container, &target);
         probes::add_pre_stop(container, grace - FLUSH_TIME);
-        ready_means_synced = probes::add(container, server, &target);
-        start::add(container, server, &target);
+        ready_means_synced = probes::add(container, &target);
+        start::add(container, &target);
         set_termination_message(container);
-        set_unusual_ports(container, target.ports(server));
+        set_unusual_ports(container, target.ports());
     }
     let mark = if ready_means_synced { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);
@@ -180,15 +195,15 @@ fn created_pod(review: &Review) -> Option<&Pod> {
 /// Returns the snapshots of ConfigMaps that a new pod needs and that do not exist yet.
 pub fn missing_snapshots(review: &Review, view: &View<'_>) -> Vec<Value> {
     let Some(typed) = created_pod(review) else { return Vec::new() };
-    InjectTarget::of(typed, &review.namespace, view)
-        .map_or_else(Vec::new, |(target, server)| configuration::missing_snapshots(&target, server))
+    let target = InjectTarget::of(typed, &review.namespace, view);
+    target.map_or_else(Vec::new, |target| configuration::missing_snapshots(&target))
 }
 
 /// Returns whether a new member's StatefulSet or ConfigMaps are not in the view yet.
 pub fn is_ahead_of_view(review: &Review, view: &View<'_>) -> bool {
     let may_wait = review.origin == Origin::Mutating && !review.dry_run;
     let Some(typed) = created_pod(review).filter(|_| may_wait) else { return false };
-    let is_incomplete = |(target, _): (InjectTarget<'_>, &Container)| {
+    let is_incomplete = |target: InjectTarget<'_>| {
         let live = target.cluster.map(|cluster| &cluster.live);
         target.member && matches!(live, None | Some(Err(UnknownRevision::NotThere(_))))
     };

@@ -14,8 +14,8 @@ use facts::revision::{self, Digest, Revision};
 use objects::{Container, Pod};
 
 /// Returns the revision that this pod starts with, if snapshots are used.
-fn revision_at_start(target: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
-    let InjectTarget { typed, cluster, member, view, namespace, .. } = target;
+fn revision_at_start(target: &InjectTarget<'_>) -> Option<Revision> {
+    let InjectTarget { typed, server, cluster, member, view, namespace, .. } = target;
     let looks_only = view.read_only_mode(namespace).is_some();
     let cluster = cluster.filter(|_| *member && !looks_only && !target.is_driven())?;
     let revision = view.revision_for(cluster, typed)?;
@@ -28,10 +28,10 @@ fn revision_at_start(target: &InjectTarget<'_>, server: &Container) -> Option<Re
 }
 
 /// Changes the volumes of the server to the snapshots, and marks the pod.
-pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, server: &Container) {
+pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>) {
     let all_exist = |it: &Revision| it.iter().all(|(source, digest)| snapshot_exists(target, source, digest));
-    if let Some(revision) = revision_at_start(target, server).filter(all_exist) {
-        point_at_snapshots(pod, &revision, server);
+    if let Some(revision) = revision_at_start(target).filter(all_exist) {
+        point_at_snapshots(pod, &revision, target.server);
         edit::annotate(pod, marks::REVISION, &revision.to_string());
     }
 }
@@ -42,8 +42,8 @@ fn snapshot_exists(target: &InjectTarget<'_>, source: &str, digest: &Digest) -> 
 }
 
 /// Returns the snapshots that this pod needs and that have to be created.
-pub(super) fn missing_snapshots(target: &InjectTarget<'_>, server: &Container) -> Vec<Value> {
-    let (Some(revision), Some(cluster)) = (revision_at_start(target, server), target.cluster) else {
+pub(super) fn missing_snapshots(target: &InjectTarget<'_>) -> Vec<Value> {
+    let (Some(revision), Some(cluster)) = (revision_at_start(target), target.cluster) else {
         return Vec::new();
     };
     let missing = |(source, digest)| match snapshot(cluster, target.view, source, digest) {

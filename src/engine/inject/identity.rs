@@ -5,50 +5,32 @@
 
 use std::borrow::Cow;
 
-use super::{InjectTarget, PlannedInjection, StartMethod};
+use super::InjectTarget;
 use crate::grant;
 use facts::galera::identity::Identity;
-use facts::galera::start::EntryPoint;
 use facts::marks::overrides::Override;
 use facts::marks::recovery::Recovery;
 use facts::marks::{self, FOUNDS, FREE, NONE, UNKNOWN};
 use facts::mode::Mode;
 use facts::view::{Cluster, PodFact, View};
-use objects::{Container, Meta, Pod};
+use objects::Meta;
 
 /// The rule that refuses a second bootstrap. The step script follows its override and its mode.
 pub const SECOND_BOOTSTRAP: &str = "G04";
 
 /// Returns the value at a pod's CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, allows it to create
 /// the cluster anew.
-pub(super) fn value_for_new_pod<'a>(target: &InjectTarget<'a>, server: &Container) -> Cow<'a, str> {
-    match right_to_start(target, server) {
-        Some(right) => right.into(),
-        None => value_from_view(target, server).into(),
+pub(super) fn value_for_new_pod<'a>(target: &InjectTarget<'a>) -> Cow<'a, str> {
+    let InjectTarget { typed, view, .. } = target;
+    let started = |cluster| grant::recovery_started_by(cluster, &typed.metadata.name, view);
+    match target.cluster_to_start().and_then(started) {
+        // The step script starts a cluster that is down with this value, once, if its position has not changed.
+        Some(recovery) => recovery.permission().into(),
+        None => value_from_view(target).into(),
     }
 }
 
-/// Returns the value with which the step script starts a cluster that is down, once, if its position has not changed.
-fn right_to_start(target: &InjectTarget<'_>, server: &Container) -> Option<String> {
-    let InjectTarget { typed, cluster, member, view, .. } = target;
-    let cluster = cluster.filter(|_| *member && starts_with_step_script(typed, server))?;
-    grant::recovery_started_by(cluster, &typed.metadata.name, view).map(Recovery::permission)
-}
-
-/// Returns the node for a pod that starts its cluster.
-pub(super) fn node_to_start_on<'a>(target: &InjectTarget<'a>, server: &Container) -> Option<&'a str> {
-    let InjectTarget { typed, cluster, member, view, .. } = target;
-    let cluster = cluster.filter(|_| *member && starts_with_step_script(typed, server))?;
-    grant::node_to_start_on(cluster, typed, view)
-}
-
-/// Returns whether the server starts by the step script after injection.
-fn starts_with_step_script(typed: &Pod, server: &Container) -> bool {
-    let PlannedInjection { start, .. } = PlannedInjection::of(server, &typed.metadata, &typed.spec, None);
-    start == StartMethod::Prepended || EntryPoint::of(server) == EntryPoint::Step
-}
-
-fn value_from_view<'a>(target: &InjectTarget<'a>, server: &Container) -> &'a str {
+fn value_from_view<'a>(target: &InjectTarget<'a>) -> &'a str {
     let InjectTarget { typed, cluster, member, view, .. } = target;
     let is_excepted = |meta: &Meta| {
         let text = meta.mark(marks::OVERRIDE);
@@ -56,9 +38,7 @@ fn value_from_view<'a>(target: &InjectTarget<'a>, server: &Container) -> &'a str
             .is_some_and(|it| it.suspends(SECOND_BOOTSTRAP))
     };
     // The probes or the step script report the cluster id.
-    let PlannedInjection { keeps_probes, .. } =
-        PlannedInjection::of(server, &typed.metadata, &typed.spec, None);
-    let reports = keeps_probes.is_none() || starts_with_step_script(typed, server);
+    let reports = target.planned.keeps_probes.is_none() || target.starts_with_step_script();
     let Some(cluster) = cluster.filter(|_| reports) else { return if *member { FREE } else { FOUNDS } };
     if is_excepted(&cluster.workload.metadata) || !member && is_excepted(&typed.metadata) {
         return FOUNDS;

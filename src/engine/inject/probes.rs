@@ -29,19 +29,19 @@ pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
 }
 
 /// Adds the three probes, if it is known how the server is started. Returns whether Ready will mean Synced.
-pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarget<'_>) -> bool {
+pub(super) fn add(container: &mut Value, target: &InjectTarget<'_>) -> bool {
     if target.profile.keeps_probes().is_some() {
         return false;
     }
-    add_startup(container, server, target);
-    replace_liveness(container, server, target);
-    add_readiness(container, server, target)
+    add_startup(container, target);
+    replace_liveness(container, target);
+    add_readiness(container, target)
 }
 
 /// Adds the readiness probe unless the user's own asks for Galera's state or is to be kept. Returns whether Ready will mean
 /// Synced.
-fn add_readiness(container: &mut Value, server: &Container, target: &InjectTarget<'_>) -> bool {
-    if server.readiness_probe.as_ref().is_some_and(sees_galera) {
+fn add_readiness(container: &mut Value, target: &InjectTarget<'_>) -> bool {
+    if target.server.readiness_probe.as_ref().is_some_and(sees_galera) {
         return true;
     }
     if target.mark(marks::READINESS) == Some("keep") {
@@ -100,10 +100,9 @@ pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, 
 }
 
 /// Adds the startup probe, which holds back the other two until the member has joined.
-fn add_startup(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
-    let meta = &target.typed.metadata;
-    let limit = startup_limit(meta);
-    let kept = replaces_startup(server, meta).is_none();
+fn add_startup(container: &mut Value, target: &InjectTarget<'_>) {
+    let limit = startup_limit(&target.typed.metadata);
+    let kept = target.planned.replaces_startup.is_none();
     if kept && container["startupProbe"].is_object() && !is_ours(&container["startupProbe"]) {
         return;
     }
@@ -132,11 +131,11 @@ pub(super) fn asks_the_database(probe: &Handler) -> bool {
 
 /// Replaces a liveness probe that asks the database by a check of the port. One that logs in kills every member at once when the
 /// password changes, and one that requires Synced kills donors and joiners.
-fn replace_liveness(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
-    if !server.liveness_probe.as_ref().is_some_and(asks_the_database) {
+fn replace_liveness(container: &mut Value, target: &InjectTarget<'_>) {
+    if !target.planned.replaces_liveness {
         return;
     }
-    let port = target.ports(server).clients.unwrap_or(DEFAULT_PORT);
+    let port = target.ports().clients.unwrap_or(DEFAULT_PORT);
     edit::set(
         container,
         &["livenessProbe"],

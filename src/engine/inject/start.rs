@@ -68,8 +68,8 @@ fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
 }
 
 /// Puts the step script in front of the command. Bitnami's image gets it through the file that `BASH_ENV` names.
-pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
-    match StartMethod::of(server, &target.typed.metadata) {
+pub(super) fn add(container: &mut Value, target: &InjectTarget<'_>) {
+    match target.planned.start {
         StartMethod::Recovers | StartMethod::Blind { .. } => {}
         StartMethod::Prepended if target.profile == Profile::Bitnami => {
             edit::put_named(
