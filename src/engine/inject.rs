@@ -17,10 +17,9 @@ mod start;
 use serde_json::{Value, json};
 
 use crate::grant;
-use facts::galera::driver;
 use facts::galera::ports::Ports;
-use facts::galera::server;
 use facts::galera::start::EntryPoint;
+use facts::galera::{driver, server};
 use facts::marks;
 use facts::review::{Operation, Origin, Review};
 use facts::revision::UnknownRevision;

@@ -9,8 +9,7 @@ mod rows;
 
 use serde_json::{Value, json};
 
-use crate::exemptions::unread;
-use crate::exemptions::users;
+use crate::exemptions::{unread, users};
 use facts::galera::adopt::Requirement;
 use facts::settings::Settings;
 use facts::view::{MODE_LABEL, NEVER_GUARDED};

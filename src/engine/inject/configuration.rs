@@ -6,8 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::InjectTarget;
-use super::edit;
+use super::{InjectTarget, edit};
 use crate::snapshot::{Snapshot, snapshot};
 use facts::marks;
 use facts::revision::{self, Digest, Revision};

@@ -5,9 +5,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::edit;
 use super::profile::Profile;
-use super::{InjectTarget, VERSION};
+use super::{InjectTarget, VERSION, edit};
 use facts::galera::added::{FOLDER, RUN_VOLUME, STATUS_FILE, VOLUME};
 use facts::marks;
 use facts::view::{Cluster, View};
@@ -47,6 +46,9 @@ const FILES: [(&str, &str, u32); 5] = [
     ("my.cnf", marks::MY_CNF, 0o644),
     ("identity", marks::IDENTITY, 0o644),
 ];
+
+/// The volumes, and where the server container mounts them.
+const MOUNTS: [(&str, &str); 2] = [(VOLUME, FOLDER), (RUN_VOLUME, RUN_FOLDER)];
 
 fn field_path(mark: &str) -> String {
     format!("metadata.annotations['{}{mark}']", marks::PREFIX)
@@ -94,21 +96,16 @@ pub(super) fn are_mounted(server: &Container, spec: &PodSpec) -> bool {
     files.len() == FILES.len()
         && FILES.iter().all(is_shown)
         && volume_named(RUN_VOLUME).is_some_and(|volume| volume.empty_dir.is_some())
-        && mounts(server, VOLUME, FOLDER)
-        && mounts(server, RUN_VOLUME, RUN_FOLDER)
+        && MOUNTS.iter().all(|(volume, path)| mounts(server, volume, path))
 }
 
 /// Returns the conflict with a mount of the user at, above or below one of gatera's: one of the two would be hidden.
 fn mount_conflict(server: &Container) -> Option<String> {
-    let is_ours = |mount: &Mount| {
-        (mount.name == VOLUME && mount.mount_path == FOLDER)
-            || (mount.name == RUN_VOLUME && mount.mount_path == RUN_FOLDER)
-    };
+    let is_ours = |mount: &Mount| MOUNTS.contains(&(&*mount.name, &*mount.mount_path));
     let mut user_mounts = server.volume_mounts.iter().filter(|mount| !is_ours(mount));
     user_mounts.find_map(|mount| {
         let path = mount.mount_path.trim_end_matches('/');
-        let ours =
-            [FOLDER, RUN_FOLDER].into_iter().find(|ours| is_within(ours, path) || is_within(path, ours))?;
+        let (_, ours) = MOUNTS.iter().find(|(_, ours)| is_within(ours, path) || is_within(path, ours))?;
         Some(format!("volume {} is mounted at {}, where gatera needs {ours}", mount.name, mount.mount_path))
     })
 }

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::InjectTarget;
-use super::edit;
 use super::files::SCRIPT;
+use super::{InjectTarget, edit};
 use facts::galera::options;
 use facts::galera::ports::DEFAULT_PORT;
 use facts::marks;

@@ -4,10 +4,9 @@
 //! option and no probe that depends on one.
 
 use facts::galera::added::{FOLDER, STATUS_FILE};
-use facts::galera::bitnami;
 use facts::galera::image::Image;
 use facts::galera::options::{Flag, flags, one_spelling};
-use facts::galera::runs;
+use facts::galera::{bitnami, runs};
 use facts::marks;
 use objects::{Container, Meta};
 

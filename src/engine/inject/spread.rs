@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::InjectTarget;
-use super::edit;
+use super::{InjectTarget, edit};
 use facts::marks;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";

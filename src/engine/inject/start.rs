@@ -6,9 +6,8 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::InjectTarget;
-use super::edit;
 use super::profile::Profile;
+use super::{InjectTarget, edit};
 use facts::galera::added::START_SCRIPT;
 use facts::galera::bitnami;
 use facts::galera::image::Image;
