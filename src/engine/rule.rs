@@ -2,11 +2,13 @@
 //!
 //! Must not know: any rule (`rules.rs`), or when rules are evaluated (`rulebook.rs`).
 
-use crate::verdict::{Finding, Findings, Verdict};
-use facts::review::{Operation, Review};
-use facts::view::View;
 use facts::way_out::WayOut;
 use objects::Kind;
+
+// What every rule is written with. A rule imports it from here.
+pub use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
+pub use facts::review::{Change, Operation, Origin, Review};
+pub use facts::view::View;
 
 /// A rule. Its module's documentation is the manual page that `gatera explain` prints.
 #[derive(Clone, Copy, Debug)]

@@ -26,10 +26,7 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 
 use super::{INSTANCE, changed_parameter};
-use engine::rule::{One, Rule, WRITTEN};
-use engine::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{Finding, One, Review, Rule, Verdict, View, WRITTEN};
 
 pub(super) const RULE: Rule = Rule {
     id: "K03",

@@ -29,10 +29,8 @@
 //! bootstrap node at 0 replicas.
 
 use super::{INSTANCE, Instance, shown, written};
-use engine::rule::{All, Rule, UNTIL_SEEN, Verb};
-use engine::verdict::{Findings, Verdict};
-use facts::review::Review;
-use facts::view::{Freshness, View};
+use engine::rule::{All, Findings, Review, Rule, UNTIL_SEEN, Verb, Verdict, View};
+use facts::view::Freshness;
 use facts::way_out::{CommandLine, WayOut, say};
 
 pub(super) const RULE: Rule = Rule {

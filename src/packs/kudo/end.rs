@@ -30,11 +30,9 @@
 //! kept (G07), unless their StatefulSet deletes them (`whenDeleted: Delete`).
 
 use super::INSTANCE;
-use engine::rule::{One, Rule, Verb};
+use engine::rule::{Finding, One, Review, Rule, Verb, View};
 use engine::rules::owning;
-use engine::verdict::Finding;
-use facts::review::Review;
-use facts::view::{Cluster, View};
+use facts::view::Cluster;
 use objects::{Kind, Owner};
 
 pub(super) const RULE: Rule = Rule {

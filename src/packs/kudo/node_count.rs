@@ -24,11 +24,9 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 
 use super::{INSTANCE, changed_parameter};
-use engine::rule::{All, Rule, WRITTEN};
+use engine::rule::{All, Finding, Findings, Review, Rule, Verdict, View, WRITTEN};
 use engine::rules::scale_order;
-use engine::verdict::{Finding, Findings, Verdict};
-use facts::review::Review;
-use facts::view::{Cluster, View};
+use facts::view::Cluster;
 use facts::way_out::{CommandLine, say};
 
 pub(super) const RULE: Rule = Rule {

@@ -25,10 +25,7 @@
 //! `modes: {K04: warn}`.
 
 use super::{INSTANCE, shown, written};
-use engine::rule::{All, Rule, WRITTEN};
-use engine::verdict::{Findings, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Findings, Review, Rule, Verdict, View, WRITTEN};
 use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {

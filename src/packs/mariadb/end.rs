@@ -27,12 +27,9 @@
 //! Annotate the MariaDB, or the definition, for an hour at most: `gatera.dev/override: "M01 until=TIME reason=…"`.
 
 use super::MARIADB;
-use engine::rule::{One, Rule, Verb};
+use engine::rule::{Finding, One, Review, Rule, Verb, View};
 use engine::rules::owning;
-use engine::verdict::Finding;
 use facts::galera::driver;
-use facts::review::Review;
-use facts::view::View;
 use objects::Kind;
 
 pub(super) const RULE: Rule = Rule {

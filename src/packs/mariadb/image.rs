@@ -25,11 +25,8 @@
 //! writes into the StatefulSet is not judged by G17.
 
 use super::{MARIADB, MariaDb, driven};
-use engine::rule::{All, Rule, Verb};
+use engine::rule::{All, Findings, Review, Rule, Verb, View};
 use engine::rules::image::ImagePlace;
-use engine::verdict::Findings;
-use facts::review::Review;
-use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "M04",

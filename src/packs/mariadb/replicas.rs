@@ -26,11 +26,9 @@
 //! MariaDB: `kubectl scale` carries no annotation. The guard judges what the operator then does to a majority, too (G01).
 
 use super::{MARIADB, MariaDb, driven};
-use engine::rule::{One, Rule, Verb};
-use engine::verdict::{Finding, Verdict};
+use engine::rule::{Finding, One, Review, Rule, Verb, Verdict, View};
 use facts::galera::quorum::floor_of_one_step;
-use facts::review::Review;
-use facts::view::{Member, View};
+use facts::view::Member;
 use facts::way_out::run;
 use objects::Scale;
 

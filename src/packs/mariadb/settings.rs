@@ -29,10 +29,7 @@
 //! Annotate the MariaDB, for an hour at most: `gatera.dev/override: "M02 until=TIME reason=…"`.
 
 use super::{MARIADB, MariaDb, MariaDbSpec, driven};
-use engine::rule::{All, Rule, Verb};
-use engine::verdict::Findings;
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Findings, Review, Rule, Verb, View};
 use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {

@@ -24,10 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 
 use super::{RDS, RdsWrite, contents, shown};
-use engine::rule::{All, Rule, Verb};
-use engine::verdict::Findings;
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Findings, Review, Rule, Verb, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "R08",

@@ -32,10 +32,7 @@
 
 use serde::Deserialize;
 
-use engine::rule::{One, Rule, WRITTEN};
-use engine::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{Finding, One, Review, Rule, Verdict, View, WRITTEN};
 use facts::way_out::{CommandLine, page, run};
 use objects::scalar::{self, Listed, Scalar};
 use objects::{Custom, CustomKind, Kind, KindNames, Meta, or_default};
@@ -69,9 +66,9 @@ impl Custom for ClusterRoleBinding {
 /// A ClusterRoleBinding, with the fields that the rule reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct ClusterRoleBinding {
+struct ClusterRoleBinding {
     #[serde(deserialize_with = "or_default")]
-    pub metadata: Meta,
+    metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
     role_ref: RoleRef,
     subjects: Listed<RoleRef>,

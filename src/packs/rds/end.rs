@@ -30,11 +30,8 @@ use std::collections::BTreeSet;
 
 use super::{RDS, Rds, until_active};
 use engine::exceptions::confirmation;
-use engine::rule::{One, Rule, Verb, and_more};
+use engine::rule::{Finding, One, Review, Rule, Verb, Verdict, View, and_more};
 use engine::rules::unlisted::unlisted;
-use engine::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::View;
 use facts::way_out::{WayOut, say};
 use objects::{Kind, Object};
 

@@ -24,10 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
 
 use super::{RDS, RdsWrite, patch, shown};
-use engine::rule::{One, Rule, WRITTEN};
-use engine::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{Finding, One, Review, Rule, Verdict, View, WRITTEN};
 use facts::way_out::WayOut;
 
 pub(super) const RULE: Rule = Rule {

@@ -30,10 +30,7 @@
 
 use super::{RDS, Rds, RdsSpec, RdsWrite, contents};
 use engine::exceptions::confirmation;
-use engine::rule::{All, Rule, Verb};
-use engine::verdict::{Finding, Findings, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Finding, Findings, Review, Rule, Verb, Verdict, View};
 use facts::way_out::{WayOut, say};
 use objects::scalar::Scalar;
 

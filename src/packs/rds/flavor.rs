@@ -26,10 +26,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 
 use super::{RDS, Rds, RdsSpec, RdsWrite, bare, shown, until_active};
-use engine::rule::{All, Rule, WRITTEN};
-use engine::verdict::{Finding, Findings, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Finding, Findings, Review, Rule, Verdict, View, WRITTEN};
 
 pub(super) const RULE: Rule = Rule {
     id: "R03",

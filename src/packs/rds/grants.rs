@@ -31,10 +31,7 @@ use std::collections::BTreeSet;
 use super::grant::Grant;
 use super::spec::RdsUser;
 use super::{RDS, RdsWrite, shown};
-use engine::rule::{All, Rule, WRITTEN};
-use engine::verdict::{Findings, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Findings, Review, Rule, Verdict, View, WRITTEN};
 use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {

@@ -27,10 +27,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 
 use super::{RDS, RdsSpec, RdsWrite, contents, shown};
-use engine::rule::{All, Rule, Verb};
-use engine::verdict::{Finding, Findings};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Finding, Findings, Review, Rule, Verb, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "R04",

@@ -32,9 +32,7 @@ use facts::way_out::{CommandLine, WayOut, edit, run, say};
 use objects::scalar::Scalar;
 use objects::{Custom, CustomKind, Kind, KindNames, Meta};
 
-pub use binding::ClusterRoleBinding;
-pub use spec::Rds;
-use spec::RdsSpec;
+use spec::{Rds, RdsSpec};
 
 pub const PACK: Pack = Pack {
     name: "rds",

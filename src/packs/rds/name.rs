@@ -24,10 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
 
 use super::{RDS, RdsWrite, shown};
-use engine::rule::{One, Rule, Verb};
-use engine::verdict::Finding;
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{Finding, One, Review, Rule, Verb, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "R15",

@@ -22,10 +22,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R13 until=TIME reason=…"`.
 
 use super::{RDS, RdsWrite};
-use engine::rule::{One, Rule, Verb};
-use engine::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{Finding, One, Review, Rule, Verb, Verdict, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "R13",

@@ -29,10 +29,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`.
 
 use super::{RDS, RdsWrite, shown};
-use engine::rule::{All, Rule, WRITTEN};
-use engine::verdict::{Finding, Findings};
-use facts::review::{Origin, Review};
-use facts::view::View;
+use engine::rule::{All, Finding, Findings, Origin, Review, Rule, View, WRITTEN};
 use facts::way_out::say;
 
 pub(super) const RULE: Rule = Rule {

@@ -24,10 +24,7 @@
 use std::collections::BTreeMap;
 
 use super::{RDS, Rds, RdsWrite, shown};
-use engine::rule::{All, Rule, Verb};
-use engine::verdict::{Finding, Findings};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Finding, Findings, Review, Rule, Verb, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "R11",

@@ -29,10 +29,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{RDS, Rds, RdsSpec, RdsWrite, shown, until_active};
 use engine::exceptions::confirmation;
-use engine::rule::{One, Rule, WRITTEN};
-use engine::verdict::{Finding, Verdict, YieldsTo};
-use facts::review::{Origin, Review};
-use facts::view::View;
+use engine::rule::{Finding, One, Origin, Review, Rule, Verdict, View, WRITTEN, YieldsTo};
 use facts::way_out::say;
 use objects::scalar::Scalar;
 

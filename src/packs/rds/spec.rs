@@ -12,9 +12,9 @@ use objects::scalar::{self, Listed, Scalar};
 /// A database in the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub struct Rds {
+pub(super) struct Rds {
     #[serde(deserialize_with = "objects::or_default")]
-    pub metadata: Meta,
+    pub(super) metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
     pub(super) spec: RdsSpec,
     #[serde(deserialize_with = "scalar::map")]

@@ -29,10 +29,7 @@
 use super::spec::{Rds, RdsStatus};
 use super::{RDS, RdsWrite, patch};
 use engine::exceptions::confirmation;
-use engine::rule::{All, Rule, WRITTEN};
-use engine::verdict::{Finding, Findings};
-use facts::review::{Origin, Review};
-use facts::view::View;
+use engine::rule::{All, Finding, Findings, Origin, Review, Rule, View, WRITTEN};
 use facts::way_out::{WayOut, say};
 use objects::scalar::Scalar;
 

@@ -28,10 +28,7 @@
 use std::collections::BTreeSet;
 
 use super::{RDS, RdsWrite, shown};
-use engine::rule::{All, Rule, WRITTEN};
-use engine::verdict::{Finding, Findings};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Finding, Findings, Review, Rule, View, WRITTEN};
 use objects::scalar::Listed;
 
 pub(super) const RULE: Rule = Rule {

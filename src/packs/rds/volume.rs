@@ -24,10 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume still does not shrink.
 
 use super::{RDS, RdsWrite, contents};
-use engine::rule::{One, Rule, WRITTEN};
-use engine::verdict::Finding;
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{Finding, One, Review, Rule, View, WRITTEN};
 
 pub(super) const RULE: Rule = Rule {
     id: "R02",

@@ -25,10 +25,7 @@
 //! Annotate the claim, for an hour at most: `gatera.dev/override: "W06 until=TIME reason=…"`. The API server still refuses the change.
 
 use super::part;
-use engine::rule::{All, Rule, Verb};
-use engine::verdict::Findings;
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Findings, Review, Rule, Verb, View};
 use facts::way_out::say;
 use objects::{Claim, Kind, Quantity};
 

@@ -23,10 +23,7 @@
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W09 until=TIME reason=…"`. It is only a warning.
 
 use super::{WORDPRESS, part};
-use engine::rule::{All, Rule, Verb};
-use engine::verdict::Findings;
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Findings, Review, Rule, Verb, View};
 use objects::{Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {

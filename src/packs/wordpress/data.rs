@@ -29,11 +29,9 @@
 
 use super::{GROUP, LABEL, Tier, WORDPRESS, part};
 use engine::exceptions::confirmation;
-use engine::rule::{One, Rule, Verb};
+use engine::rule::{Finding, One, Review, Rule, Verb, Verdict, View};
 use engine::rules::unlisted::unlisted;
-use engine::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::{Freshness, View};
+use facts::view::Freshness;
 use facts::way_out::{CommandLine, WayOut, say};
 use objects::{Kind, Meta, Object, Owner};
 

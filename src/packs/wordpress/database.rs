@@ -30,13 +30,10 @@
 use serde_json::json;
 
 use super::{Tier, part};
-use engine::rule::{All, One, Rule, Verb, WRITTEN};
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::rule::{All, Change, Finding, Findings, One, Origin, Review, Rule, Verb, Verdict, View, WRITTEN};
 use facts::galera::data::{Backing, DataFolder};
 use facts::galera::image::{Image, Series, Vendor, VersionChange};
 use facts::galera::server::DATA_DIRECTORIES;
-use facts::review::{Change, Origin, Review};
-use facts::view::View;
 use facts::way_out::say;
 use objects::{Container, Kind, Mount, Scale, Workload};
 

@@ -24,10 +24,7 @@
 //! Annotate the Service, for an hour at most: `gatera.dev/override: "W07 until=TIME reason=…"`.
 
 use super::{Tier, part};
-use engine::rule::{All, Rule, WRITTEN};
-use engine::verdict::Findings;
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{All, Findings, Review, Rule, View, WRITTEN};
 use facts::way_out::{CommandLine, run, say};
 use objects::{Kind, Service};
 

@@ -24,10 +24,7 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W08 until=TIME reason=…"`.
 
 use super::{WORDPRESS, Wordpress};
-use engine::rule::{One, Rule, Verb};
-use engine::verdict::Finding;
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{Finding, One, Review, Rule, Verb, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "W08",

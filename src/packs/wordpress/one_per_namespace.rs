@@ -23,11 +23,8 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W03 until=TIME reason=…"`.
 
 use super::WORDPRESS;
-use engine::rule::{All, Rule, Verb};
+use engine::rule::{All, Findings, Origin, Review, Rule, Verb, View};
 use engine::rules::unlisted::unlisted;
-use engine::verdict::Findings;
-use facts::review::{Origin, Review};
-use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W03",

@@ -24,10 +24,7 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W02 until=TIME reason=…"`.
 
 use super::{WORDPRESS, Wordpress, secret_ref};
-use engine::rule::{One, Rule, Verb};
-use engine::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use engine::rule::{Finding, One, Review, Rule, Verb, Verdict, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "W02",

@@ -30,11 +30,8 @@
 use serde_json::json;
 
 use super::{WORDPRESS, Wordpress, part, secret_ref};
-use engine::rule::{OfTemplates, One, Rule, WRITTEN};
+use engine::rule::{Finding, Findings, OfTemplates, One, Origin, Review, Rule, Verdict, View, WRITTEN};
 use engine::rules::is_secret;
-use engine::verdict::{Finding, Findings, Verdict};
-use facts::review::{Origin, Review};
-use facts::view::View;
 use objects::{EnvVar, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
