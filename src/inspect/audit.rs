@@ -113,42 +113,33 @@ fn for_each_object(rulebook: &Rulebook, facts: &Facts, ns: &str, visit: &mut imp
             visit(kind, id, object);
         }
     };
-    let any = |_: &Id| true;
-    all_of_kind(
-        Kind::StatefulSet,
-        ns,
-        &facts.stateful_sets,
-        any,
-        |it| Object::StatefulSet(Box::new(it)),
-        visit,
-    );
-    all_of_kind(Kind::Deployment, ns, &facts.deployments, any, |it| Object::Deployment(Box::new(it)), visit);
+    let (sets, deployments) = (entries_in(&facts.stateful_sets, ns), entries_in(&facts.deployments, ns));
+    visit_all(Kind::StatefulSet, sets, |it| Object::StatefulSet(Box::new(it)), visit);
+    visit_all(Kind::Deployment, deployments, |it| Object::Deployment(Box::new(it)), visit);
     // A snapshot repeats what its ConfigMap holds or held.
-    let original = |id: &Id| Digest::of_snapshot(&id.name).is_none();
-    all_of_kind(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, visit);
+    let maps = entries_in(&facts.config_maps, ns).filter(|(id, _)| Digest::of_snapshot(&id.name).is_none());
+    visit_all(Kind::ConfigMap, maps, Object::ConfigMap, visit);
     for (kind, kept) in facts.kept.all() {
-        all_of_kind(kind, ns, kept, any, |it| it, visit);
+        visit_all(kind, entries_in(kept, ns), |it| it, visit);
     }
     let is_ours =
         entries_in(&facts.stateful_sets, ns).chain(entries_in(&facts.orphaned_sets, ns)).next().is_some()
             || entries_in(&facts.deployments, ns).next().is_some()
             || facts.kept.any_in(ns);
     if is_ours {
-        all_of_kind(Kind::Service, ns, &facts.services, any, Object::Service, visit);
-        all_of_kind(Kind::Claim, ns, &facts.claims, any, Object::Claim, visit);
-        all_of_kind(Kind::Budget, ns, &facts.budgets, any, Object::Budget, visit);
+        visit_all(Kind::Service, entries_in(&facts.services, ns), Object::Service, visit);
+        visit_all(Kind::Claim, entries_in(&facts.claims, ns), Object::Claim, visit);
+        visit_all(Kind::Budget, entries_in(&facts.budgets, ns), Object::Budget, visit);
     }
 }
 
-fn all_of_kind<T: Clone>(
+fn visit_all<'a, T: Clone + 'a>(
     kind: Kind,
-    namespace: &str,
-    known: &OrdMap<Id, Arc<T>>,
-    is_wanted: impl Fn(&Id) -> bool,
+    entries: impl Iterator<Item = (&'a Id, &'a T)>,
     to_object: impl Fn(T) -> Object,
     visit: &mut impl FnMut(Kind, &Id, Object),
 ) {
-    for (id, it) in entries_in(known, namespace).filter(|(id, _)| is_wanted(id)) {
+    for (id, it) in entries {
         visit(kind, id, to_object(T::clone(it)));
     }
 }
