@@ -1,7 +1,7 @@
 //! Objects as API servers store them, as far as that is known without asking one: in their namespaces, with the texts
 //! of a Secret as data, and with patches applied to what exists.
 //!
-//! Owns: the ways of merging, and the one table of the keys of list items. Must not know: rules, files, requests. Raw
+//! Owns: what an API server completes; `applied.rs` owns the ways of merging. Must not know: rules, files, requests. Raw
 //! JSON in, raw JSON out: what it means is read afterwards (`objects/lib.rs`).
 
 mod applied;
@@ -13,42 +13,6 @@ use serde_json::Value;
 use objects::{Kind, Object, Unreadable};
 
 pub use applied::{applied, last_applied};
-
-/// The keys that distinguish items of a list, as Kubernetes' types define them (`patchMergeKey`).
-const KEYS: [(&str, &[&str]); 11] = [
-    ("containers", &["name"]),
-    ("initContainers", &["name"]),
-    ("volumes", &["name"]),
-    ("env", &["name"]),
-    ("imagePullSecrets", &["name"]),
-    ("volumeMounts", &["mountPath"]),
-    ("volumeDevices", &["devicePath"]),
-    ("ports", &["containerPort", "port"]),
-    ("hostAliases", &["ip"]),
-    ("topologySpreadConstraints", &["topologyKey"]),
-    ("ownerReferences", &["uid"]),
-];
-
-/// Returns the keys of this list's items; `None`: the list is replaced as a whole.
-fn keys(field: &str) -> Option<&'static [&'static str]> {
-    KEYS.iter().find(|(known, _)| *known == field).map(|(_, keys)| *keys)
-}
-
-/// Returns the value that distinguishes this item from the others of its list.
-fn item_key(item: &Value, keys: &[&str]) -> Option<Value> {
-    keys.iter().find_map(|key| item.get(key).cloned())
-}
-
-/// Returns whether an item of this list keeps only the new fields: a volume of another type is another volume
-/// (`retainKeys`).
-fn keeps_only_written_fields(list: &str) -> bool {
-    list == "volumes"
-}
-
-/// Returns whether this map is replaced as a whole (`patchStrategy: replace`), which happens in this kind alone.
-fn is_replaced_whole(object: &Value, field: &str) -> bool {
-    field == "selector" && object["kind"] == "PodDisruptionBudget"
-}
 
 /// Completes an object as it is stored: in its namespace, and a Secret's texts as data.
 pub fn complete(json: &mut Value, kind: Kind, namespace: &str) {

@@ -6,7 +6,23 @@
 
 use serde_json::{Map, Value};
 
-use super::{is_replaced_whole, item_key, keeps_only_written_fields, keys};
+/// The keys that distinguish items of a list, as Kubernetes' types define them (`patchMergeKey`). Any other list is replaced
+/// as a whole.
+const KEYS: [(&str, &[&str]); 11] = [
+    ("containers", &["name"]),
+    ("initContainers", &["name"]),
+    (VOLUMES, &["name"]),
+    ("env", &["name"]),
+    ("imagePullSecrets", &["name"]),
+    ("volumeMounts", &["mountPath"]),
+    ("volumeDevices", &["devicePath"]),
+    ("ports", &["containerPort", "port"]),
+    ("hostAliases", &["ip"]),
+    ("topologySpreadConstraints", &["topologyKey"]),
+    ("ownerReferences", &["uid"]),
+];
+/// The list whose items keep only the new fields: a volume of another type is another volume (`retainKeys`).
+const VOLUMES: &str = "volumes";
 
 const SELECTOR: &str = "/spec/selector";
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
@@ -36,7 +52,8 @@ pub fn applied(live: &Value, manifest: &Value) -> Value {
         metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
     }
     let mut after = merged("", live, &last, &manifest);
-    if is_replaced_whole(live, "selector")
+    // This map is replaced as a whole (`patchStrategy: replace`), in this kind alone.
+    if live["kind"] == "PodDisruptionBudget"
         && let (Some(after), Some(wanted)) = (after.pointer_mut(SELECTOR), manifest.pointer(SELECTOR))
     {
         *after = wanted.clone();
@@ -97,14 +114,16 @@ fn merged_map(live: &Map<String, Value>, last: &Value, wanted: &Map<String, Valu
 }
 
 fn merged_list(field: &str, live: &[Value], last: &Value, wanted: &[Value]) -> Vec<Value> {
-    let Some(keys) = keys(field) else { return replaced(live, wanted) };
-    let identity = |item: &Value| item_key(item, keys);
+    let Some((_, keys)) = KEYS.iter().find(|(known, _)| *known == field) else {
+        return replaced(live, wanted);
+    };
+    let identity = |item: &Value| keys.iter().find_map(|key| item.get(key).cloned());
     let same = |all: &[Value], item: &Value| all.iter().find(|it| identity(it) == identity(item)).cloned();
     let last: &[Value] = last.as_array().map_or(&[], Vec::as_slice);
     let item = |wanted: &Value| {
         let Some(live) = same(live, wanted) else { return wanted.clone() };
         let mut item = merged("", &live, &same(last, wanted).unwrap_or_default(), wanted);
-        if let (true, Some(fields)) = (keeps_only_written_fields(field), item.as_object_mut()) {
+        if let (true, Some(fields)) = (field == VOLUMES, item.as_object_mut()) {
             fields.retain(|key, _| wanted.get(key).is_some());
         }
         item
