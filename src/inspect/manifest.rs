@@ -16,7 +16,7 @@ use serde_saphyr::Spanned;
 
 use self::node::YamlNode;
 use self::part::Part;
-pub use self::part::{YamlError, YamlErrorKind, looks_like_manifest};
+pub use self::part::{YamlError, looks_like_manifest};
 use facts::galera::options;
 
 /// One document of a text.

@@ -131,7 +131,7 @@ impl<'a> Pairs<'a> {
                 left.entry(key).or_default().push(was);
             }
         }
-        let file = |item: &ManifestItem| session.text_of(item).name;
+        let file = |item: &ManifestItem| &session.text_of(item).name;
         let mut was: Vec<Option<&ManifestItem>> = vec![None; items.len()];
         for same_file in [true, false] {
             for (item, was) in items.iter().zip(&mut was).filter(|(_, was)| was.is_none()) {

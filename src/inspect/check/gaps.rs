@@ -4,14 +4,7 @@
 
 use std::path::Path;
 
-/// The names of a text.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TextName<'a> {
-    /// The name under which it was given.
-    pub(super) name: &'a str,
-    /// Its path below the folder that was given.
-    pub(super) below: &'a Path,
-}
+use super::Input;
 
 /// Texts that could not be read whole, by the names that their earlier versions have.
 #[derive(Debug, Default)]
@@ -22,15 +15,15 @@ pub(super) struct Gaps<'a> {
 
 impl<'a> Gaps<'a> {
     /// Collects the texts that could not be read whole. `alone`: there is no other text on the new side.
-    pub(super) fn of(incomplete: &[TextName<'a>], base: &[TextName<'_>], alone: bool) -> Self {
+    pub(super) fn of(incomplete: &[&'a Input], base: &[&Input], alone: bool) -> Self {
         let mut gaps = Self::default();
         for text in incomplete {
-            let name = Path::new(text.name);
+            let name = Path::new(&*text.name);
             // A base in another folder has other names.
-            if base.iter().any(|it| Path::new(it.name).starts_with(name)) {
+            if base.iter().any(|it| Path::new(&*it.name).starts_with(name)) {
                 gaps.named.push(name);
-            } else if alone || text.below != Path::new("") {
-                gaps.below.push(text.below);
+            } else if alone || !text.below.as_os_str().is_empty() {
+                gaps.below.push(&text.below);
             }
         }
         gaps
@@ -38,8 +31,8 @@ impl<'a> Gaps<'a> {
 
     /// Returns whether this text of the base has such a text as its later version. A folder that could not be read stands for every
     /// file in it.
-    pub(super) fn cover(&self, before: TextName<'_>) -> bool {
-        self.named.iter().any(|it| Path::new(before.name).starts_with(it))
+    pub(super) fn cover(&self, before: &Input) -> bool {
+        self.named.iter().any(|it| Path::new(&*before.name).starts_with(it))
             || self.below.iter().any(|it| before.below.starts_with(it))
     }
 }
@@ -48,9 +41,9 @@ impl<'a> Gaps<'a> {
 mod tests {
     use super::*;
 
-    fn text(name: &'static str) -> TextName<'static> {
+    fn text(name: &str) -> Input {
         let below = name.split_once('/').map_or("", |(_, below)| below);
-        TextName { name, below: Path::new(below) }
+        Input { name: name.into(), below: Path::new(below).into(), text: Ok(String::new()) }
     }
 
     #[test]
@@ -63,10 +56,11 @@ mod tests {
             ("-", &["before.yaml"], true, &["before.yaml"]),
             ("a.yaml", &["apps/b.yaml"], false, &[]),
         ] {
-            let all: Vec<_> = base.iter().map(|name| text(name)).collect();
-            let gaps = Gaps::of(&[text(incomplete)], &all, alone);
-            let found: Vec<_> = all.iter().filter(|it| gaps.cover(**it)).map(|it| it.name).collect();
-            assert_eq!(found, held, "{incomplete}");
+            let (incomplete, all) =
+                (text(incomplete), base.iter().map(|name| text(name)).collect::<Vec<_>>());
+            let gaps = Gaps::of(&[&incomplete], &all.iter().collect::<Vec<_>>(), alone);
+            let found: Vec<_> = all.iter().filter(|it| gaps.cover(it)).map(|it| &*it.name).collect();
+            assert_eq!(found, held, "{}", incomplete.name);
         }
     }
 }

@@ -4,11 +4,9 @@
 //! come from, or what changed.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 
 use super::excerpt::Lines;
-use super::gaps::{Gaps, TextName};
+use super::gaps::Gaps;
 use super::item::{self, ManifestItem, NotAnObject};
 use super::stand_in::StandIns;
 use super::unjudged;
@@ -17,7 +15,7 @@ use super::waiver::Waivers;
 use super::{
     CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, Location, MissingText, Outcome,
 };
-use crate::manifest::{self, Place, YamlDocument, YamlError, YamlErrorKind};
+use crate::manifest::{self, Place, YamlDocument, YamlError};
 use engine::rule::Rule;
 use engine::rules::UNREADABLE;
 use engine::verdict::{Effect, Judged};
@@ -35,8 +33,7 @@ pub(super) struct CheckSession<'a> {
 
 /// A text that was read: its lines, and the findings that its comments waive.
 struct SourceFile<'a> {
-    name: Arc<str>,
-    below: Arc<Path>,
+    input: &'a Input,
     in_base: bool,
     /// Whether a part of it, or all of it, could not be read.
     incomplete: bool,
@@ -56,13 +53,13 @@ impl<'a> CheckSession<'a> {
     /// Returns the texts of which a part, or all, could not be read.
     pub(super) fn gaps(&self) -> Gaps<'_> {
         let (base, new): (Vec<_>, Vec<_>) = self.sources.iter().partition(|file| file.in_base);
-        let incomplete: Vec<_> = new.iter().filter(|file| file.incomplete).map(|file| file.name()).collect();
-        Gaps::of(&incomplete, &base.iter().map(|file| file.name()).collect::<Vec<_>>(), new.len() == 1)
+        let incomplete: Vec<_> = new.iter().filter(|file| file.incomplete).map(|file| file.input).collect();
+        Gaps::of(&incomplete, &base.iter().map(|file| file.input).collect::<Vec<_>>(), new.len() == 1)
     }
 
-    /// Returns the names of the text that holds this object.
-    pub(super) fn text_of(&self, item: &ManifestItem) -> TextName<'_> {
-        self.sources[item.source].name()
+    /// Returns the text that holds this object.
+    pub(super) fn text_of(&self, item: &ManifestItem) -> &'a Input {
+        self.sources[item.source].input
     }
 
     /// Reads every object in the texts, and notes documents that hold none. For a base only unreadable documents are
@@ -88,14 +85,8 @@ impl<'a> CheckSession<'a> {
     fn add_source(&mut self, input: &'a Input, in_base: bool) -> usize {
         let text = input.text.as_deref();
         let waivers = text.map(|text| Waivers::read(text, self.options.rulebook)).unwrap_or_default();
-        self.sources.push(SourceFile {
-            name: input.name.clone(),
-            below: input.below.clone(),
-            in_base,
-            incomplete: false,
-            lines: Lines::of(text.unwrap_or_default()),
-            waivers,
-        });
+        let lines = Lines::of(text.unwrap_or_default());
+        self.sources.push(SourceFile { input, in_base, incomplete: false, lines, waivers });
         self.sources.len() - 1
     }
 
@@ -128,10 +119,10 @@ impl<'a> CheckSession<'a> {
                 self.mark_incomplete(source, Some(place), unreadable(message, in_base));
             }
             // Only files that the user did not name are set aside: a file that is named is meant as a manifest.
-            Err(YamlError { place, kind, .. }) if self.is_not_meant_as_manifest(source, kind) => {
-                let is_template = kind == YamlErrorKind::Template;
-                let file_kind = if is_template { UnjudgedFile::Template } else { UnjudgedFile::NotYaml };
-                self.set_aside(source, file_kind, Some(place));
+            Err(problem) if self.is_not_meant_as_manifest(source, &problem) => {
+                let file_kind =
+                    if problem.is_template { UnjudgedFile::Template } else { UnjudgedFile::NotYaml };
+                self.set_aside(source, file_kind, Some(problem.place));
             }
             Err(problem) => {
                 self.mark_incomplete(source, Some(problem.place), unreadable(&problem.to_string(), in_base));
@@ -142,19 +133,15 @@ impl<'a> CheckSession<'a> {
 
     /// Returns whether a text that is not YAML was never meant as a manifest: the user did not name it, and nothing in it
     /// looks like a manifest.
-    fn is_not_meant_as_manifest(&self, source: usize, kind: YamlErrorKind) -> bool {
-        let file = &self.sources[source];
-        let meant = match kind {
-            YamlErrorKind::BrokenManifest => true,
-            YamlErrorKind::Template => false,
-            YamlErrorKind::NotAManifest => manifest::looks_like_manifest(file.lines.text()),
-        };
-        !meant && !file.below.as_os_str().is_empty()
+    fn is_not_meant_as_manifest(&self, source: usize, problem: &YamlError) -> bool {
+        let SourceFile { input, lines, .. } = &self.sources[source];
+        let meant = !problem.is_template && manifest::looks_like_manifest(lines.text());
+        !meant && !input.below.as_os_str().is_empty()
     }
 
     /// Counts a document that is not a manifest.
     fn skip_document(&mut self, source: usize, place: Place, version: &str) {
-        let file = self.sources[source].name.clone();
+        let file = self.sources[source].input.name.clone();
         if let Some(file_kind) = UnjudgedFile::of(&file, version, "") {
             return self.set_aside(source, file_kind, Some(place));
         }
@@ -168,9 +155,8 @@ impl<'a> CheckSession<'a> {
         if self.sources[source].in_base {
             return;
         }
-        let (file, kind) =
-            (self.sources[source].name.clone(), item.document.text("kind").unwrap_or_default());
-        if let Some(file_kind) = UnjudgedFile::of(&file, &item.version, kind) {
+        let (file, kind) = (&self.text_of(item).name, item.document.text("kind").unwrap_or_default());
+        if let Some(file_kind) = UnjudgedFile::of(file, &item.version, kind) {
             let occurrence = (source, Some(item.document.start()));
             self.unjudged_files.entry(file_kind).or_default().push(occurrence);
         }
@@ -190,7 +176,7 @@ impl<'a> CheckSession<'a> {
     fn note_unjudged_files(&mut self) {
         for (file_kind, mut places) in std::mem::take(&mut self.unjudged_files) {
             places.dedup_by_key(|(source, _)| *source);
-            let files: Vec<_> = places.iter().map(|(source, _)| &*self.sources[*source].name).collect();
+            let files: Vec<_> = places.iter().map(|(source, _)| &*self.sources[*source].input.name).collect();
             let message = file_kind.note(&files);
             if let Some((source, place)) = places.first() {
                 self.add_finding(*source, *place, CheckFindingKind::Unjudged(message));
@@ -207,7 +193,7 @@ impl<'a> CheckSession<'a> {
     fn add_finding(&mut self, source: usize, place: Option<Place>, what: CheckFindingKind) {
         let text = &self.sources[source];
         let location =
-            Location { file: text.name.clone(), place, template: None, in_base: text.in_base, source };
+            Location { file: text.input.name.clone(), place, template: None, in_base: text.in_base, source };
         self.checked.findings.push(CheckFinding::plain(location, what));
     }
 
@@ -235,7 +221,8 @@ impl<'a> CheckSession<'a> {
             let Some((kind, id)) = item.key() else { continue };
             let place = item.document.start();
             let Some((source, earlier)) = latest.insert((kind, id), (item.source, place)) else { continue };
-            let (name, line, subject) = (&self.sources[source].name, earlier.line, item.named().subject);
+            let (name, line, subject) =
+                (&self.sources[source].input.name, earlier.line, item.named().subject);
             let message = format!(
                 "{subject} is also in {name} line {line}; to judge a kustomization, judge its output: kubectl kustomize DIR | gatera check -"
             );
@@ -330,7 +317,7 @@ impl<'a> CheckSession<'a> {
         checked.findings.sort_by_key(|finding| (finding.location.source, finding.location.place));
         if checked.findings.iter().any(|finding| finding.location.in_base) {
             let new = sources.iter().filter(|source| !source.in_base);
-            let stand_ins = StandIns::of(new.map(|source| (source.name.clone(), source.lines.count())));
+            let stand_ins = StandIns::of(new.map(|source| (source.input.name.clone(), source.lines.count())));
             for finding in checked.findings.iter_mut().filter(|finding| finding.location.in_base) {
                 let line = finding.location.place.map_or(1, |place| place.line);
                 finding.shown_at = stand_ins.of_removed(&finding.location.file, line);
@@ -351,10 +338,6 @@ fn unreadable(message: &str, in_base: bool) -> CheckFindingKind {
 }
 
 impl SourceFile<'_> {
-    fn name(&self) -> TextName<'_> {
-        TextName { name: &self.name, below: &self.below }
-    }
-
     /// Returns the finding for a place in this object.
     fn finding_about(&self, item: &ManifestItem, place: Place, what: CheckFindingKind) -> CheckFinding {
         CheckFinding { object: Some(item.named()), ..CheckFinding::plain(self.location(item, place), what) }
@@ -363,7 +346,7 @@ impl SourceFile<'_> {
     fn location(&self, item: &ManifestItem, place: Place) -> Location {
         let template = item.document.template.clone();
         Location {
-            file: self.name.clone(),
+            file: self.input.name.clone(),
             place: Some(place),
             template,
             in_base: self.in_base,

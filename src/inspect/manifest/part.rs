@@ -22,20 +22,9 @@ pub(super) struct Part<'a> {
 pub struct YamlError {
     /// Where the YAML error is.
     pub place: Place,
-    /// The kind of text that it is instead.
-    pub kind: YamlErrorKind,
+    /// Whether it is a template that another program fills in.
+    pub is_template: bool,
     problem: String,
-}
-
-/// The kind of a text that is not YAML.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum YamlErrorKind {
-    /// A manifest with a mistake in it.
-    BrokenManifest,
-    /// A template that another program fills in.
-    Template,
-    /// Nothing in it looks like a manifest.
-    NotAManifest,
 }
 
 const TEMPLATE_PROBLEM: &str =
@@ -44,7 +33,7 @@ const TEMPLATE_PROBLEM: &str =
 /// Returns whether a line of a text begins like a manifest.
 pub fn looks_like_manifest(text: &str) -> bool {
     let head = |line: &str| {
-        let line = line.trim_start_matches([' ', '\t', '-', '{', '"', '\'']);
+        let line = line.trim_start_matches(['\u{feff}', ' ', '\t', '-', '{', '"', '\'']);
         line.starts_with("apiVersion") || line.starts_with("kind")
     };
     text.lines().any(head) || text.contains("\"kind\"")
@@ -97,31 +86,20 @@ impl Part<'_> {
         };
         serde_saphyr::from_multiple_with_options(self.text, options).map_err(|error| {
             let at = error.location().map_or((1, 1), |it| (it.line(), it.column()));
-            let kind = self.error_kind(at.0);
-            let problem = match kind {
-                YamlErrorKind::Template => TEMPLATE_PROBLEM.to_owned(),
-                YamlErrorKind::BrokenManifest | YamlErrorKind::NotAManifest => {
-                    self.message(&error.to_string(), at)
-                }
-            };
-            YamlError { place: Place { line: self.lines_above + at.0, column: at.1 }, kind, problem }
+            let is_template = self.is_template(at.0);
+            let problem =
+                if is_template { TEMPLATE_PROBLEM.to_owned() } else { self.message(&error.to_string(), at) };
+            YamlError { place: Place { line: self.lines_above + at.0, column: at.1 }, is_template, problem }
         })
     }
 
-    /// Returns what the text is, if it is not YAML at this line.
-    fn error_kind(&self, line: u64) -> YamlErrorKind {
+    /// Returns whether the text, which is not YAML at this line, is a template.
+    fn is_template(&self, line: u64) -> bool {
         let at = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
         // A placeholder may cause an error up to two lines further down.
-        let is_template = self.text.lines().skip(at.saturating_sub(2)).take(3).any(|it| it.contains("{{"))
+        self.text.lines().skip(at.saturating_sub(2)).take(3).any(|it| it.contains("{{"))
             || !looks_like_manifest(self.text)
-                && self.text.lines().any(|it| it.trim_start().starts_with("{{"));
-        if is_template {
-            YamlErrorKind::Template
-        } else if looks_like_manifest(self.text) {
-            YamlErrorKind::BrokenManifest
-        } else {
-            YamlErrorKind::NotAManifest
-        }
+                && self.text.lines().any(|it| it.trim_start().starts_with("{{"))
     }
 
     /// Returns the template that Helm rendered this from, as Helm writes it above each document.
