@@ -49,19 +49,18 @@ pub fn read(text: &str) -> Documents {
 pub type Documents = Vec<Result<YamlDocument, YamlError>>;
 
 /// Reads the documents of each text, on all processors: reading YAML takes more than half of the time of a check.
-pub fn read_all<E: Clone + Send + Sync>(texts: &[Result<&str, E>]) -> Vec<Result<Documents, E>> {
+pub fn read_all(texts: &[&str]) -> Vec<Documents> {
     let share = texts.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get)).max(1);
-    let of_one = |text: &Result<&str, E>| text.clone().map(read);
     thread::scope(|scope| {
         let shares: Vec<_> = texts
             .chunks(share)
-            .map(|texts| scope.spawn(move || texts.iter().map(of_one).collect::<Vec<_>>()))
+            .map(|texts| scope.spawn(move || texts.iter().map(|text| read(text)).collect::<Vec<_>>()))
             .collect();
         shares.into_iter().flat_map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     })
 }
 
-fn documents_of(part: &Part<'_>) -> Vec<Result<YamlDocument, YamlError>> {
+fn documents_of(part: &Part<'_>) -> Documents {
     let (lines_above, template) = (part.lines_above, part.template());
     let roots = match part.parse() {
         Ok(roots) => roots,

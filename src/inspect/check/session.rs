@@ -66,15 +66,13 @@ impl<'a> CheckSession<'a> {
     /// noted: other problems existed before.
     pub(super) fn read(&mut self, inputs: &'a [Input], in_base: bool) -> Vec<ManifestItem> {
         let mut items = Vec::new();
-        let texts: Vec<_> = inputs.iter().map(|input| input.text.as_deref().map_err(Clone::clone)).collect();
+        let texts: Vec<_> = inputs.iter().map(|input| input.text.as_deref().unwrap_or_default()).collect();
         for (input, documents) in inputs.iter().zip(manifest::read_all(&texts)) {
             let source = self.add_source(input, in_base);
-            match documents {
-                Ok(documents) => {
-                    items.extend(documents.into_iter().filter_map(|document| self.item(source, document)));
-                }
-                Err(why) => self.note_missing_text(source, why),
+            if let Err(why) = &input.text {
+                self.note_missing_text(source, why.clone());
             }
+            items.extend(documents.into_iter().filter_map(|document| self.item(source, document)));
         }
         if !in_base {
             self.note_duplicates(&items);
