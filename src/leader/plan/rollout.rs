@@ -147,21 +147,8 @@ fn first_record<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
         (None, Ok(live)) => live,
         (None, Err(unknown)) => return RolloutStage::Held(unknown.to_string()),
     };
-    let step =
-        LeaderStep::Configure(Box::new(configure(cluster, RolloutRecord::settled(good.clone()), None)));
-    RolloutStage::Rolls("recording which configuration members run".to_owned(), Some(Box::new(step)))
-}
-
-fn configure(cluster: &Cluster, record: RolloutRecord, event: Option<Announcement>) -> Configure {
-    let meta = &cluster.workload.metadata;
-    Configure {
-        id: cluster.id.clone(),
-        uid: meta.uid.clone(),
-        generation: meta.generation,
-        record,
-        events: event.into_iter().collect(),
-        patience: Duration::ZERO,
-    }
+    let record = RolloutRecord::settled(good.clone());
+    Rollout { cluster, view, record: &record }.settle("recording which configuration members run", good)
 }
 
 struct Rollout<'a, 'v> {
@@ -234,7 +221,15 @@ impl Rollout<'_, '_> {
         patience: Duration,
     ) -> RolloutStage {
         let event = event.map(|(reason, text)| Announcement::about(self.cluster, reason, text));
-        let step = Configure { patience, ..configure(self.cluster, record, event) };
+        let meta = &self.cluster.workload.metadata;
+        let step = Configure {
+            id: self.cluster.id.clone(),
+            uid: meta.uid.clone(),
+            generation: meta.generation,
+            record,
+            events: event.into_iter().collect(),
+            patience,
+        };
         RolloutStage::Rolls(says.into(), Some(Box::new(LeaderStep::Configure(Box::new(step)))))
     }
 

@@ -55,19 +55,12 @@ pub fn warrant(
         Err(why) => return Warrant::Stays(format!("{why}, so its readers are unknown")),
     };
     match target.kind {
-        Kind::Deployment => deployment(cluster, target, readers),
+        // Those of the bootstrap node are gone by now, so one that exists stays.
+        Kind::Deployment if found.meta(target).is_some() => {
+            Warrant::Stays(format!("it is not the bootstrap node of {}", cluster.id.name))
+        }
         Kind::ConfigMap => config_map(cluster, view, finish, target, found.map.as_ref(), readers),
         _ => Warrant::Gone,
-    }
-}
-
-/// Judges a Deployment: those of the bootstrap node are gone by now, so one that exists stays.
-fn deployment(cluster: &Cluster, target: &RemovalTarget, all: &[ConfigMapReader]) -> Warrant {
-    let exists = all.iter().any(|it| it.kind == "Deployment" && target.is(Kind::Deployment, &it.metadata));
-    if exists {
-        Warrant::Stays(format!("it is not the bootstrap node of {}", cluster.id.name))
-    } else {
-        Warrant::Gone
     }
 }
 
