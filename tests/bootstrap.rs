@@ -13,7 +13,7 @@ use facts::settings::Settings;
 use facts::view::View;
 use inspect::status::ClusterStatus;
 use leader::plan::bootstrap::{self, BootstrapStage};
-use leader::plan::{self, LeaderStep};
+use leader::plan::{self, LeaderStep, PlannedStep};
 use report::status;
 use serde_json::{Value, json};
 
@@ -132,10 +132,10 @@ fn the_bootstrap_node_is_kept_while_it_may_be_needed_and_the_reason_is_reported(
         let api = FakeApi::of(&scene);
         assert_eq!(reason_kept(&api), why);
         let note = format!("the bootstrap node stays: {why}");
-        let reported = |step: &LeaderStep| matches!(step, LeaderStep::Announce(reported) if reported.reason == "BootstrapKept" && reported.note == note);
+        let reported = |step: &PlannedStep| matches!(&step.step, LeaderStep::Announce(reported) if reported.reason == "BootstrapKept" && reported.note == note);
         let steps = api.with_view(plan::next);
         assert!(steps.iter().any(reported), "{steps:?}");
-        assert!(!steps.iter().any(LeaderStep::destroys), "{steps:?}");
+        assert!(!steps.iter().any(PlannedStep::destroys), "{steps:?}");
     }
     assert!(matches!(
         stage(&FakeApi::of(&Scene { stateful_set: on_delete, ..formed() })),
@@ -215,7 +215,8 @@ fn objects_that_are_applied_again_stay_and_are_not_reported_again() {
 fn objects_that_others_need_stay() {
     let reads = |map: &str| json!({ "spec": { "template": { "spec": { "volumes": [{ "name": "config", "configMap": { "name": map } }] } } } });
     let targets = |api: &FakeApi| {
-        let Some(LeaderStep::Mark(mark)) = api.with_view(plan::next).into_iter().next() else {
+        let Some(LeaderStep::Mark(mark)) = api.with_view(plan::next).into_iter().next().map(|it| it.step)
+        else {
             panic!("{:?}", stage(api))
         };
         let note = mark.bootstrap.unwrap();

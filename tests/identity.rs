@@ -7,7 +7,7 @@ use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use gatera::rulebook;
 use leader::plan::identity::{Conclusion, PodReports, conclusion};
-use leader::plan::{self, LeaderStep};
+use leader::plan::{self, LeaderStep, PlannedStep};
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
@@ -144,8 +144,8 @@ fn the_identity_is_concluded_from_reports() {
 
 /// Returns the planned steps that concern the identity, as text.
 fn steps(world: &World, settings: &Settings) -> Vec<String> {
-    let words = |step: LeaderStep| match step {
-        LeaderStep::RecordIdentity { id, .. } => Some(format!("ask {}", id.name)),
+    let words = |planned: PlannedStep| match planned.step {
+        LeaderStep::RecordIdentity => Some(format!("ask {}", planned.id.name)),
         LeaderStep::AnnotateIdentity { pod, value, .. } => Some(format!("{} is {value}", pod.name)),
         _ => None,
     };

@@ -23,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use leader::plan::rollout::STOPPED;
-use leader::plan::{Announcement, NO_LONGER_GUARDED};
+use leader::plan::{Announcement, NO_LONGER_GUARDED, PlannedStep};
 use objects::visible;
 use objects::{Fingerprint, Kind, Object};
 use serde_json::json;
@@ -260,10 +260,10 @@ fn truncated(note: &str) -> String {
     note[..end.unwrap_or_default()].to_owned()
 }
 
-/// Returns the Event for an announcement of the leader. Its name is derived from its text, so that the next leader does not
+/// Returns the Event for an announcement of this step of the leader. Its name is derived from its text, so that the next leader does not
 /// create it again.
-pub fn announcement(announcement: &Announcement, now: Timestamp) -> Event {
-    let Announcement { id, uid, reason, note } = announcement;
+pub fn announcement(planned: &PlannedStep, announcement: &Announcement, now: Timestamp) -> Event {
+    let (PlannedStep { id, uid, .. }, Announcement { reason, note }) = (planned, announcement);
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
     let regarding = regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()));
     let (reason, action, note) = ((*reason).to_owned(), "Reconcile".to_owned(), note.clone());

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use facts::view::View;
 use kube::Client;
-use leader::plan::{self, Announcement, IncrementalPlanner, LeaderStep, StepScheduler};
+use leader::plan::{self, Announcement, IncrementalPlanner, LeaderStep, PlannedStep, StepScheduler};
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
@@ -60,12 +60,11 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
             if any_left {
                 break;
             }
-            let cluster = step.cluster();
-            if changed_by_us.contains(&cluster) {
+            if changed_by_us.contains(&step.id) {
                 continue;
             }
             if step.destroys() {
-                changed_by_us.insert(cluster);
+                changed_by_us.insert(step.id.clone());
             }
             if context.may(step) {
                 carry_out(&context, &mut scheduler, step, began).await;
@@ -86,13 +85,13 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     }
 }
 
-async fn carry_out(context: &StepContext, scheduler: &mut StepScheduler, step: &LeaderStep, began: Instant) {
+async fn carry_out(context: &StepContext, scheduler: &mut StepScheduler, step: &PlannedStep, began: Instant) {
     let Some(time) = context.leading.time_for_a_step() else { return };
     let outcome = timeout(time, apply::step(context, step)).await;
     match &outcome {
         Ok(Err(error)) if is_conflict(error) => scheduler.record_conflict(step, began.elapsed()),
         // An Event that could not be written stays due.
-        Ok(Err(_)) | Err(_) if matches!(step, LeaderStep::Announce(_)) => {
+        Ok(Err(_)) | Err(_) if matches!(step.step, LeaderStep::Announce(_)) => {
             scheduler.record_failure(step, began.elapsed());
         }
         _ => scheduler.record_done(step, began.elapsed()),
@@ -102,12 +101,12 @@ async fn carry_out(context: &StepContext, scheduler: &mut StepScheduler, step: &
         && scheduler.is_news(step, &event.note)
         && let Some(time) = context.leading.time_for_a_step()
     {
-        let request = apply::announce(&context.client, &event);
+        let request = apply::announce(&context.client, step, &event);
         let Err(error) = outcome_in_words(time, NO_ANSWER, request).await else {
             return scheduler.record_published(step, event.note);
         };
         if let Some(times) = repeated::times("Event about a step", &error) {
-            warn!(%step, object = step.object(), error, times, "the Event about a refused step could not be written");
+            warn!(step = %step.step, object = step.object(), error, times, "the Event about a refused step could not be written");
         }
     }
 }
@@ -115,8 +114,8 @@ async fn carry_out(context: &StepContext, scheduler: &mut StepScheduler, step: &
 const NO_ANSWER: &str = "the API server did not answer before the leader's Lease could expire";
 
 /// Logs the outcome of a step, as sentences instead of debug structures.
-fn log_outcome(step: &LeaderStep, outcome: &StepOutcome) {
-    let object = step.object();
+fn log_outcome(planned: &PlannedStep, outcome: &StepOutcome) {
+    let (step, object) = (&planned.step, planned.object());
     match outcome {
         Ok(Ok(StepResult::Done)) => info!(%step, object, "a step is done"),
         Ok(Ok(StepResult::Postponed(why))) => info!(%step, object, why, "a step is postponed"),
@@ -159,7 +158,7 @@ struct StepContext {
 impl StepContext {
     /// Returns whether the step may begin: this replica holds the lease, which no step outlasts, and a step that destroys still
     /// follows from the current world. This is checked again before every single call that deletes.
-    fn may(&self, step: &LeaderStep) -> bool {
+    fn may(&self, step: &PlannedStep) -> bool {
         self.leading.holds() && (!step.destroys() || self.with_view(|view| plan::still_due(step, view)))
     }
 
@@ -205,7 +204,9 @@ mod tests {
         let writer = buffer.clone();
         let lines = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         let pod = Id::new("db", "galera-1");
-        let step = LeaderStep::UpdateOptionFile { pod, uid: "u".to_owned(), text: "[mysqld]".to_owned() };
+        let (id, uid) = (Id::new("db", "galera"), "u".to_owned());
+        let step = LeaderStep::UpdateOptionFile { pod, uid: uid.clone(), text: "[mysqld]".to_owned() };
+        let step = PlannedStep { id, uid, step };
         tracing::subscriber::with_default(lines.finish(), || {
             log_outcome(&step, &Ok(Ok(StepResult::Postponed("another one starts".to_owned()))));
         });

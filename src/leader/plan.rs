@@ -1,6 +1,6 @@
 //! What the leader does next: a pure function of the view.
 //!
-//! Owns: [`LeaderStep`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
+//! Owns: [`PlannedStep`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
 //! planned again, so in steady state there is nothing to do and no API call is made. `plan/bootstrap.rs` decides when
 //! the bootstrap node is removed, and `plan/warrant.rs` which objects that the view does not show may be deleted.
 
@@ -18,6 +18,7 @@ use crate::once_guarded;
 use engine::inject;
 use facts::marks;
 use facts::view::{Cluster, Freshness, Id, Removal, RemovalTarget, View};
+use objects::Meta;
 
 use bootstrap::BootstrapStage;
 use rollout::Configure;
@@ -27,6 +28,50 @@ pub use scheduler::StepScheduler;
 pub use warrant::{LookedUp, Warrant, is_marked, warrant};
 
 /// One step of the plan, which the leader carries out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlannedStep {
+    /// The StatefulSet that the step is about.
+    pub id: Id,
+    /// The uid of that StatefulSet.
+    pub uid: String,
+    pub step: LeaderStep,
+}
+
+impl PlannedStep {
+    /// Returns the object that the step changes, as `kubectl get` names it.
+    pub fn object(&self) -> String {
+        let Self { id, step, .. } = self;
+        match step {
+            LeaderStep::UpdateOptionFile { pod, .. } | LeaderStep::AnnotateIdentity { pod, .. } => {
+                format!("Pod {pod}")
+            }
+            LeaderStep::Evict { pod, .. } => format!("Pod {}/{pod}", id.namespace),
+            LeaderStep::MarkForRemoval(it) | LeaderStep::Delete(it) => {
+                format!("{} {}/{}", it.target.kind.name(), id.namespace, it.target.name)
+            }
+            _ => format!("StatefulSet {id}"),
+        }
+    }
+
+    /// Returns whether the step deletes or restarts something, or decides what is deleted or restarted; such a step
+    /// begins only if it still follows from the current view.
+    pub fn destroys(&self) -> bool {
+        use LeaderStep::{Configure, Delete, Evict, Finish};
+        matches!(self.step, Delete(_) | Finish(_) | Configure(_) | Evict { .. })
+    }
+
+    /// Returns how long the step must be due without a break before it is done.
+    pub fn patience(&self) -> Duration {
+        match &self.step {
+            LeaderStep::Announce(_) => ANNOUNCE_AFTER,
+            LeaderStep::Configure(it) => it.patience,
+            LeaderStep::Evict { patience, .. } => *patience,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// What the leader does in a step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LeaderStep {
     /// Write the marks of a cluster that holds data.
@@ -38,10 +83,7 @@ pub enum LeaderStep {
         text: String,
     },
     /// Read the cluster's identity from the Events of its pods, and record what follows.
-    RecordIdentity {
-        id: Id,
-        uid: String,
-    },
+    RecordIdentity,
     /// Write the cluster's identity on a pod that runs.
     AnnotateIdentity {
         pod: Id,
@@ -53,7 +95,6 @@ pub enum LeaderStep {
     Configure(Box<Configure>),
     /// Restart a member.
     Evict {
-        id: Id,
         pod: String,
         uid: String,
         /// The step must be due for this long before it is done.
@@ -74,54 +115,6 @@ pub enum LeaderStep {
     Announce(Announcement),
 }
 
-impl LeaderStep {
-    /// Returns whether the step deletes or restarts something, or decides what is deleted or restarted; such a step
-    /// begins only if it still follows from the current view.
-    pub fn destroys(&self) -> bool {
-        matches!(self, Self::Delete(_) | Self::Finish(_) | Self::Configure(_) | Self::Evict { .. })
-    }
-
-    /// Returns the StatefulSet that the step is about.
-    pub fn cluster(&self) -> Id {
-        match self {
-            Self::UpdateOptionFile { pod, .. } | Self::AnnotateIdentity { pod, .. } => {
-                let set = pod.name.rsplit_once('-').map_or(&*pod.name, |(set, _)| set);
-                Id::new(&pod.namespace, set)
-            }
-            Self::MarkForRemoval(it) | Self::Delete(it) => it.id.clone(),
-            Self::Mark(Mark { id, .. })
-            | Self::CorrectRecord { mark: Mark { id, .. }, .. }
-            | Self::Finish(Finish { id, .. })
-            | Self::Announce(Announcement { id, .. })
-            | Self::Evict { id, .. }
-            | Self::RecordIdentity { id, .. } => id.clone(),
-            Self::Configure(it) => it.id.clone(),
-        }
-    }
-
-    /// Returns the object that the step changes, as `kubectl get` names it.
-    pub fn object(&self) -> String {
-        match self {
-            Self::UpdateOptionFile { pod, .. } | Self::AnnotateIdentity { pod, .. } => format!("Pod {pod}"),
-            Self::Evict { id, pod, .. } => format!("Pod {}/{pod}", id.namespace),
-            Self::MarkForRemoval(it) | Self::Delete(it) => {
-                format!("{} {}/{}", it.target.kind.name(), it.id.namespace, it.target.name)
-            }
-            _ => format!("StatefulSet {}", self.cluster()),
-        }
-    }
-
-    /// Returns how long the step must be due without a break before it is done.
-    pub fn patience(&self) -> Duration {
-        match self {
-            Self::Announce(_) => ANNOUNCE_AFTER,
-            Self::Configure(it) => it.patience,
-            Self::Evict { patience, .. } => *patience,
-            _ => Duration::ZERO,
-        }
-    }
-}
-
 /// Prints what the step does, for logs that name the object beside it.
 impl fmt::Display for LeaderStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,9 +126,7 @@ impl fmt::Display for LeaderStep {
             Self::UpdateOptionFile { .. } => {
                 f.write_str("give the member the current addresses of its peers")
             }
-            Self::RecordIdentity { .. } => {
-                f.write_str("read the cluster's identity from its members and record it")
-            }
+            Self::RecordIdentity => f.write_str("read the cluster's identity from its members and record it"),
             Self::AnnotateIdentity { value, .. } => {
                 write!(f, "give the member its cluster's identity ({value})")
             }
@@ -152,13 +143,9 @@ impl fmt::Display for LeaderStep {
     }
 }
 
-/// An object that is about to be deleted, in the version that was judged.
+/// An object in the cluster's namespace that is about to be deleted, in the version that was judged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PendingDeletion {
-    /// The StatefulSet whose bootstrap node it belongs to; it is in the same namespace.
-    pub id: Id,
-    /// The uid of that StatefulSet.
-    pub owner: String,
     pub target: RemovalTarget,
     pub version: String,
 }
@@ -166,8 +153,6 @@ pub struct PendingDeletion {
 /// The rest of a clean-up: delete what no watch shows, publish Events, and record that it is done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Finish {
-    pub id: Id,
-    pub uid: String,
     /// Objects that the view does not show: gone already, or to be looked up and judged ([`warrant`]).
     pub remaining: Vec<RemovalTarget>,
     /// Objects that stay, each with the reason.
@@ -176,29 +161,20 @@ pub struct Finish {
 }
 
 impl Finish {
-    /// Returns the Events to publish if these objects stay.
-    pub fn events(&self, left: &[(RemovalTarget, String)]) -> Vec<Announcement> {
+    /// Returns the Events about this cluster to publish if these objects stay.
+    pub fn events(&self, cluster: &Id, left: &[(RemovalTarget, String)]) -> Vec<Announcement> {
         let stays = |target: &RemovalTarget| left.iter().any(|(it, _)| it == target);
         let gone: Vec<_> = self.remaining.iter().filter(|it| !stays(it)).map(ToString::to_string).collect();
-        let about = |reason, note| Announcement { id: self.id.clone(), uid: self.uid.clone(), reason, note };
-        let removed = (!gone.is_empty())
-            .then(|| about(REMOVED, format!("removed {}: {}", gone.join(", "), self.count)));
-        let kept = left.iter().map(|(target, why)| about(NOT_REMOVED, not_removed(&self.id, target, why)));
+        let removed = || format!("removed {}: {}", gone.join(", "), self.count);
+        let removed = (!gone.is_empty()).then(|| Announcement { reason: REMOVED, note: removed() });
+        let kept = left.iter().map(|(target, why)| not_removed(cluster, target, why));
         kept.chain(removed).collect()
-    }
-
-    /// Returns the mark that records the end of the clean-up.
-    pub fn mark(&self) -> Mark {
-        let bootstrap = Some(Removal::Done.record(&self.uid));
-        Mark { id: self.id.clone(), uid: self.uid.clone(), version: String::new(), bootstrap }
     }
 }
 
 /// The marks of a StatefulSet: whether it holds data, and what becomes of its bootstrap node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
-    pub id: Id,
-    pub uid: String,
     /// The mark is written only to this version of the StatefulSet; empty means any.
     pub version: String,
     /// What becomes of its bootstrap node, if that is known.
@@ -207,61 +183,53 @@ pub struct Mark {
 
 impl Mark {
     fn of(cluster: &Cluster) -> Self {
-        let meta = &cluster.workload.metadata;
-        let bootstrap = meta.mark(marks::BOOTSTRAP).map(str::to_owned);
-        Self { id: cluster.id.clone(), uid: meta.uid.clone(), version: String::new(), bootstrap }
+        let bootstrap = cluster.workload.metadata.mark(marks::BOOTSTRAP).map(str::to_owned);
+        Self { version: String::new(), bootstrap }
     }
 
     /// Returns the marks with this removal as the record, for the StatefulSet in its current version.
     fn with(cluster: &Cluster, removal: Option<&Removal>) -> Self {
-        let (mark, version) = (Self::of(cluster), cluster.workload.metadata.resource_version.clone());
-        Self { bootstrap: removal.map(|it| it.record(&mark.uid)), version, ..mark }
+        let Meta { uid, resource_version, .. } = &cluster.workload.metadata;
+        Self { version: resource_version.clone(), bootstrap: removal.map(|it| it.record(uid)) }
+    }
+
+    /// Returns the mark of the StatefulSet with this uid that records the end of a clean-up.
+    pub fn of_finished(uid: &str) -> Self {
+        Self { version: String::new(), bootstrap: Some(Removal::Done.record(uid)) }
     }
 }
 
 /// An Event about a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Announcement {
-    pub id: Id,
-    pub uid: String,
     pub reason: &'static str,
     /// The text of the Event.
     pub note: String,
 }
 
-impl Announcement {
-    fn about(cluster: &Cluster, reason: &'static str, note: String) -> Self {
-        Self { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone(), reason, note }
-    }
-}
-
 /// Returns all steps that are due, always in the same order: by namespace, then by name.
-pub fn next(view: &View<'_>) -> Vec<LeaderStep> {
+pub fn next(view: &View<'_>) -> Vec<PlannedStep> {
     view.world.clusters().flat_map(|cluster| steps_of(cluster, view)).chain(no_longer_adopted(view)).collect()
 }
 
 /// Returns whether this step of a cluster still follows from the view.
-pub fn still_due(step: &LeaderStep, view: &View<'_>) -> bool {
-    let Id { namespace, name } = step.cluster();
-    view.cluster(&namespace, &name).is_some_and(|cluster| steps_of(cluster, view).contains(step))
+pub fn still_due(step: &PlannedStep, view: &View<'_>) -> bool {
+    let Id { namespace, name } = &step.id;
+    view.cluster(namespace, name).is_some_and(|cluster| steps_of(cluster, view).contains(step))
 }
 
 /// Returns the Events about clusters that the settings no longer adopt. Their number is limited, because an editor of a
 /// namespace can write the mark on any number of StatefulSets.
-fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = LeaderStep> {
+fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = PlannedStep> {
     let current = view.freshness == Freshness::Current;
     view.no_longer_adopted().filter(move |_| current).take(MAX_NO_LONGER_GUARDED).map(|(id, uid)| {
         let note = format!("{}; {}", once_guarded::EXPLANATION, once_guarded::way_out(id));
-        LeaderStep::Announce(Announcement {
-            id: id.clone(),
-            uid: uid.to_owned(),
-            reason: NO_LONGER_GUARDED,
-            note,
-        })
+        let step = LeaderStep::Announce(Announcement { reason: NO_LONGER_GUARDED, note });
+        PlannedStep { id: id.clone(), uid: uid.to_owned(), step }
     })
 }
 
-fn steps_of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
+fn steps_of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<PlannedStep> {
     let ns = &*cluster.id.namespace;
     let view = &view.of_namespace(ns);
     // Members of a deleted StatefulSet are not created again, so nothing is planned for them.
@@ -283,7 +251,7 @@ fn steps_of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
         | BootstrapStage::Going(_, None) => {}
         BootstrapStage::Kept(why) => {
             let note = format!("the bootstrap node stays: {why}");
-            steps.push(LeaderStep::Announce(Announcement::about(cluster, KEPT, note)));
+            steps.push(LeaderStep::Announce(Announcement { reason: KEPT, note }));
         }
         BootstrapStage::Going(_, Some(step)) => {
             must_mark &= !matches!(*step, LeaderStep::Mark(_));
@@ -307,12 +275,11 @@ fn steps_of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
     }));
     steps.extend(rollout::stage(cluster, view).step());
     if identity::must_read_reports(cluster, view) {
-        steps.push(LeaderStep::RecordIdentity {
-            id: cluster.id.clone(),
-            uid: cluster.workload.metadata.uid.clone(),
-        });
+        steps.push(LeaderStep::RecordIdentity);
     }
-    steps
+    let uid = &cluster.workload.metadata.uid;
+    let planned = |step| PlannedStep { id: cluster.id.clone(), uid: uid.clone(), step };
+    steps.into_iter().map(planned).collect()
 }
 
 /// Returns why the guard only observes in the cluster's namespace, and removes and restarts nothing there, if that is so.
@@ -333,11 +300,13 @@ const MAX_NO_LONGER_GUARDED: usize = 100;
 /// The Event reason for a cluster that no selector adopts any more.
 pub const NO_LONGER_GUARDED: &str = "NoLongerGuarded";
 
-fn not_removed(id: &Id, target: &RemovalTarget, why: &str) -> String {
-    format!(
+/// Returns the Event that an object of this cluster's bootstrap node stays.
+fn not_removed(cluster: &Id, target: &RemovalTarget, why: &str) -> Announcement {
+    let note = format!(
         "{target} is not removed: {why}; if nothing needs it: kubectl -n {} delete {} {}",
-        id.namespace,
+        cluster.namespace,
         target.kind.name().to_ascii_lowercase(),
         target.name
-    )
+    );
+    Announcement { reason: NOT_REMOVED, note }
 }

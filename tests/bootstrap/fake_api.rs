@@ -2,7 +2,9 @@
 
 use facts::view::{Freshness, RemovalTarget, View, World};
 use gatera::rulebook;
-use leader::plan::{self, Announcement, Finish, LeaderStep, LookedUp, Mark, PendingDeletion, Warrant};
+use leader::plan::{
+    self, Announcement, Finish, LeaderStep, LookedUp, Mark, PendingDeletion, PlannedStep, Warrant,
+};
 use objects::{ConfigMapReader, Kind, Object};
 use serde_json::{Value, json};
 
@@ -90,15 +92,15 @@ impl FakeApi {
     }
 
     /// Carries out the first planned step.
-    pub(super) fn step(&mut self) -> Option<LeaderStep> {
-        let step =
-            self.with_view(plan::next).into_iter().find(|step| !matches!(step, LeaderStep::Announce(_)))?;
+    pub(super) fn step(&mut self) -> Option<PlannedStep> {
+        let is_done = |planned: &PlannedStep| !matches!(planned.step, LeaderStep::Announce(_));
+        let step = self.with_view(plan::next).into_iter().find(is_done)?;
         self.apply(&step);
         Some(step)
     }
 
     /// Carries out each planned step this many times, until nothing is planned.
-    pub(super) fn run(&mut self, times: usize) -> Vec<LeaderStep> {
+    pub(super) fn run(&mut self, times: usize) -> Vec<PlannedStep> {
         let mut done = Vec::new();
         while let Some(step) = self.step() {
             (1..times).for_each(|_| self.apply(&step));
@@ -108,26 +110,26 @@ impl FakeApi {
         done
     }
 
-    fn apply(&mut self, step: &LeaderStep) {
-        match step {
-            LeaderStep::Mark(mark) => self.mark(mark),
+    fn apply(&mut self, planned: &PlannedStep) {
+        match &planned.step {
+            LeaderStep::Mark(mark) => self.mark(planned, mark),
             LeaderStep::UpdateOptionFile { pod, uid, text } => {
                 let pod = self.object("Pod", &pod.name).unwrap();
                 assert_eq!(uid_of(pod), uid);
                 pod["metadata"]["annotations"]["gatera.dev/my-cnf"] = json!(text);
             }
-            LeaderStep::MarkForRemoval(it) => self.condemn(it),
-            LeaderStep::Delete(it) => self.delete(it),
+            LeaderStep::MarkForRemoval(it) => self.condemn(it, &planned.uid),
+            LeaderStep::Delete(it) => self.delete(it, &planned.uid),
             LeaderStep::CorrectRecord { events, mark } => {
                 for reported in events {
                     self.publish(reported);
                 }
-                self.mark(mark);
+                self.mark(planned, mark);
             }
-            LeaderStep::Finish(it) => self.finish(it),
+            LeaderStep::Finish(it) => self.finish(planned, it),
             LeaderStep::Announce(reported) => self.publish(reported),
             // In this model no member reports its cluster (`identity.rs`) or changes its configuration (`rollout.rs`).
-            LeaderStep::RecordIdentity { .. }
+            LeaderStep::RecordIdentity
             | LeaderStep::AnnotateIdentity { .. }
             | LeaderStep::Configure(_)
             | LeaderStep::Evict { .. } => {}
@@ -135,27 +137,24 @@ impl FakeApi {
     }
 
     /// Finishes the removal as `reconcile/finish.rs` does.
-    fn finish(&mut self, it: &Finish) {
+    fn finish(&mut self, planned: &PlannedStep, it: &Finish) {
         let mut left = it.left.clone();
         for target in &it.remaining {
             match self.warrant(it, target) {
                 Warrant::Gone => {}
-                Warrant::Given(version) => self.delete(&PendingDeletion {
-                    id: it.id.clone(),
-                    owner: it.uid.clone(),
-                    target: target.clone(),
-                    version,
-                }),
+                Warrant::Given(version) => {
+                    self.delete(&PendingDeletion { target: target.clone(), version }, &planned.uid);
+                }
                 Warrant::Waits(what) => {
                     panic!("nothing is deleted by itself in this model, but the plan waits for {what}")
                 }
                 Warrant::Stays(why) => left.push((target.clone(), why)),
             }
         }
-        for reported in it.events(&left) {
+        for reported in it.events(&planned.id, &left) {
             self.publish(&reported);
         }
-        self.mark(&it.mark());
+        self.mark(planned, &Mark::of_finished(&planned.uid));
     }
 
     /// Returns what may be done with this object now, after everything was looked up.
@@ -176,7 +175,7 @@ impl FakeApi {
 
     pub(super) fn warrant_given(&self, finish: &Finish, target: &RemovalTarget, found: &LookedUp) -> Warrant {
         self.with_view(|view| {
-            let cluster = view.cluster(&finish.id.namespace, &finish.id.name).unwrap();
+            let cluster = view.cluster(scene::NAMESPACE, STATEFUL_SET).unwrap();
             plan::warrant(cluster, view, finish, target, found)
         })
     }
@@ -188,9 +187,9 @@ impl FakeApi {
         }
     }
 
-    fn mark(&mut self, mark: &Mark) {
-        let set = self.object("StatefulSet", &mark.id.name).unwrap();
-        assert_eq!(uid_of(set), mark.uid);
+    fn mark(&mut self, planned: &PlannedStep, mark: &Mark) {
+        let set = self.object("StatefulSet", &planned.id.name).unwrap();
+        assert_eq!(uid_of(set), planned.uid);
         if !mark.version.is_empty() && set["metadata"]["resourceVersion"] != *mark.version {
             return;
         }
@@ -201,17 +200,17 @@ impl FakeApi {
         bump(set);
     }
 
-    fn condemn(&mut self, it: &PendingDeletion) {
+    fn condemn(&mut self, it: &PendingDeletion, owner: &str) {
         let object = self.object(it.target.kind.name(), &it.target.name).unwrap();
         if object["metadata"]["resourceVersion"] == *it.version && uid_of(object) == it.target.uid {
-            object["metadata"]["annotations"]["gatera.dev/removing"] = json!(it.owner);
+            object["metadata"]["annotations"]["gatera.dev/removing"] = json!(owner);
             bump(object);
         }
     }
 
     /// Deletes an object that has the guard's mark; the chart's policy allows no other deletion.
-    fn delete(&mut self, it: &PendingDeletion) {
-        let PendingDeletion { target, version, owner, .. } = it;
+    fn delete(&mut self, it: &PendingDeletion, owner: &str) {
+        let PendingDeletion { target, version } = it;
         let this = |kind: Kind, it: &Value| {
             kind == target.kind
                 && it["metadata"]["name"] == *target.name
@@ -224,7 +223,7 @@ impl FakeApi {
                 && it["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
         };
         let Some((_, found)) = self.objects.iter().find(|(kind, it)| this(*kind, it)) else { return };
-        assert_eq!(found["metadata"]["annotations"]["gatera.dev/removing"], **owner, "{target}");
+        assert_eq!(found["metadata"]["annotations"]["gatera.dev/removing"], *owner, "{target}");
         self.objects.retain(|(kind, it)| !this(*kind, it) && !pod(*kind, it));
     }
 
@@ -265,10 +264,10 @@ fn bump(object: &mut Value) {
 }
 
 /// Describes a step in a few words.
-pub(super) fn description(step: &LeaderStep) -> String {
+pub(super) fn description(planned: &PlannedStep) -> String {
     let all =
         |targets: &[RemovalTarget]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    match step {
+    match &planned.step {
         LeaderStep::Mark(mark) => format!("mark {}", mark.bootstrap.as_deref().unwrap_or("data")),
         LeaderStep::UpdateOptionFile { pod, .. } => format!("address {}", pod.name),
         LeaderStep::MarkForRemoval(it) => format!("mark {}", it.target),
@@ -278,7 +277,7 @@ pub(super) fn description(step: &LeaderStep) -> String {
         }
         LeaderStep::Finish(it) => format!("finish {}", all(&it.remaining)),
         LeaderStep::Announce(reported) => format!("announce {}", reported.reason),
-        LeaderStep::RecordIdentity { .. } => "ask".to_owned(),
+        LeaderStep::RecordIdentity => "ask".to_owned(),
         LeaderStep::Configure(it) => format!("configure {}", it.record.text()),
         LeaderStep::Evict { pod, .. } => format!("evict {pod}"),
         LeaderStep::AnnotateIdentity { value, .. } => format!("identity of a pod: {value}"),

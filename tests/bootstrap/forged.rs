@@ -1,7 +1,7 @@
 //! An annotation or mark that the guard did not write deletes nothing; and a ConfigMap stays if any other object reads it.
 //! Against a fake API server; `forged_live.rs` has the attack on a control plane.
 
-use facts::view::{Id, RemovalTarget};
+use facts::view::RemovalTarget;
 use leader::plan::{self, Finish, LeaderStep, LookedUp, Warrant};
 use objects::{ConfigMapReader, Kind, Object};
 use serde_json::{Value, json};
@@ -200,8 +200,6 @@ fn a_config_map_with_another_reader_stays() {
 fn in_doubt_a_config_map_stays() {
     let target = |kind, name: &str| RemovalTarget { kind, name: name.into(), uid: "uid-0".into() };
     let finish = Finish {
-        id: Id::new(NAMESPACE, STATEFUL_SET),
-        uid: "1".into(),
         remaining: vec![target(Kind::Deployment, "gone"), target(Kind::ConfigMap, BOOTSTRAP)],
         left: vec![],
         count: String::new(),
@@ -326,7 +324,7 @@ fn a_removal_pauses_in_modes_audit_and_off() {
             reason_kept(&api),
             format!("namespace db is in mode {mode}, in which gatera removes and restarts nothing")
         );
-        assert!(api.with_view(plan::next).iter().all(|step| matches!(step, LeaderStep::Announce(_))));
+        assert!(api.with_view(plan::next).iter().all(|step| matches!(step.step, LeaderStep::Announce(_))));
     }
 }
 

@@ -13,7 +13,9 @@ use facts::marks::{self, PREFIX};
 use facts::view::{Id, RemovalTarget, View};
 use leader::plan::identity::{self, Conclusion};
 use leader::plan::rollout::Configure;
-use leader::plan::{self, Announcement, Finish, LeaderStep, LookedUp, Mark, PendingDeletion, Warrant};
+use leader::plan::{
+    self, Announcement, Finish, LeaderStep, LookedUp, Mark, PendingDeletion, PlannedStep, Warrant,
+};
 use objects::{ConfigMap, ConfigMapReader, Kind, Object};
 use serde_json::{Value, json};
 
@@ -35,18 +37,18 @@ impl Sim {
         // Clusters whose next steps must be planned again.
         let mut changed = BTreeSet::new();
         for step in self.scheduler.due(&steps, time).into_iter().cloned().collect::<Vec<_>>() {
-            if changed.contains(&step.cluster()) {
+            if changed.contains(&step.id) {
                 continue;
             }
             if step.destroys() {
-                changed.insert(step.cluster());
+                changed.insert(step.id.clone());
                 // A destructive step must still follow from the current view.
                 if !self.guard.with_view(index, now, |view| plan::still_due(&step, view)) {
                     continue;
                 }
             }
             let outcome = self.execute(&step);
-            let (name, short) = (format!("guard-{index} leads"), description(&step));
+            let (name, short) = (format!("guard-{index} leads"), description(&step.step));
             self.story.record(now, &name, || match &outcome {
                 Ok(()) => format!("does {short}"),
                 Err(why) => format!("tries {short}: {why}"),
@@ -63,17 +65,18 @@ impl Sim {
     }
 
     /// Carries out a step at the API server; the error says why it did nothing.
-    fn execute(&mut self, step: &LeaderStep) -> Result<(), String> {
+    fn execute(&mut self, planned: &PlannedStep) -> Result<(), String> {
+        let PlannedStep { id, uid: set_uid, step } = planned;
         match step {
-            LeaderStep::Mark(it) => self.write_mark(it),
+            LeaderStep::Mark(it) => self.write_mark(planned, it),
             LeaderStep::UpdateOptionFile { pod, uid, text } => {
                 self.annotate(Kind::Pod, &pod.name, uid, "", marks::MY_CNF, Some(text))
             }
-            LeaderStep::RecordIdentity { id, uid } => self.ask_members(id, uid),
+            LeaderStep::RecordIdentity => self.ask_members(id, set_uid),
             LeaderStep::AnnotateIdentity { pod, uid, value } => {
                 self.annotate(Kind::Pod, &pod.name, uid, "", marks::IDENTITY, Some(value))
             }
-            LeaderStep::Configure(it) => self.configure_members(it),
+            LeaderStep::Configure(it) => self.configure_members(planned, it),
             LeaderStep::Evict { pod, uid: wanted, .. } => {
                 let there = self.store.get(Kind::Pod, pod).is_some_and(|it| uid(it) == wanted);
                 if !there {
@@ -81,19 +84,21 @@ impl Sim {
                 }
                 self.evict(super::guard::OWN_USER, pod).map_err(|refusal| refusal.message)
             }
-            LeaderStep::MarkForRemoval(it) => self.set_removing(it, Some(&it.owner)),
+            LeaderStep::MarkForRemoval(it) => self.set_removing(it, Some(set_uid)),
             LeaderStep::Delete(it) => self.delete_condemned(it),
             LeaderStep::CorrectRecord { mark, events } => {
                 for reported in events {
                     self.publish(reported);
                 }
-                let Mark { id, uid, version, bootstrap } = mark;
+                let Mark { version, bootstrap } = mark;
                 match bootstrap {
-                    Some(_) => self.write_mark(mark),
-                    None => self.annotate(Kind::StatefulSet, &id.name, uid, version, marks::BOOTSTRAP, None),
+                    Some(_) => self.write_mark(planned, mark),
+                    None => {
+                        self.annotate(Kind::StatefulSet, &id.name, set_uid, version, marks::BOOTSTRAP, None)
+                    }
                 }
             }
-            LeaderStep::Finish(it) => self.finish(it),
+            LeaderStep::Finish(it) => self.finish(planned, it),
             LeaderStep::Announce(reported) => {
                 self.publish(reported);
                 Ok(())
@@ -102,13 +107,13 @@ impl Sim {
     }
 
     /// Writes the snapshots that a recorded configuration names, and then the record.
-    fn configure_members(&mut self, it: &Configure) -> Result<(), String> {
-        let (index, now) = (self.guard.leader, self.agenda.now);
+    fn configure_members(&mut self, planned: &PlannedStep, it: &Configure) -> Result<(), String> {
+        let (index, now, PlannedStep { id, uid, .. }) = (self.guard.leader, self.agenda.now, planned);
         let next = it.record.next.iter().map(|next| &next.revision);
         for revision in next.chain([&it.record.good]) {
             for (source, digest) in revision.iter() {
                 let object = self.guard.with_view(index, now, |view| {
-                    let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
+                    let cluster = view.cluster(&id.namespace, &id.name)?;
                     Some(snapshot(cluster, view, source, digest))
                 });
                 match object {
@@ -123,14 +128,8 @@ impl Sim {
         for reported in &it.events {
             self.publish(reported);
         }
-        self.annotate(
-            Kind::StatefulSet,
-            &it.id.name,
-            &it.uid,
-            "",
-            marks::CONFIGURATION,
-            Some(&it.record.text()),
-        )
+        let record = it.record.text();
+        self.annotate(Kind::StatefulSet, &id.name, uid, "", marks::CONFIGURATION, Some(&record))
     }
 
     /// Creates a snapshot unless it exists.
@@ -169,8 +168,8 @@ impl Sim {
         Ok(())
     }
 
-    fn write_mark(&mut self, it: &Mark) -> Result<(), String> {
-        let Mark { id, uid, version, bootstrap } = it;
+    fn write_mark(&mut self, planned: &PlannedStep, it: &Mark) -> Result<(), String> {
+        let (PlannedStep { id, uid, .. }, Mark { version, bootstrap }) = (planned, it);
         self.annotate(Kind::StatefulSet, &id.name, uid, version, marks::DATA, Some("present"))?;
         bootstrap.iter().try_for_each(|note| {
             self.annotate(Kind::StatefulSet, &id.name, uid, "", marks::BOOTSTRAP, Some(note))
@@ -192,30 +191,27 @@ impl Sim {
         Ok(())
     }
 
-    fn finish(&mut self, it: &Finish) -> Result<(), String> {
-        let (index, now) = (self.guard.leader, self.agenda.now);
+    fn finish(&mut self, planned: &PlannedStep, it: &Finish) -> Result<(), String> {
+        let (index, now, id) = (self.guard.leader, self.agenda.now, &planned.id);
         let mut left = it.left.clone();
         for target in &it.remaining {
             let found = self.look_up(target);
             let warrant = self.guard.with_view(index, now, |view| {
-                Some(plan::warrant(view.cluster(&it.id.namespace, &it.id.name)?, view, it, target, &found))
+                Some(plan::warrant(view.cluster(&id.namespace, &id.name)?, view, it, target, &found))
             });
             match warrant {
                 None | Some(Warrant::Gone) => {}
-                Some(Warrant::Given(version)) => self.delete_condemned(&PendingDeletion {
-                    id: it.id.clone(),
-                    owner: it.uid.clone(),
-                    target: target.clone(),
-                    version,
-                })?,
+                Some(Warrant::Given(version)) => {
+                    self.delete_condemned(&PendingDeletion { target: target.clone(), version })?;
+                }
                 Some(Warrant::Waits(what)) => return Err(what),
                 Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
             }
         }
-        for reported in it.events(&left) {
+        for reported in it.events(id, &left) {
             self.publish(&reported);
         }
-        self.write_mark(&it.mark())
+        self.write_mark(planned, &Mark::of_finished(&planned.uid))
     }
 
     /// Returns the ConfigMap as it is now, and everything that may read it.
@@ -281,7 +277,7 @@ fn description(step: &LeaderStep) -> String {
     match step {
         LeaderStep::Mark(it) => format!("Mark {}", it.bootstrap.as_deref().unwrap_or("data")),
         LeaderStep::UpdateOptionFile { pod, .. } => format!("Address of {}", pod.name),
-        LeaderStep::RecordIdentity { .. } => "Ask".to_owned(),
+        LeaderStep::RecordIdentity => "Ask".to_owned(),
         LeaderStep::AnnotateIdentity { pod, value, .. } => format!("Identity of {}: {value}", pod.name),
         LeaderStep::Configure(it) => format!("Configure {}", it.record.text()),
         LeaderStep::Evict { pod, .. } => format!("Evict {pod}"),

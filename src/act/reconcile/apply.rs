@@ -10,7 +10,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use leader::plan::{Announcement, LeaderStep, Mark, PendingDeletion};
+use leader::plan::{Announcement, LeaderStep, Mark, PendingDeletion, PlannedStep};
 use objects::Kind;
 use serde_json::json;
 
@@ -21,46 +21,46 @@ use crate::act::guard::FIELD_MANAGER;
 use crate::act::watch::resource;
 
 /// Carries out one step.
-pub(super) async fn step(context: &StepContext, step: &LeaderStep) -> kube::Result<StepResult> {
-    let client = &context.client;
+pub(super) async fn step(context: &StepContext, planned: &PlannedStep) -> kube::Result<StepResult> {
+    let (client, PlannedStep { id, uid: owner, step }) = (&context.client, planned);
     match step {
-        LeaderStep::Mark(it) => mark(client, it).await?,
+        LeaderStep::Mark(it) => mark(client, planned, it).await?,
         LeaderStep::UpdateOptionFile { pod, uid, text } => {
             annotate(client, Kind::Pod, pod, uid, "", marks::MY_CNF, Some(text)).await?;
         }
-        LeaderStep::RecordIdentity { id, uid } => return identity::record_identity(context, id, uid).await,
+        LeaderStep::RecordIdentity => return identity::record_identity(context, planned).await,
         LeaderStep::AnnotateIdentity { pod, uid, value } => {
             annotate(client, Kind::Pod, pod, uid, "", marks::IDENTITY, Some(value)).await?;
         }
-        LeaderStep::Configure(it) => return configure::configure(context, step, it).await,
-        LeaderStep::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
-        LeaderStep::MarkForRemoval(PendingDeletion { id, owner, target, version }) => {
+        LeaderStep::Configure(it) => return configure::configure(context, planned, it).await,
+        LeaderStep::Evict { pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
+        LeaderStep::MarkForRemoval(PendingDeletion { target, version }) => {
             let id = Id::new(&id.namespace, &target.name);
             annotate(client, target.kind, &id, &target.uid, version, marks::REMOVING, Some(owner)).await?;
         }
-        LeaderStep::Delete(it) => delete(client, it).await?,
+        LeaderStep::Delete(it) => delete(client, &id.namespace, it).await?,
         LeaderStep::CorrectRecord { events, mark: corrected } => {
             for event in events {
-                announce(client, event).await?;
+                announce(client, planned, event).await?;
             }
             if corrected.bootstrap.is_some() {
-                mark(client, corrected).await?;
+                mark(client, planned, corrected).await?;
             } else {
                 // By name: an apply that leaves it out would keep an annotation of another field manager.
-                let Mark { id, uid, version, .. } = corrected;
-                annotate(client, Kind::StatefulSet, id, uid, version, marks::BOOTSTRAP, None).await?;
+                let version = &corrected.version;
+                annotate(client, Kind::StatefulSet, id, owner, version, marks::BOOTSTRAP, None).await?;
             }
         }
-        LeaderStep::Finish(it) => return finish::finish(context, step, it).await,
-        LeaderStep::Announce(event) => announce(client, event).await?,
+        LeaderStep::Finish(it) => return finish::finish(context, planned, it).await,
+        LeaderStep::Announce(event) => announce(client, planned, event).await?,
     }
     Ok(StepResult::Done)
 }
 
 /// Applies these marks to the StatefulSet. They belong to the guard alone, so the apply takes ownership by force; both are
 /// sent, because a server-side apply removes the guard's fields that it leaves out.
-pub(super) async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
-    let Mark { id, uid, version, bootstrap } = it;
+pub(super) async fn mark(client: &Client, planned: &PlannedStep, it: &Mark) -> kube::Result<()> {
+    let (PlannedStep { id, uid, .. }, Mark { version, bootstrap }) = (planned, it);
     let api: Api<StatefulSet> = Api::namespaced(client.clone(), &id.namespace);
     let mut mark = json!({
         "apiVersion": "apps/v1",
@@ -98,16 +98,20 @@ fn api_of(client: &Client, kind: Kind, namespace: &str) -> Api<DynamicObject> {
 
 /// Deletes exactly this object, in the version that was judged: one that was changed or applied again meanwhile is judged
 /// again. Deletion is in the background, because the guard watches the pods of a Deployment to see when they are gone.
-pub(super) async fn delete(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
+pub(super) async fn delete(client: &Client, namespace: &str, it: &PendingDeletion) -> kube::Result<()> {
     let target = &it.target;
     let this = Exactly { name: &target.name, uid: &target.uid, version: &it.version };
-    api::delete(&api_of(client, target.kind, &it.id.namespace), this).await
+    api::delete(&api_of(client, target.kind, namespace), this).await
 }
 
 /// Creates an Event whose name is derived from its text, so that the next leader does not create it again.
-pub(super) async fn announce(client: &Client, event: &Announcement) -> kube::Result<()> {
-    let api: Api<Event> = Api::namespaced(client.clone(), &event.id.namespace);
-    match api.create(&PostParams::default(), &events::announcement(event, Timestamp::now())).await {
+pub(super) async fn announce(
+    client: &Client,
+    planned: &PlannedStep,
+    event: &Announcement,
+) -> kube::Result<()> {
+    let api: Api<Event> = Api::namespaced(client.clone(), &planned.id.namespace);
+    match api.create(&PostParams::default(), &events::announcement(planned, event, Timestamp::now())).await {
         Err(error) if Fault::of(&error) == Fault::Conflict => Ok(()),
         result => result.map(drop),
     }

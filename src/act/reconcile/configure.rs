@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use leader::plan::rollout::{self, Configure};
-use leader::plan::{Announcement, LeaderStep};
+use leader::plan::{Announcement, PlannedStep};
 use objects::Kind;
 use serde_json::{Value, json};
 
@@ -27,21 +27,21 @@ const UNUSED_SNAPSHOTS_KEPT: usize = 5;
 /// Makes the snapshots that the record names and that are missing, then writes the record.
 pub(super) async fn configure(
     context: &StepContext,
-    step: &LeaderStep,
+    planned: &PlannedStep,
     it: &Configure,
 ) -> kube::Result<StepResult> {
-    let (client, ns) = (&context.client, &it.id.namespace);
+    let (client, PlannedStep { id, uid, .. }, ns) = (&context.client, planned, &planned.id.namespace);
     let next = it.record.next.iter().map(|next| &next.revision);
     for revision in next.chain([&it.record.good]) {
         for (source, digest) in revision.iter() {
             let found = context.with_view(|view| {
-                let cluster = view.cluster(ns, &it.id.name)?;
+                let cluster = view.cluster(ns, &id.name)?;
                 Some(snapshot(cluster, view, source, digest))
             });
             match found {
                 Some(Snapshot::ToCreate(value)) => {
                     if let Some(refused) =
-                        refused(make_snapshot(client, ns, value).await, it, &digest.snapshot_name(source))?
+                        refused(make_snapshot(client, ns, value).await, ns, &digest.snapshot_name(source))?
                     {
                         return Ok(refused);
                     }
@@ -53,48 +53,40 @@ pub(super) async fn configure(
             }
         }
     }
-    if !context.may(step) {
+    if !context.may(planned) {
         return Ok(StepResult::Postponed("the cluster has changed since this step was planned".to_owned()));
     }
     for event in &it.events {
-        announce(client, event).await?;
+        announce(client, planned, event).await?;
     }
     let known = context.with_view(|view| {
-        let cluster = view.cluster(ns, &it.id.name)?;
+        let cluster = view.cluster(ns, &id.name)?;
         Some((cluster.workload.metadata.resource_version.clone(), cluster.rollout.is_some()))
     });
     let ((version, has_record), text) = (known.unwrap_or_default(), it.record.text());
-    annotate(client, Kind::StatefulSet, &it.id, &it.uid, &version, marks::CONFIGURATION, Some(&text)).await?;
+    annotate(client, Kind::StatefulSet, id, uid, &version, marks::CONFIGURATION, Some(&text)).await?;
     // Before the first record there was nothing to keep, and an API server lists the snapshots of one cluster by looking at all
     // ConfigMaps of its namespace.
     if has_record && it.record.next.is_none() {
-        delete_unused_snapshots(context, &it.id, &it.record).await?;
+        delete_unused_snapshots(context, id, &it.record).await?;
     }
     Ok(StepResult::Done)
 }
 
 /// Returns the refusal of the step, with its Event, if a snapshot was refused: no member restarts without a snapshot.
-fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<Option<StepResult>> {
+fn refused(made: kube::Result<()>, namespace: &str, name: &str) -> kube::Result<Option<StepResult>> {
     let why = match made {
         Ok(()) => return Ok(None),
         Err(error) => match Fault::of(&error) {
-            Fault::Conflict => {
-                format!(
-                    "ConfigMap {name} exists, but it is not the snapshot that gatera would write; delete it: kubectl -n {} delete configmap {name}",
-                    it.id.namespace
-                )
-            }
+            Fault::Conflict => format!(
+                "ConfigMap {name} exists, but it is not the snapshot that gatera would write; delete it: kubectl -n {namespace} delete configmap {name}"
+            ),
             Fault::Forbidden => format!("ConfigMap {name} cannot be created: {}", first_line(&error)),
             _ => return Err(error),
         },
     };
     let note = format!("members keep the configuration that they have: {why}");
-    Ok(Some(refused_step(&it.id, it.uid.clone(), note)))
-}
-
-/// Returns the result of a step that was refused, with its Event about this StatefulSet.
-fn refused_step(id: &Id, uid: String, note: String) -> StepResult {
-    StepResult::Refused(Announcement { id: id.clone(), uid, reason: rollout::WAITS, note })
+    Ok(Some(StepResult::Refused(Announcement { reason: rollout::WAITS, note })))
 }
 
 fn first_line(error: &kube::Error) -> String {
@@ -132,10 +124,8 @@ pub(super) async fn evict(context: &StepContext, id: &Id, pod: &str, uid: &str) 
     });
     match api.create_subresource::<Value, Value>("eviction", pod, &PostParams::default(), &eviction).await {
         Err(error) if matches!(Fault::of(&error), Fault::Forbidden | Fault::TooMany) => {
-            let set = context
-                .with_view(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
             let note = format!("the restart of {pod} is refused for now: {}", first_line(&error));
-            Ok(refused_step(id, set.unwrap_or_default(), note))
+            Ok(StepResult::Refused(Announcement { reason: rollout::WAITS, note }))
         }
         Err(error) if Fault::of(&error).is_overtaken() => Ok(StepResult::Postponed(chain(&error))),
         result => result.map(|_| StepResult::Done),

@@ -7,7 +7,7 @@ use facts::marks;
 use facts::view::{Id, RemovalTarget};
 use kube::Client;
 use kube::api::ListParams;
-use leader::plan::{self, Finish, LeaderStep, LookedUp, PendingDeletion, Warrant};
+use leader::plan::{self, Finish, LookedUp, Mark, PendingDeletion, PlannedStep, Warrant};
 use objects::{ConfigMapReader, Kind, Meta};
 
 use crate::act::api::Fault;
@@ -24,54 +24,58 @@ const MAX_READER_BYTES: usize = 8 << 20;
 /// Deletes the objects that may be deleted, publishes Events about what became of each, and records the end of the clean-up.
 pub(super) async fn finish(
     context: &StepContext,
-    step: &LeaderStep,
+    planned: &PlannedStep,
     it: &Finish,
 ) -> kube::Result<StepResult> {
-    let client = &context.client;
+    let (client, PlannedStep { id, uid, .. }) = (&context.client, planned);
     let mut left = it.left.clone();
     for target in &it.remaining {
-        let found = look_up(client, &it.id.namespace, target).await?;
-        if !context.may(step) {
+        let found = look_up(client, &id.namespace, target).await?;
+        if !context.may(planned) {
             return Ok(StepResult::Postponed(
                 "the cluster has changed since this step was planned".to_owned(),
             ));
         }
         let warrant = context.with_view(|view| {
-            let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
+            let cluster = view.cluster(&id.namespace, &id.name)?;
             Some(plan::warrant(cluster, view, it, target, &found))
         });
         match warrant {
             None | Some(Warrant::Gone) => {}
             Some(Warrant::Given(version)) => {
-                let (id, owner, target) = (it.id.clone(), it.uid.clone(), target.clone());
-                delete(client, &PendingDeletion { id, owner, target, version }).await?;
+                delete(client, &id.namespace, &PendingDeletion { target: target.clone(), version }).await?;
             }
             Some(Warrant::Waits(what)) => return Ok(StepResult::Postponed(what)),
             Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
         }
         let is_left = left.iter().any(|(it, _)| it == target);
         if let Some(meta) = found.meta(target).filter(|_| is_left) {
-            unmark(client, it, target, meta).await?;
+            unmark(client, planned, target, meta).await?;
         }
     }
     for (target, _) in &it.left {
         let service =
-            context.with_view(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
+            context.with_view(|view| Some(view.service(&id.namespace, &target.name)?.metadata.clone()));
         if let Some(meta) = service {
-            unmark(client, it, target, &meta).await?;
+            unmark(client, planned, target, &meta).await?;
         }
     }
-    for event in it.events(&left) {
-        announce(client, &event).await?;
+    for event in it.events(id, &left) {
+        announce(client, planned, &event).await?;
     }
-    mark(client, &it.mark()).await?;
+    mark(client, planned, &Mark::of_finished(uid)).await?;
     Ok(StepResult::Done)
 }
 
 /// Removes the guard's mark for removal from an object that stays.
-async fn unmark(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Meta) -> kube::Result<()> {
-    if target.is(target.kind, meta) && plan::is_marked(meta, &it.uid) {
-        let (id, version) = (Id::new(&it.id.namespace, &target.name), &meta.resource_version);
+async fn unmark(
+    client: &Client,
+    PlannedStep { id, uid, .. }: &PlannedStep,
+    target: &RemovalTarget,
+    meta: &Meta,
+) -> kube::Result<()> {
+    if target.is(target.kind, meta) && plan::is_marked(meta, uid) {
+        let (id, version) = (Id::new(&id.namespace, &target.name), &meta.resource_version);
         annotate(client, target.kind, &id, &target.uid, version, marks::REMOVING, None).await?;
     }
     Ok(())

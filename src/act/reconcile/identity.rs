@@ -6,6 +6,7 @@ use engine::inject;
 use facts::galera::identity::IdentityReport;
 use facts::marks;
 use facts::view::Id;
+use leader::plan::PlannedStep;
 use leader::plan::identity::{self, Conclusion, conclusion};
 use objects::Kind;
 
@@ -15,7 +16,11 @@ use crate::act::watch::member_events::{self, Topic};
 
 /// Lists the Events of the cluster's pods, and records the identity that follows from their reports, if one does. An Event is
 /// published about each pod that serves another cluster.
-pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -> kube::Result<StepResult> {
+pub(super) async fn record_identity(
+    context: &StepContext,
+    planned: &PlannedStep,
+) -> kube::Result<StepResult> {
+    let PlannedStep { id, uid, .. } = planned;
     let pods: Vec<String> = context.with_view(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).into_iter();
         cluster.flat_map(|it| identity::proven(it, view).map(|pod| pod.uid.clone())).collect()
@@ -30,7 +35,7 @@ pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -
         events.into_iter().filter_map(|it| Some((it.uid, (it.at, IdentityReport::read(&it.message)?))));
     let reports: identity::PodReports = reports.collect();
     let found = context.with_view(|view| {
-        let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
+        let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == *uid)?;
         let found = conclusion(cluster, view, &reports)?;
         let value = inject::identity::reported_value(cluster, view, found.identity.as_ref()).to_owned();
         Some((found, value, cluster.workload.metadata.resource_version.clone()))
@@ -45,7 +50,7 @@ pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -
         annotate(&context.client, Kind::StatefulSet, id, uid, &version, marks::IDENTITY, Some(mark)).await?;
     }
     for event in events {
-        announce(&context.client, &event).await?;
+        announce(&context.client, planned, &event).await?;
     }
     for (pod, uid) in unannotated {
         let pod = Id::new(&id.namespace, &pod);

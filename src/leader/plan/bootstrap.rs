@@ -57,7 +57,7 @@ fn remove_record(cluster: &Cluster, why: &str) -> BootstrapStage {
         "{says}; nothing was removed because of it, and gatera deletes the annotation; to see who wrote it: kubectl -n {} get statefulset {} --show-managed-fields --output=yaml",
         cluster.id.namespace, cluster.id.name
     );
-    let events = vec![Announcement::about(cluster, NOT_REMOVED, message)];
+    let events = vec![Announcement { reason: NOT_REMOVED, note: message }];
     let mark = Mark::with(cluster, None);
     BootstrapStage::Going(says, Some(Box::new(LeaderStep::CorrectRecord { events, mark })))
 }
@@ -135,7 +135,7 @@ fn with_deployments<'a>(
     }
     let unmarked = targets.iter().find_map(|target| {
         let meta = meta_in_view(cluster, view, target)?;
-        (!is_marked(meta, &cluster.workload.metadata.uid)).then(|| pending(cluster, target, meta))
+        (!is_marked(meta, &cluster.workload.metadata.uid)).then(|| pending(target, meta))
     });
     if let Some(next) = unmarked {
         let says = format!("marking {} for removal", next.target);
@@ -144,7 +144,7 @@ fn with_deployments<'a>(
     let first = targets.iter().find(|it| it.kind == Kind::Deployment);
     first.and_then(|it| Some((it, meta_in_view(cluster, view, it)?))).map_or_else(
         || wait("waiting until the guard sees its Deployment".to_owned()),
-        |(target, meta)| delete(cluster, target, meta),
+        |(target, meta)| delete(target, meta),
     )
 }
 
@@ -160,7 +160,7 @@ fn correct_record<'a>(
     let dropped = recorded.iter().filter(|it| !targets.contains(it));
     let events = dropped.filter_map(|target| {
         let why = reason_to_stay(cluster, view, target, deployments)?;
-        Some(Announcement::about(cluster, NOT_REMOVED, not_removed(&cluster.id, target, &why)))
+        Some(not_removed(&cluster.id, target, &why))
     });
     let events = events.collect();
     let mark = Mark::with(cluster, Some(&Removal::InProgress(targets)));
@@ -206,7 +206,7 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, recorded: &[RemovalTarget
             Some(service) => match view.service_stays(cluster, service) {
                 Some(why) => left.push((target.clone(), why)),
                 None if is_marked(&service.metadata, uid) => {
-                    return delete(cluster, target, &service.metadata);
+                    return delete(target, &service.metadata);
                 }
                 None => left.push((target.clone(), UNMARKED.to_owned())),
             },
@@ -228,13 +228,7 @@ fn finish(
     remaining: Vec<RemovalTarget>,
     left: Vec<(RemovalTarget, String)>,
 ) -> BootstrapStage {
-    let finish = Finish {
-        id: cluster.id.clone(),
-        uid: cluster.workload.metadata.uid.clone(),
-        remaining,
-        left,
-        count: cluster.count(),
-    };
+    let finish = Finish { remaining, left, count: cluster.count() };
     let says = match finish.left.first() {
         Some((target, why)) => format!("{target} is not removed: {why}"),
         None => "checking that nothing of it is left, then recording its removal".to_owned(),
@@ -246,14 +240,13 @@ fn wait(what: String) -> BootstrapStage {
     BootstrapStage::Going(what, None)
 }
 
-fn delete(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> BootstrapStage {
-    let step = LeaderStep::Delete(pending(cluster, target, meta));
+fn delete(target: &RemovalTarget, meta: &Meta) -> BootstrapStage {
+    let step = LeaderStep::Delete(pending(target, meta));
     BootstrapStage::Going(format!("deleting {target}"), Some(Box::new(step)))
 }
 
-fn pending(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> PendingDeletion {
-    let (owner, version) = (cluster.workload.metadata.uid.clone(), meta.resource_version.clone());
-    PendingDeletion { id: cluster.id.clone(), owner, target: target.clone(), version }
+fn pending(target: &RemovalTarget, meta: &Meta) -> PendingDeletion {
+    PendingDeletion { target: target.clone(), version: meta.resource_version.clone() }
 }
 
 /// Returns the metadata of exactly this object, if the view contains it.

@@ -105,11 +105,8 @@ pub fn conclusion(cluster: &Cluster, view: &View<'_>, reports: &PodReports) -> O
     let unannotated = unannotated.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
     let others = pods.iter().filter(|(_, reported)| *reported != concluded);
     let events = others.filter_map(|(pod, reported)| {
-        Some(super::Announcement::about(
-            cluster,
-            ANOTHER_CLUSTER,
-            in_another_cluster(pod, reported.id()?, mark),
-        ))
+        let note = in_another_cluster(pod, reported.id()?, mark);
+        Some(super::Announcement { reason: ANOTHER_CLUSTER, note })
     });
     let events = events.collect();
     let identity = concluded.id().cloned();

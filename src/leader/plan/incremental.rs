@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{LeaderStep, no_longer_adopted, steps_of};
+use super::{PlannedStep, no_longer_adopted, steps_of};
 use facts::view::{Changed, Cluster, Freshness, Id, Places, View, WorldDiff};
 
 /// The time after which all clusters are planned again: some steps follow from time alone, such as the end of a
@@ -18,12 +18,12 @@ const FULL_PLAN_INTERVAL: Duration = Duration::from_secs(10);
 pub struct IncrementalPlanner {
     last: WorldDiff,
     /// The steps of each cluster that has any.
-    steps: BTreeMap<Id, Vec<LeaderStep>>,
+    steps: BTreeMap<Id, Vec<PlannedStep>>,
 }
 
 impl IncrementalPlanner {
     /// Returns all steps that are due, in the order of [`super::next`].
-    pub fn next(&mut self, view: &View<'_>, now: Duration) -> Vec<LeaderStep> {
+    pub fn next(&mut self, view: &View<'_>, now: Duration) -> Vec<PlannedStep> {
         if view.freshness != Freshness::Current {
             *self = Self::default();
             return Vec::new();

@@ -83,8 +83,6 @@ impl RolloutStage {
 /// A new record, and the Events that go with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Configure {
-    pub id: super::Id,
-    pub uid: String,
     /// The generation of the StatefulSet: after another change the step is judged again.
     pub generation: i64,
     /// The record that is written on the StatefulSet.
@@ -151,6 +149,12 @@ fn first_record<'a>(cluster: &'a Cluster, view: &View<'a>) -> RolloutStage {
     Rollout { cluster, view, record: &record }.settle("recording which configuration members run", good)
 }
 
+fn evict(member: &Member, patience: Duration) -> Option<Box<LeaderStep>> {
+    let pod = member.pod.as_ref().filter(|pod| !pod.terminating)?;
+    let (pod, uid) = (pod.name.clone(), pod.uid.clone());
+    Some(Box::new(LeaderStep::Evict { pod, uid, patience }))
+}
+
 struct Rollout<'a, 'v> {
     cluster: &'a Cluster,
     view: &'v View<'a>,
@@ -201,12 +205,6 @@ impl Rollout<'_, '_> {
         !members.is_empty() && members.iter().all(|it| it.ready() && Self::runs(it) == Some(revision))
     }
 
-    fn evict(&self, member: &Member, patience: Duration) -> Option<Box<LeaderStep>> {
-        let pod = member.pod.as_ref().filter(|pod| !pod.terminating)?;
-        let (id, pod, uid) = (self.cluster.id.clone(), pod.name.clone(), pod.uid.clone());
-        Some(Box::new(LeaderStep::Evict { id, pod, uid, patience }))
-    }
-
     /// Returns how long a restarted member must be Ready before the next one restarts.
     fn min_ready_time(&self) -> Duration {
         Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
@@ -220,16 +218,9 @@ impl Rollout<'_, '_> {
         event: Option<(&'static str, String)>,
         patience: Duration,
     ) -> RolloutStage {
-        let event = event.map(|(reason, text)| Announcement::about(self.cluster, reason, text));
-        let meta = &self.cluster.workload.metadata;
-        let step = Configure {
-            id: self.cluster.id.clone(),
-            uid: meta.uid.clone(),
-            generation: meta.generation,
-            record,
-            events: event.into_iter().collect(),
-            patience,
-        };
+        let generation = self.cluster.workload.metadata.generation;
+        let events = event.map(|(reason, note)| Announcement { reason, note }).into_iter().collect();
+        let step = Configure { generation, record, events, patience };
         RolloutStage::Rolls(says.into(), Some(Box::new(LeaderStep::Configure(Box::new(step)))))
     }
 
@@ -381,7 +372,7 @@ impl Rollout<'_, '_> {
             }
             _ => RolloutStage::Rolls(
                 format!("{says}; {name} restarts next"),
-                self.evict(member, if turn::fails(member) { Duration::ZERO } else { self.min_ready_time() }),
+                evict(member, if turn::fails(member) { Duration::ZERO } else { self.min_ready_time() }),
             ),
         }
     }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::LeaderStep;
+use super::{LeaderStep, PlannedStep};
 
 /// The pause before a step is repeated that failed, or whose result the world does not show.
 const REPEAT_PAUSE: Duration = Duration::from_secs(10);
@@ -22,19 +22,19 @@ const MAX_ASK_PAUSE: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub struct StepScheduler {
     /// The steps that rest, each until this time; `None`: as long as it is planned.
-    resting_until: HashMap<LeaderStep, Option<Duration>>,
+    resting_until: HashMap<PlannedStep, Option<Duration>>,
     /// The pause before the reports of a cluster are read again, which grows while its members report nothing.
-    ask_pauses: HashMap<LeaderStep, Duration>,
+    ask_pauses: HashMap<PlannedStep, Duration>,
     /// Since when each step that must be due for a while is planned.
-    due_since: HashMap<LeaderStep, Duration>,
+    due_since: HashMap<PlannedStep, Duration>,
     /// The last refusal of each step whose Event was written.
-    refused: HashMap<LeaderStep, String>,
+    refused: HashMap<PlannedStep, String>,
 }
 
 impl StepScheduler {
     /// Returns the steps to do now.
-    pub fn due<'s>(&mut self, steps: &'s [LeaderStep], now: Duration) -> Vec<&'s LeaderStep> {
-        let planned: HashSet<&LeaderStep> = steps.iter().collect();
+    pub fn due<'s>(&mut self, steps: &'s [PlannedStep], now: Duration) -> Vec<&'s PlannedStep> {
+        let planned: HashSet<&PlannedStep> = steps.iter().collect();
         self.ask_pauses.retain(|step, _| planned.contains(step));
         self.resting_until
             .retain(|step, until| planned.contains(step) && until.is_none_or(|until| now < until));
@@ -44,12 +44,12 @@ impl StepScheduler {
             self.due_since.entry(step.clone()).or_insert(now);
         }
         let has_been_due =
-            |step: &LeaderStep| self.due_since.get(step).is_none_or(|since| now >= *since + step.patience());
+            |step: &PlannedStep| self.due_since.get(step).is_none_or(|since| now >= *since + step.patience());
         steps.iter().filter(|step| !self.resting_until.contains_key(step) && has_been_due(step)).collect()
     }
 
     /// Returns how long until another step may be due.
-    pub fn time_until_due(&self, steps: &[LeaderStep], now: Duration) -> Duration {
+    pub fn time_until_due(&self, steps: &[PlannedStep], now: Duration) -> Duration {
         if steps.is_empty() {
             return MAX_IDLE;
         }
@@ -60,11 +60,11 @@ impl StepScheduler {
     }
 
     /// Notes that a step was done or tried, so that it is not repeated at once.
-    pub fn record_done(&mut self, step: &LeaderStep, now: Duration) {
-        let pause = match step {
+    pub fn record_done(&mut self, step: &PlannedStep, now: Duration) {
+        let pause = match step.step {
             // An Event is not repeated while its cause lasts.
             LeaderStep::Announce(_) => None,
-            LeaderStep::RecordIdentity { .. } => {
+            LeaderStep::RecordIdentity => {
                 let pause = self.ask_pauses.entry(step.clone()).or_insert(REPEAT_PAUSE / 2);
                 *pause = (*pause * 2).min(MAX_ASK_PAUSE);
                 Some(*pause)
@@ -75,22 +75,22 @@ impl StepScheduler {
     }
 
     /// Returns whether a refusal has another reason than the last one whose Event was written.
-    pub fn is_news(&self, step: &LeaderStep, why: &str) -> bool {
+    pub fn is_news(&self, step: &PlannedStep, why: &str) -> bool {
         self.refused.get(step).is_none_or(|before| before != why)
     }
 
     /// Notes that the Event about a refusal was written.
-    pub fn record_published(&mut self, step: &LeaderStep, why: String) {
+    pub fn record_published(&mut self, step: &PlannedStep, why: String) {
         self.refused.insert(step.clone(), why);
     }
 
     /// Notes that an Event could not be written, so the step stays due.
-    pub fn record_failure(&mut self, step: &LeaderStep, now: Duration) {
+    pub fn record_failure(&mut self, step: &PlannedStep, now: Duration) {
         self.resting_until.insert(step.clone(), Some(now + REPEAT_PAUSE));
     }
 
     /// Notes that the object changed meanwhile, as a StatefulSet does when its last member becomes Ready.
-    pub fn record_conflict(&mut self, step: &LeaderStep, now: Duration) {
+    pub fn record_conflict(&mut self, step: &PlannedStep, now: Duration) {
         self.resting_until.insert(step.clone(), Some(now + CONFLICT_PAUSE));
     }
 }
@@ -105,13 +105,16 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn announce(note: &str) -> LeaderStep {
-        let id = Id::new("db", "galera");
-        LeaderStep::Announce(Announcement { id, uid: "u".to_owned(), reason: "R", note: note.to_owned() })
+    fn planned(step: LeaderStep) -> PlannedStep {
+        PlannedStep { id: Id::new("db", "galera"), uid: "u".to_owned(), step }
     }
 
-    fn ask() -> LeaderStep {
-        LeaderStep::RecordIdentity { id: Id::new("db", "galera"), uid: "u".to_owned() }
+    fn announce(note: &str) -> PlannedStep {
+        planned(LeaderStep::Announce(Announcement { reason: "R", note: note.to_owned() }))
+    }
+
+    fn ask() -> PlannedStep {
+        planned(LeaderStep::RecordIdentity)
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::bootstrap::{self, BootstrapStage};
 use super::super::{Announcement, LeaderStep};
 use super::turn::fails;
-use super::{Rollout, RolloutStage, STOPPED, WAITS};
+use super::{Rollout, RolloutStage, STOPPED, WAITS, evict};
 use facts::galera::start_report::JoinPhase;
 use facts::marks::RECOVER;
 use facts::revision::Revision;
@@ -48,7 +48,7 @@ impl Rollout<'_, '_> {
             let event = format!(
                 "{says}: {pod} shows why; no other member restarts until the image is there or the change is reverted"
             );
-            let event = LeaderStep::Announce(Announcement::about(self.cluster, WAITS, event));
+            let event = LeaderStep::Announce(Announcement { reason: WAITS, note: event });
             return RolloutStage::Rolls(says, Some(Box::new(event)));
         }
         let starts = format!("{name} starts with {names}");
@@ -125,7 +125,7 @@ impl Rollout<'_, '_> {
             ),
             None => RolloutStage::Stopped(
                 format!("{why}{} returns to the previous configuration", member.name),
-                self.evict(member, Duration::ZERO),
+                evict(member, Duration::ZERO),
             ),
         })
     }
@@ -173,8 +173,7 @@ pub(super) fn earlier_template_step(
             return Some((says, None));
         }
     };
-    let (id, pod, uid) = (cluster.id.clone(), name.clone(), pod.uid.clone());
-    Some((says, Some(Box::new(LeaderStep::Evict { id, pod, uid, patience: REPLACEMENT_DELAY }))))
+    Some((says, evict(member, REPLACEMENT_DELAY)))
 }
 
 /// Returns whether a running server may be ended: only if the others are known to serve, and if neither another part of
