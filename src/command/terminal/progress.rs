@@ -19,15 +19,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 const CLEAR: &str = "\r\u{1b}[K";
 
 /// The line that says what is being done. It is cleared when this is dropped.
-#[derive(Debug, Default)]
-pub struct Progress(Option<ProgressThread>);
-
-/// The thread that shows the line. It keeps its own time, because work that hangs cannot print a line.
+///
+/// A thread shows it, which keeps its own time, because work that hangs cannot print a line.
 #[derive(Debug)]
-struct ProgressThread {
-    sender: Sender<String>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Progress(Option<(Sender<String>, JoinHandle<()>)>);
 
 impl Progress {
     /// Shows the progress of work that begins now.
@@ -47,22 +42,22 @@ impl Progress {
             // If the terminal cannot be written to, only this line is lost.
             let _ = show_texts(&receiver, delay, &mut out);
         });
-        Self(thread.ok().map(|thread| ProgressThread { sender, thread: Some(thread) }))
+        Self(thread.ok().map(|thread| (sender, thread)))
     }
 
     /// Sets what is being done from now on; an empty text clears the line.
     pub fn show(&self, text: impl FnOnce() -> String) {
-        if let Self(Some(thread)) = self {
-            let _ = thread.sender.send(text());
+        if let Self(Some((sender, _))) = self {
+            let _ = sender.send(text());
         }
     }
 }
 
-impl Drop for ProgressThread {
+impl Drop for Progress {
     fn drop(&mut self) {
-        // The thread ends when its channel closes, and clears its line first.
-        drop(std::mem::replace(&mut self.sender, mpsc::channel().0));
-        if let Some(thread) = self.thread.take() {
+        if let Some((sender, thread)) = self.0.take() {
+            // The thread ends when its channel closes, and clears its line first.
+            drop(sender);
             let _ = thread.join();
         }
     }
