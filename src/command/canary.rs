@@ -66,14 +66,6 @@ async fn send(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::
     Ok(answer_of_error(&refusal(code, &body)))
 }
 
-/// Returns which side refused a request of any kind, judged by the error.
-pub fn answer_of_error(error: &kube::Error) -> CanaryAnswer {
-    match error {
-        kube::Error::Api(status) => answer_of_status(status.code, &status.message),
-        error => CanaryAnswer::Away(chain(error)),
-    }
-}
-
 /// Repeats the canary until the answer is right, the caller turns out to have no right to send it, or the time is over.
 pub async fn send_until(
     site: &Site,
@@ -91,7 +83,10 @@ pub async fn send_until(
     }
 }
 
-fn answer_of_status(code: u16, message: &str) -> CanaryAnswer {
+/// Returns which side refused a request of any kind, judged by the error.
+pub fn answer_of_error(error: &kube::Error) -> CanaryAnswer {
+    let kube::Error::Api(status) = error else { return CanaryAnswer::Away(chain(error)) };
+    let (code, message) = (status.code, &*status.message);
     let first = |message: &str| message.lines().next().unwrap_or_default().to_owned();
     let is_ours = |(webhook, _): &(&str, &str)| webhook.ends_with(".gatera.dev");
     let denied = message.strip_prefix("admission webhook \"");
