@@ -26,11 +26,9 @@ pub struct ManArgs {
 
 /// Prints the completion script for a shell, which runs this program to complete commands.
 pub fn completions(options: &CompletionsArgs, out: &mut impl Write) -> anyhow::Result<()> {
-    let mut text = Vec::new();
     let shells = Shells::builtins();
     let shell = shells.completer(&options.shell.to_string()).context("no script for this shell")?;
-    shell.write_registration("COMPLETE", "gatera", "gatera", "gatera", &mut text)?;
-    Ok(out.write_all(&text)?)
+    Ok(shell.write_registration("COMPLETE", "gatera", "gatera", "gatera", out)?)
 }
 
 /// Prints a page for `man`.
@@ -43,9 +41,7 @@ pub fn man(options: &ManArgs, mut program: Command, out: &mut impl Write) -> any
             .find_subcommand(wanted)
             .with_context(|| format!("there is no command {wanted}; `gatera help` lists them"))?,
     };
-    let mut text = Vec::new();
-    clap_mangen::Man::new(of.clone()).render(&mut text)?;
-    Ok(out.write_all(&text)?)
+    Ok(clap_mangen::Man::new(of.clone()).render(out)?)
 }
 
 /// Prints version, commit and build of this program, as far as they were known when it was built.
