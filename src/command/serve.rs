@@ -235,8 +235,8 @@ fn identity(options: &Options) -> String {
 }
 
 fn registration(options: &Options) -> anyhow::Result<Registration> {
-    let Options { namespace, release, service, secret, configuration, webhook_url, tls_folder, .. } =
-        options.clone();
+    let Options { namespace, release, service, secret, configuration, webhook_url, .. } = options.clone();
+    let folder = options.tls_folder.clone();
     let (target, names) = match webhook_url {
         Some(url) => {
             let base = url.trim_end_matches('/').to_owned();
@@ -251,16 +251,7 @@ fn registration(options: &Options) -> anyhow::Result<Registration> {
         }
     };
     let lifetimes = Lifetimes { ca: days(options.ca_days)?, leaf: days(options.certificate_days)? };
-    Ok(Registration {
-        namespace,
-        release,
-        secret,
-        configuration,
-        target,
-        names,
-        lifetimes,
-        folder: tls_folder,
-    })
+    Ok(Registration { namespace, release, secret, configuration, target, names, lifetimes, folder })
 }
 
 /// Returns the host that the certificate must be for. An IP address has the form in which it is read back from certificates,
