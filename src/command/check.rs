@@ -19,7 +19,7 @@ use clap_complete::ArgValueCandidates;
 use facts::mode::Mode;
 use facts::settings::Settings;
 use inspect::check::{
-    self, CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, Live, MissingText,
+    self, CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, MissingText,
 };
 use jiff::Timestamp;
 use objects::visible;
@@ -195,26 +195,13 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         let was_removed = |path: &Path| !path.exists() && in_base(path);
         new.retain(|it| it.text.is_ok() || !was_removed(Path::new(&*it.name)));
     }
-    let judging = || progress.show(|| "judging …".to_owned());
-    let with_mode = |settings: &Settings| match options.mode {
-        Some(mode) => settings.clone().with_mode(mode),
-        None => settings.clone(),
-    };
     let mut checked = if options.live.live {
-        let names = |chosen: &ChosenSettings, namespace: &str, now| {
-            check::names(&new, &options.check_options(&with_mode(&chosen.settings), namespace, now))
-        };
-        let cluster = live::look(options, chosen, names, &progress)?;
-        let live::LiveCluster { world, objects, unseen, namespace, now, .. } = &cluster;
-        judging();
-        let settings = with_mode(&cluster.chosen.settings);
-        let live = Live { world, objects, unseen };
-        let checked = check::run_live(&new, live, &options.check_options(&settings, namespace, *now));
-        chosen = cluster.chosen;
+        let checked;
+        (checked, chosen) = live::check(options, &new, chosen, &progress)?;
         checked
     } else {
-        judging();
-        let settings = with_mode(&chosen.settings);
+        progress.show(|| "judging …".to_owned());
+        let settings = options.with_mode(&chosen.settings);
         let namespace = options.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         let mut checked =
             check::run(&new, base.as_deref(), &options.check_options(&settings, namespace, now));
@@ -296,6 +283,14 @@ impl Options {
             Level::Waived | Level::Note => {
                 self.strict && matches!(finding.what, CheckFindingKind::Unjudged(_))
             }
+        }
+    }
+
+    /// Returns these settings, with the mode that `--mode` names.
+    fn with_mode(&self, settings: &Settings) -> Settings {
+        match self.mode {
+            Some(mode) => settings.clone().with_mode(mode),
+            None => settings.clone(),
         }
     }
 

@@ -3,7 +3,6 @@
 //! Owns: the way from a kubeconfig to a World. `site` provides the settings by which the World is judged. The look lists what the
 //! guard's watches list (`act/watch/once.rs`).
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use super::suggest::did_you_mean;
 use super::terminal::{Colour, print_note};
 use crate::act::connect::{self, Person};
 use crate::act::telemetry::chain;
-use crate::act::watch::{self, Listing};
+use crate::act::watch;
 
 /// Options that name the API server and the user.
 #[derive(Clone, Debug, Args)]
@@ -264,28 +263,6 @@ pub async fn list_world(namespace: Option<&str>, site: &Site) -> anyhow::Result<
         listed => listed?,
     };
     Ok((World::build(listed.facts, Freshness::Current), listed.unseen))
-}
-
-/// Lists all namespaces, or, without the right to do so, the only one of these namespaces (`fallback` if there are none).
-/// `instead` is the advice if there are several.
-pub async fn list_all_or_one_namespace(
-    client: &Client,
-    settings: &Settings,
-    namespaces: &BTreeSet<&str>,
-    fallback: &str,
-    instead: &str,
-) -> anyhow::Result<Listing> {
-    match watch::once(client, None, &settings.adoption).await {
-        Err(error) if error.forbidden() => {
-            anyhow::ensure!(
-                namespaces.len() < 2,
-                "{error}; {instead} one namespace at a time, which needs rights there only"
-            );
-            let only = namespaces.first().copied().unwrap_or(fallback);
-            Ok(watch::once(client, Some(only), &settings.adoption).await?)
-        }
-        listed => Ok(listed?),
-    }
 }
 
 /// Prints to stderr which kinds could not be listed.

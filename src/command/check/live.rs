@@ -1,16 +1,17 @@
 //! The cluster that `--live` compares with: which objects of the manifests exist there, and everything that the guard would know.
 //!
-//! Owns: reading the cluster with the rights of the person who runs the command; nothing is written. Must not know: what changes.
+//! Owns: reading the cluster with the rights of the person who runs the command; nothing is written. `inspect::check` judges what
+//! would change.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 
 use anyhow::Context as _;
 use clap::Args;
+use facts::galera::adopt::Adoption;
 use facts::view::{Freshness, Id, World};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use inspect::check::LiveObject;
-use jiff::Timestamp;
+use inspect::check::{self, Checked, Input, Live, LiveObject};
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
@@ -21,7 +22,8 @@ use super::Options;
 use super::settings::ChosenSettings;
 use crate::act::api::Fault;
 use crate::act::telemetry::chain;
-use crate::command::look::{ConnectionArgs, block_on, list_all_or_one_namespace};
+use crate::act::watch::{self, Listing};
+use crate::command::look::{ConnectionArgs, block_on};
 use crate::command::site::Site;
 use crate::command::terminal::progress::Progress;
 
@@ -38,48 +40,27 @@ pub(super) struct LiveArgs {
     pub(super) connection: ConnectionArgs,
 }
 
-/// The current state of the cluster.
-pub(super) struct LiveCluster {
-    pub(super) world: World,
-    pub(super) objects: BTreeMap<(Kind, Id), LiveObject>,
-    /// The kinds that could not be listed.
-    pub(super) unseen: Vec<&'static str>,
-    /// The namespace of objects that name none.
-    pub(super) namespace: String,
-    /// The current time by the API server's clock.
-    pub(super) now: Timestamp,
-    /// The settings by which the cluster was listed.
-    pub(super) chosen: ChosenSettings,
-}
-
-/// Lists the whole cluster, or, without the right to do so, the namespace that all of these objects are in. `names` returns the
-/// objects, given the settings, the namespace of objects that name none, and the time.
-pub(super) fn look(
+/// Judges what these texts would change in the cluster. Also returns the settings that count: `beside`, or those of the guard.
+pub(super) fn check(
     options: &Options,
+    new: &[Input],
     beside: ChosenSettings,
-    names: impl FnOnce(&ChosenSettings, &str, Timestamp) -> BTreeSet<(Kind, Id)>,
     progress: &Progress,
-) -> anyhow::Result<LiveCluster> {
+) -> anyhow::Result<(Checked, ChosenSettings)> {
     block_on(async {
         let client = options.live.connection.client().await?;
         let site = &Site::for_judging(client, options.config.as_deref()).await?;
-        let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of_guard(site));
+        let (client, chosen) = (&site.client, beside.or_of_guard(site));
         // `--verbose` prints the origin of the settings at the end; if they may not be the guard's, it is always printed.
         if site.settings_are_guessed() {
             writeln!(io::stderr(), "gatera: {}", visible(&chosen.origin_line(None)))?;
         }
-        let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace()).to_owned();
-        let names = names(&chosen, &namespace, now);
+        let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
+        let settings = options.with_mode(&chosen.settings);
+        let judging = options.check_options(&settings, namespace, site.clock.now());
+        let names = check::names(new, &judging);
         progress.show(|| "listing the objects of the cluster …".to_owned());
-        let namespaces = names.iter().map(|(_, id)| &*id.namespace).filter(|it| !it.is_empty()).collect();
-        let listed = list_all_or_one_namespace(
-            client,
-            &chosen.settings,
-            &namespaces,
-            &namespace,
-            "check the objects of",
-        )
-        .await?;
+        let listed = list(client, &chosen.settings.adoption, &names, namespace).await?;
         let (all, mut asked) = (names.len(), 0);
         let found = stream::iter(names).map(|(kind, id)| get(client, kind, id)).buffer_unordered(AT_ONCE);
         let found = found.inspect(|_| {
@@ -88,8 +69,33 @@ pub(super) fn look(
         });
         let objects = found.try_filter_map(|found| async { Ok(found) }).try_collect().await?;
         let world = World::build(listed.facts, Freshness::Current);
-        Ok(LiveCluster { world, objects, unseen: listed.unseen, namespace, now, chosen })
+        progress.show(|| "judging …".to_owned());
+        let live = Live { world: &world, objects: &objects, unseen: &listed.unseen };
+        Ok((check::run_live(new, live, &judging), chosen))
     })
+}
+
+/// Lists the whole cluster, or, without the right to do so, the namespace that all of these objects are in (`fallback` if none
+/// of them is in one).
+async fn list(
+    client: &Client,
+    adoption: &Adoption,
+    names: &BTreeSet<(Kind, Id)>,
+    fallback: &str,
+) -> anyhow::Result<Listing> {
+    match watch::once(client, None, adoption).await {
+        Err(error) if error.forbidden() => {
+            let namespaces = names.iter().map(|(_, id)| &*id.namespace).filter(|it| !it.is_empty());
+            let namespaces: BTreeSet<_> = namespaces.collect();
+            anyhow::ensure!(
+                namespaces.len() < 2,
+                "{error}; check the objects of one namespace at a time, which needs rights there only"
+            );
+            let only = namespaces.first().copied().unwrap_or(fallback);
+            Ok(watch::once(client, Some(only), adoption).await?)
+        }
+        listed => Ok(listed?),
+    }
 }
 
 /// Reads one object. If that is forbidden, the other objects are still judged.
