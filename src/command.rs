@@ -39,6 +39,8 @@ use objects::visible;
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
+use self::look::block_on;
+use self::recover::RecoverGoal;
 use self::terminal::Folded;
 
 /// A gate in front of MariaDB Galera on Kubernetes. It refuses the ordinary commands that destroy a cluster, and says
@@ -236,19 +238,23 @@ impl Cli {
     fn execute(self) -> anyhow::Result<Exit> {
         let mut out = Folded::stdout(self.command.is_for_people());
         match self.command {
-            CliCommand::Audit(options) => return audit::run(&options, &mut out),
-            CliCommand::BreakGlass(options) => return break_glass::run(&options, out.ending_with_reader()),
+            CliCommand::Audit(options) => return block_on(audit::run(&options, &mut out)),
+            CliCommand::BreakGlass(options) => {
+                return block_on(break_glass::run(&options, out.ending_with_reader()));
+            }
             CliCommand::Check(options) => return check::run(&options, Timestamp::now(), &mut out),
             CliCommand::Completions(options) => generate::completions(&options, &mut out)?,
-            CliCommand::Doctor(options) => return doctor::run(&options, &mut out),
+            CliCommand::Doctor(options) => return block_on(doctor::run(&options, &mut out)),
             CliCommand::Explain(options) => explain::run(&options, Timestamp::now(), &mut out)?,
             CliCommand::Man(options) => generate::man(&options, Self::command(), &mut out)?,
-            CliCommand::Passwd(options) => return passwd::run(&options, out.ending_with_reader()),
-            CliCommand::Recover(options) => {
-                return recover::run(&options, recover::RecoverGoal::Serve, out.ending_with_reader());
+            CliCommand::Passwd(options) => {
+                return block_on(passwd::run(&options, out.ending_with_reader()));
             }
-            CliCommand::Report(options) => bundle::run(&options, &mut out)?,
-            CliCommand::Rollout(command) => return rollout::run(&command, &mut out),
+            CliCommand::Recover(options) => {
+                return block_on(recover::run(&options, RecoverGoal::Serve, out.ending_with_reader()));
+            }
+            CliCommand::Report(options) => block_on(bundle::run(&options, &mut out))?,
+            CliCommand::Rollout(command) => return block_on(rollout::run(&command, &mut out)),
             CliCommand::Rules(_) => anyhow::bail!("`gatera rules` was removed: `gatera explain` lists them"),
             CliCommand::Selftest(_) => anyhow::bail!(
                 "`gatera selftest` was removed: `gatera doctor --canary --wait 60` sends the same dry run"
@@ -262,10 +268,10 @@ impl Cli {
                 "`gatera simulate` was removed: add --dry-run=server to the kubectl command, which then asks the guard and changes nothing"
             ),
             CliCommand::Start(options) => {
-                return recover::run(&options, recover::RecoverGoal::StartAll, out.ending_with_reader());
+                return block_on(recover::run(&options, RecoverGoal::StartAll, out.ending_with_reader()));
             }
-            CliCommand::Status(options) => return status::run(&options, out.ending_with_reader()),
-            CliCommand::Stop(cluster) => return stop::run(&cluster, out.ending_with_reader()),
+            CliCommand::Status(options) => return block_on(status::run(&options, out.ending_with_reader())),
+            CliCommand::Stop(cluster) => return block_on(stop::run(&cluster, out.ending_with_reader())),
             CliCommand::Version => generate::version(&mut out)?,
         }
         Ok(Exit::Clean)

@@ -8,20 +8,17 @@ use std::io::Write;
 use inspect::audit;
 use inspect::status::ClusterStatus;
 
-use super::look::{SurveyArgs, block_on, list_world, print_unlisted};
+use super::look::{SurveyArgs, list_world, print_unlisted};
 use super::{Exit, doctor};
 
 /// Lists the objects, judges them, and prints the findings.
-pub fn run(options: &SurveyArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub async fn run(options: &SurveyArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (output, colour) = (options.output()?, options.colour.wanted());
-    let (site, world, unguarded) = block_on(async {
-        let site = options.site().await?;
-        let (world, unseen) = list_world(options.look.namespace(), &site).await?;
-        print_unlisted(&unseen);
-        let unguarded = doctor::unguarded(&site.client, options.look.namespace(), &site.view(&world)).await;
-        Ok((site, world, unguarded))
-    })?;
+    let site = options.look.site(options.quiet).await?;
+    let (world, unseen) = list_world(options.look.namespace(), &site).await?;
+    print_unlisted(&unseen);
     let view = site.view(&world);
+    let unguarded = doctor::unguarded(&site.client, options.look.namespace(), &view).await;
     let (audit, clusters) = (audit::run(crate::rulebook(), &view), ClusterStatus::all(&view));
     let text = || {
         let text = if options.quiet { report::audit::needing_attention } else { report::audit::text };

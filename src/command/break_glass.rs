@@ -68,17 +68,15 @@ fn suspension_duration(text: &str) -> Result<SignedDuration, String> {
 }
 
 /// Opens break-glass after a confirmation, or closes it, and checks that the guard honours the change.
-pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
-    look::block_on(async {
-        let site = &Site::of(options.connection.client().await?, None).await?;
-        // `Site::of` succeeds even if the guard's settings cannot be read, because an emergency does not wait for them.
-        site.print_source();
-        let found = existing_namespace(&site.client, &options.namespace).await?;
-        match (options.duration, &options.reason) {
-            (Some(duration), Some(reason)) => open(options, site, &found, duration, reason, out).await,
-            _ => close(options, site, &found, out).await,
-        }
-    })
+pub async fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let site = &Site::of(options.connection.client().await?, None).await?;
+    // `Site::of` succeeds even if the guard's settings cannot be read, because an emergency does not wait for them.
+    site.print_source();
+    let found = existing_namespace(&site.client, &options.namespace).await?;
+    match (options.duration, &options.reason) {
+        (Some(duration), Some(reason)) => open(options, site, &found, duration, reason, out).await,
+        _ => close(options, site, &found, out).await,
+    }
 }
 
 async fn existing_namespace(client: &Client, name: &str) -> anyhow::Result<Namespace> {

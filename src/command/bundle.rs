@@ -32,51 +32,9 @@ const PAGE: u32 = 1000;
 const OURS: &str = "gatera";
 
 /// Collects everything, and prints it as JSON.
-pub fn run(look: &LookArgs, out: &mut impl Write) -> anyhow::Result<()> {
-    let mut version = Vec::new();
-    generate::version(&mut version)?;
+pub async fn run(look: &LookArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let progress = Progress::start();
-    let bundle = look::block_on(async {
-        let program: Vec<_> = String::from_utf8_lossy(&version).lines().map(str::to_owned).collect();
-        let mut bundle = json!({ "version": report::json::VERSION, "program": program });
-        let site = match Site::of(look.client().await?, look.config.as_deref()).await {
-            Err(error) if is_away(&error) => {
-                bundle["notAsked"] = json!(chain(error.as_ref()));
-                return Ok(bundle);
-            }
-            site => site?,
-        };
-        let client = &site.client;
-        bundle["at"] = json!(site.clock.now().to_string());
-        match doctor::all_rows(look, &site, &progress).await {
-            Ok((namespace, rows)) => {
-                bundle["doctor"] = report::doctor::json(&rows);
-                // The guard's logs name objects of all namespaces, so a report about one namespace does not include them.
-                if look.namespace().is_none() {
-                    progress.show(|| "reading the guard's logs …".to_owned());
-                    bundle["logs"] = logs(client, &namespace).await;
-                }
-            }
-            Err(error) => bundle["doctor"] = json!(format!("not asked: {}", chain(error.as_ref()))),
-        }
-        progress.show(|| "listing the objects of the cluster …".to_owned());
-        match look::list_world(look.namespace(), &site).await {
-            Err(error) => bundle["notAsked"] = json!(chain(error.as_ref())),
-            Ok((world, unseen)) => {
-                let view = site.view(&world);
-                let audit = audit::run(crate::rulebook(), &view);
-                let clusters: Vec<_> = world.clusters().collect();
-                let statuses = ClusterStatus::all(&view);
-                bundle["status"] = report::status::json(&statuses, &[])["clusters"].take();
-                bundle["audit"] = report::audit::json(&audit, &statuses, &[]);
-                bundle["unseen"] = json!(unseen);
-                progress.show(|| "reading the objects of each Galera cluster …".to_owned());
-                bundle["objects"] = objects(client, &clusters).await;
-                bundle["events"] = events(client, &clusters).await;
-            }
-        }
-        Ok(bundle)
-    })?;
+    let bundle = bundle(look, &progress).await?;
     drop(progress);
     writeln!(out, "{:#}", report::bundle::without_control_characters(bundle))?;
     print_note(
@@ -84,6 +42,50 @@ pub fn run(look: &LookArgs, out: &mut impl Write) -> anyhow::Result<()> {
          the guard's logs: read it before you send it",
     );
     Ok(())
+}
+
+async fn bundle(look: &LookArgs, progress: &Progress) -> anyhow::Result<Value> {
+    let mut version = Vec::new();
+    generate::version(&mut version)?;
+    let program: Vec<_> = String::from_utf8_lossy(&version).lines().map(str::to_owned).collect();
+    let mut bundle = json!({ "version": report::json::VERSION, "program": program });
+    let site = match Site::of(look.client().await?, look.config.as_deref()).await {
+        Err(error) if is_away(&error) => {
+            bundle["notAsked"] = json!(chain(error.as_ref()));
+            return Ok(bundle);
+        }
+        site => site?,
+    };
+    let client = &site.client;
+    bundle["at"] = json!(site.clock.now().to_string());
+    match doctor::all_rows(look, &site, progress).await {
+        Ok((namespace, rows)) => {
+            bundle["doctor"] = report::doctor::json(&rows);
+            // The guard's logs name objects of all namespaces, so a report about one namespace does not include them.
+            if look.namespace().is_none() {
+                progress.show(|| "reading the guard's logs …".to_owned());
+                bundle["logs"] = logs(client, &namespace).await;
+            }
+        }
+        Err(error) => bundle["doctor"] = json!(format!("not asked: {}", chain(error.as_ref()))),
+    }
+    progress.show(|| "listing the objects of the cluster …".to_owned());
+    match look::list_world(look.namespace(), &site).await {
+        Err(error) => bundle["notAsked"] = json!(chain(error.as_ref())),
+        Ok((world, unseen)) => {
+            let view = site.view(&world);
+            let audit = audit::run(crate::rulebook(), &view);
+            let clusters: Vec<_> = world.clusters().collect();
+            let statuses = ClusterStatus::all(&view);
+            bundle["status"] = report::status::json(&statuses, &[])["clusters"].take();
+            bundle["audit"] = report::audit::json(&audit, &statuses, &[]);
+            bundle["unseen"] = json!(unseen);
+            progress.show(|| "reading the objects of each Galera cluster …".to_owned());
+            bundle["objects"] = objects(client, &clusters).await;
+            bundle["events"] = events(client, &clusters).await;
+        }
+    }
+    Ok(bundle)
 }
 
 /// Returns the StatefulSet, the members and the claims of each cluster: the shape of each object, or why it could not be read.

@@ -61,21 +61,19 @@ const DEFAULT_NAMESPACE: &str = "default";
 const OPERATIONS_PORT: &str = "operations";
 
 /// Asks the questions, and prints what the answers mean.
-pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub async fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (survey, look) = (&options.survey, &options.survey.look);
     let (output, colour) = (survey.output()?, survey.colour.wanted());
     let progress = Progress::start();
     progress.show(|| "asking the API server for its version …".to_owned());
-    let rows = look::block_on(async {
-        if options.canary {
-            let site = survey.site().await?;
-            return Ok(vec![only_dry_run(&site, look, options.wait, &progress).await]);
-        }
+    let rows = if options.canary {
+        vec![only_dry_run(&look.site(survey.quiet).await?, look, options.wait, &progress).await]
+    } else {
         let site = Site::of(look.client().await?, look.config.as_deref()).await?;
         let rows = all_rows(look, &site, &progress).await?.1;
         let user = connect::user(&site.client).await.unwrap_or_default();
-        Ok(doctor::merge_missing_rights(rows, watch::served_kinds(&site.client).await, &user))
-    })?;
+        doctor::merge_missing_rights(rows, watch::served_kinds(&site.client).await, &user)
+    };
     drop(progress);
     let text = if survey.quiet { report::doctor::needing_attention } else { report::doctor::text };
     out.write_all(output.of(|| text(&rows, colour), || report::doctor::json(&rows))?.as_bytes())?;

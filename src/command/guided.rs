@@ -1,5 +1,5 @@
 //! Code shared by the commands that do several steps by themselves (`recover`, `start`, `stop`, `passwd`): their options, the
-//! writes to the cluster with the rights of the user who runs them, and what they print.
+//! loop of looks and steps, the writes to the cluster with the rights of the user who runs them, and what they print.
 //!
 //! Must not know: which step comes next (`leader::recovery`, `leader::stop`, `leader::password`). Between two looks only the
 //! printed lines are remembered.
@@ -12,12 +12,12 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use facts::marks::{OVERRIDE, PREFIX, STOPPED};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::Api;
 use kube::api::Patch;
-use kube::core::PartialObjectMeta;
+use kube::{Api, Resource};
 use objects::visible;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -30,7 +30,7 @@ use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::act::telemetry::chain;
 
 /// The pause between two looks at the cluster.
-pub const LOOK_PAUSE: Duration = Duration::from_secs(2);
+const LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// The field manager of writes by these commands; the guard uses another one.
 pub const MANAGER: &str = "gatera-command";
 /// The number of tries of a write that fails if the object was changed meanwhile.
@@ -55,70 +55,10 @@ pub struct ClusterArgs {
     look: LookArgs,
 }
 
-impl ClusterArgs {
-    /// Returns whether the user confirmed all steps in advance, with `--yes`.
-    pub fn is_confirmed(&self) -> bool {
-        self.yes && !self.dry_run
-    }
-
-    /// Connects to the API server. It stays the same from the first step to the last, even if the kubeconfig changes meanwhile.
-    pub async fn site(&self) -> anyhow::Result<Site> {
-        self.look.site().await
-    }
-
-    /// Returns the only cluster of this name as it is now. Once a step was printed, waits for an API server that does not answer.
-    pub async fn seen(
-        &self,
-        site: &Site,
-        transcript: &mut Transcript,
-        out: &mut impl Write,
-    ) -> anyhow::Result<ObservedCluster> {
-        let began = Instant::now();
-        loop {
-            match look::observe(&self.cluster, &self.look, site).await {
-                Err(problem)
-                    if transcript.began() && is_away(&problem) && began.elapsed() < self.patience() =>
-                {
-                    transcript.problem(&problem, out)?;
-                    sleep(LOOK_PAUSE).await;
-                }
-                result => return result,
-            }
-        }
-    }
-
-    /// Prints what will be done, and asks for confirmation. Returns the exit code, unless the user confirmed.
-    pub fn unless_confirmed(&self, proposal: &str, out: &mut impl Write) -> anyhow::Result<Option<Exit>> {
-        write!(out, "{proposal}")?;
-        if self.dry_run {
-            return Ok(Some(Exit::Clean));
-        }
-        Ok((!confirms(out)?).then_some(Exit::Refused))
-    }
-
-    fn patience(&self) -> Duration {
-        Duration::from_secs(60 * self.patience)
-    }
-
-    /// Returns whether nothing has changed for too long; if so, prints it.
-    pub fn gives_up(&self, since: Instant, out: &mut impl Write) -> io::Result<bool> {
-        let late = since.elapsed() > self.patience();
-        if late {
-            writeln!(out, "nothing has changed for {} minutes; run this again to continue", self.patience)?;
-        }
-        Ok(late)
-    }
-}
-
 /// Methods that write to the objects of the cluster, and the APIs for them.
 impl ObservedCluster {
-    /// Returns the API for pods in the cluster's namespace.
-    pub fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), &self.id.namespace)
-    }
-
-    /// Returns the API for StatefulSets in the cluster's namespace.
-    pub fn stateful_sets(&self) -> Api<StatefulSet> {
+    /// Returns the API for objects of a kind in the cluster's namespace.
+    pub fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.id.namespace)
     }
 
@@ -131,12 +71,12 @@ impl ObservedCluster {
     pub async fn annotate_version(&self, version: &str, annotations: Value) -> anyhow::Result<StatefulSet> {
         let uid = &self.cluster()?.workload.metadata.uid;
         let target = Exactly { name: &self.id.name, uid, version };
-        Ok(api::annotate(&self.stateful_sets(), target, MANAGER, &annotations).await?)
+        Ok(api::annotate(&self.api::<StatefulSet>(), target, MANAGER, &annotations).await?)
     }
 
     /// Records where members' data ends on these claims; `None` removes the record.
     pub async fn record(&self, claims: &[String], record: Option<&str>) -> anyhow::Result<()> {
-        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &self.id.namespace);
+        let api = self.api::<PersistentVolumeClaim>();
         let annotations = json!({ format!("{PREFIX}{STOPPED}"): record });
         for name in claims {
             let target = Exactly { name, uid: "", version: "" };
@@ -160,8 +100,8 @@ impl ObservedCluster {
     /// Scales the StatefulSet, unless its replicas have changed since the look. Afterwards no manager owns the field, so that its
     /// earlier owner can set it again.
     pub async fn scale(&self, to: i64) -> anyhow::Result<()> {
-        let (scale, seen) =
-            (self.stateful_sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
+        let sets = self.api::<StatefulSet>();
+        let (scale, seen) = (sets.get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
         let replicas = scale.spec.and_then(|spec| spec.replicas).unwrap_or_default();
         anyhow::ensure!(
             i64::from(replicas) == seen,
@@ -169,10 +109,9 @@ impl ObservedCluster {
         );
         let version = scale.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": to } });
-        self.stateful_sets().patch_scale(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await?;
+        sets.patch_scale(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await?;
         for _ in 0..MOST_TRIES {
-            let set: PartialObjectMeta<StatefulSet> =
-                self.stateful_sets().get_metadata(&self.id.name).await?;
+            let set = sets.get_metadata(&self.id.name).await?;
             let fields = set.metadata.managed_fields.unwrap_or_default();
             let is_ours = |it: &&ManagedFieldsEntry| {
                 it.manager.as_deref() == Some(MANAGER) && it.subresource.as_deref() == Some("scale")
@@ -183,11 +122,7 @@ impl ObservedCluster {
             }
             let version = &set.metadata.resource_version;
             let patch = json!({ "metadata": { "resourceVersion": version, "managedFields": others } });
-            match self
-                .stateful_sets()
-                .patch_metadata(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch))
-                .await
-            {
+            match sets.patch_metadata(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await {
                 Err(error) if Fault::of(&error) == Fault::Conflict => {}
                 result => return result.map(drop).map_err(anyhow::Error::from),
             }
@@ -208,38 +143,139 @@ pub fn time_after(now: Timestamp, after: SignedDuration) -> anyhow::Result<Times
     Timestamp::from_second(then.as_second()).context("no such time")
 }
 
-/// The lines that were printed last. Neither is repeated while nothing changes.
-#[derive(Default)]
-pub struct Transcript {
+/// One run of a command that does several steps to a cluster.
+pub struct GuidedRun<'a> {
+    args: &'a ClusterArgs,
+    site: Site,
+    out: &'a mut dyn Write,
+    /// Whether the user confirmed the steps.
+    pub agreed: bool,
+    /// The time that the last look took, with the wait for an API server that did not answer.
+    pub look_took: Duration,
+    /// A text that changes whenever something has changed, and when it changed last.
+    pub state: String,
+    pub unchanged_since: Instant,
+    /// The step that was printed last, and the reason why it is not done yet. Neither is repeated while nothing changes.
     step: String,
-    /// The reason why the step is not done yet.
     problem: String,
 }
 
-impl Transcript {
-    /// Returns whether a step was printed.
-    fn began(&self) -> bool {
-        !self.step.is_empty()
+/// What follows from a look.
+pub enum AfterLook {
+    /// The run ends, and prints this last.
+    End(Exit, String),
+    /// The run prints this, and continues if the user confirms it.
+    Confirm(String),
+    /// The run looks again after a pause.
+    Pause,
+}
+
+impl<'a> GuidedRun<'a> {
+    /// Connects to the API server. It stays the same from the first step to the last, even if the kubeconfig changes meanwhile.
+    pub async fn begin(args: &'a ClusterArgs, out: &'a mut dyn Write) -> anyhow::Result<Self> {
+        Ok(Self {
+            site: args.look.site(false).await?,
+            agreed: args.yes && !args.dry_run,
+            look_took: Duration::ZERO,
+            state: String::new(),
+            unchanged_since: Instant::now(),
+            step: String::new(),
+            problem: String::new(),
+            args,
+            out,
+        })
     }
 
-    /// Prints the next step, with the time.
-    pub fn step(&mut self, text: String, out: &mut impl Write) -> io::Result<()> {
-        if text == self.step {
-            return Ok(());
+    /// Looks at the cluster, and does what follows from it, until the run ends.
+    pub async fn drive(
+        &mut self,
+        mut after_look: impl AsyncFnMut(&mut Self, &ObservedCluster) -> anyhow::Result<AfterLook>,
+    ) -> anyhow::Result<Exit> {
+        loop {
+            let seen = self.look().await?;
+            match after_look(self, &seen).await? {
+                AfterLook::End(exit, text) => {
+                    write!(self.out, "{text}")?;
+                    return Ok(exit);
+                }
+                AfterLook::Confirm(proposal) => {
+                    write!(self.out, "{proposal}")?;
+                    if self.args.dry_run {
+                        return Ok(Exit::Clean);
+                    }
+                    if !confirms(self.out)? {
+                        return Ok(Exit::Refused);
+                    }
+                    // The confirmation may have taken a while, so the cluster is looked at again.
+                    self.agreed = true;
+                }
+                AfterLook::Pause => sleep(LOOK_PAUSE).await,
+            }
         }
-        *self = Self { step: text, problem: String::new() };
-        print(&self.step, out)
+    }
+
+    /// Returns the only cluster of this name as it is now. Once a step was printed, waits for an API server that does not answer.
+    async fn look(&mut self) -> anyhow::Result<ObservedCluster> {
+        let began = Instant::now();
+        loop {
+            match self.look_once().await {
+                Err(problem)
+                    if !self.step.is_empty() && is_away(&problem) && began.elapsed() < self.patience() =>
+                {
+                    self.problem(&problem)?;
+                    sleep(LOOK_PAUSE).await;
+                }
+                result => {
+                    self.look_took = began.elapsed();
+                    return result;
+                }
+            }
+        }
+    }
+
+    /// Returns the only cluster of this name as it is now.
+    pub async fn look_once(&self) -> anyhow::Result<ObservedCluster> {
+        look::observe(&self.args.cluster, &self.args.look, &self.site).await
+    }
+
+    /// Notes the text that changes whenever something has changed.
+    pub fn set_state(&mut self, state: String) {
+        if state != self.state {
+            (self.state, self.unchanged_since) = (state, Instant::now());
+        }
+    }
+
+    /// Prints the next step, with the time. Returns how the run ends, if nothing has changed for too long.
+    pub fn step(&mut self, text: String) -> io::Result<Option<AfterLook>> {
+        if text != self.step {
+            (self.step, self.problem) = (text, String::new());
+            print(&self.step, self.out)?;
+        }
+        Ok(self.given_up())
     }
 
     /// Prints why the step is not done yet.
-    pub fn problem(&mut self, problem: &anyhow::Error, out: &mut impl Write) -> io::Result<()> {
+    pub fn problem(&mut self, problem: &anyhow::Error) -> io::Result<()> {
         let why = chain(problem.as_ref());
         let text = format!("not yet: {}", why.lines().map(visible).collect::<Vec<_>>().join("\n"));
         if text == self.problem {
             return Ok(());
         }
         self.problem = text;
-        print(&self.problem, out)
+        print(&self.problem, self.out)
+    }
+
+    /// Returns how the run ends, if nothing has changed for too long.
+    pub fn given_up(&self) -> Option<AfterLook> {
+        (self.unchanged_since.elapsed() > self.patience()).then(|| {
+            let minutes = self.args.patience;
+            let text = format!("nothing has changed for {minutes} minutes; run this again to continue\n");
+            AfterLook::End(Exit::Undecided, text)
+        })
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(60 * self.args.patience)
     }
 }
 
@@ -274,13 +310,13 @@ pub async fn print_changes(
     }
 }
 
-fn print(text: &str, out: &mut impl Write) -> io::Result<()> {
+fn print(text: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {text}", Timestamp::now().strftime("%H:%M:%S"))?;
     out.flush()
 }
 
 /// Asks the user at the terminal to confirm, and returns whether the answer is yes; if not, prints that no further step is done.
-pub fn confirms(out: &mut impl Write) -> anyhow::Result<bool> {
+pub fn confirms(out: &mut dyn Write) -> anyhow::Result<bool> {
     anyhow::ensure!(io::stdin().is_terminal(), "standard input is not a terminal; use --yes to confirm");
     write!(out, "Go on? [y/N] ")?;
     out.flush()?;

@@ -87,10 +87,13 @@ impl LookArgs {
         self.connection.client().await
     }
 
-    /// Connects to the API server, reads the settings to judge by, and prints their origin to stderr.
-    pub async fn site(&self) -> anyhow::Result<Site> {
+    /// Connects to the API server, reads the settings to judge by, and prints their origin to stderr; if `quiet`, only if they are
+    /// a guess.
+    pub async fn site(&self, quiet: bool) -> anyhow::Result<Site> {
         let site = Site::for_judging(self.client().await?, self.config.as_deref()).await?;
-        site.print_source();
+        if !quiet || site.settings_are_guessed() {
+            site.print_source();
+        }
         Ok(site)
     }
 
@@ -123,15 +126,6 @@ impl SurveyArgs {
             "--quiet shortens text only: leave out --quiet or --output"
         );
         Ok(self.output)
-    }
-
-    /// Like `LookArgs::site`, but with `--quiet` the origin of the settings is printed only if they are a guess.
-    pub async fn site(&self) -> anyhow::Result<Site> {
-        let site = Site::for_judging(self.look.client().await?, self.look.config.as_deref()).await?;
-        if !self.quiet || site.settings_are_guessed() {
-            site.print_source();
-        }
-        Ok(site)
     }
 
     /// Returns whether the output is text for people.

@@ -1,7 +1,7 @@
 //! `gatera passwd`: changes a password that members read from a Secret, in MariaDB and in everything that reads it, with the
 //! rights of the person who runs the command.
 //!
-//! Owns: the loop of looks and steps, and the confirmation before it. `leader::password` decides which step comes next. Nothing
+//! Owns: what a look leads to, and the text of the confirmation. `leader::password` decides which step comes next. Nothing
 //! is remembered between two looks; until the change is over, a Secret of the command's own holds both passwords.
 
 mod actions;
@@ -11,7 +11,6 @@ mod observation;
 mod tests;
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
-use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -21,12 +20,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use leader::password::{self, PasswordChange, PasswordStep, WhichPassword};
 use report::password as report;
-use tokio::time::sleep;
 
 use self::observation::PasswordObservation;
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK_PAUSE, Transcript};
-use super::look::{self, ObservedCluster};
+use super::guided::{AfterLook, ClusterArgs, GuidedRun};
+use super::look::ObservedCluster;
 
 /// Options of `gatera passwd`.
 #[derive(Clone, Debug, Args)]
@@ -48,19 +46,18 @@ pub struct Options {
 }
 
 /// Changes the password.
-pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub async fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     let wanted = if options.stdin { password_from_standard_input()? } else { change::random_password()? };
-    let run = PasswordRun {
-        options,
-        wanted,
-        agreed: options.cluster.is_confirmed(),
-        abort: options.abort,
-        begun: false,
-        since: Instant::now(),
-        before: None,
-        transcript: Transcript::default(),
-    };
-    look::block_on(run.run_steps(out))
+    let mut run = PasswordRun { options, wanted, abort: options.abort, begun: false };
+    let after_look =
+        async |guided: &mut GuidedRun<'_>, seen: &ObservedCluster| match run.after_look(guided, seen).await {
+            Err(problem) if run.begun && guided.agreed => {
+                guided.problem(&problem)?;
+                Ok(guided.given_up().unwrap_or(AfterLook::Pause))
+            }
+            result => result,
+        };
+    GuidedRun::begin(&options.cluster, out).await?.drive(after_look).await
 }
 
 fn password_from_standard_input() -> anyhow::Result<Password> {
@@ -75,64 +72,35 @@ fn password_from_standard_input() -> anyhow::Result<Password> {
     Password::new(line).map_err(|why| anyhow::anyhow!("the new password cannot be used: {why}"))
 }
 
-/// The exit code of a run, and what it prints last.
-type Ending = (Exit, String);
-
 /// One run of the command.
 struct PasswordRun<'a> {
     options: &'a Options,
     /// The new password of a change that begins now.
     wanted: Password,
-    agreed: bool,
     /// Whether the change is still to be reversed, because of `--abort`.
     abort: bool,
     /// Whether the change is recorded already, so that a failed step is tried again.
     begun: bool,
-    /// When something changed last.
-    since: Instant,
-    before: Option<String>,
-    transcript: Transcript,
 }
 
 impl PasswordRun<'_> {
-    async fn run_steps(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
-        let args = &self.options.cluster;
-        let site = args.site().await?;
-        loop {
-            let seen = args.seen(&site, &mut self.transcript, out).await?;
-            let ended = match self.do_next_step(&seen, out).await {
-                Err(problem) if self.begun && self.agreed => {
-                    self.transcript.problem(&problem, out)?;
-                    args.gives_up(self.since, out)?.then_some((Exit::Undecided, String::new()))
-                }
-                ended => ended?,
-            };
-            if let Some((exit, text)) = ended {
-                write!(out, "{text}")?;
-                return Ok(exit);
-            }
-            sleep(LOOK_PAUSE).await;
-        }
-    }
-
-    /// Looks, and does the next step. Returns how the run ends, if that was the last step.
-    async fn do_next_step(
+    async fn after_look(
         &mut self,
+        guided: &mut GuidedRun<'_>,
         seen: &ObservedCluster,
-        out: &mut impl Write,
-    ) -> anyhow::Result<Option<Ending>> {
-        let (cluster, args) = (seen.cluster()?, &self.options.cluster);
+    ) -> anyhow::Result<AfterLook> {
+        let cluster = seen.cluster()?;
         if let Some(why) = password::state_obstacle(cluster, &seen.view()) {
-            return Ok(Some((Exit::Refused, report::cannot(cluster, &why, None))));
+            return Ok(AfterLook::End(Exit::Refused, report::cannot(cluster, &why, None)));
         }
         let observation = observation::observe(seen, &self.options.user, &self.wanted).await?;
         self.begun |= observation.own.is_some();
         let change = &observation.state.change;
         let step = password::next(&observation.state, seen.clock.now());
         if let Some(ending) = self.ending(cluster, &observation, &step) {
-            return Ok(Some(ending));
+            return Ok(ending);
         }
-        if !self.agreed {
+        if !guided.agreed {
             let proposed = report::PasswordProposal {
                 observed: &observation.state,
                 given: self.options.stdin,
@@ -140,29 +108,25 @@ impl PasswordRun<'_> {
                 keeps_old: self.options.keep_old,
                 step: &step,
             };
-            let ends = args.unless_confirmed(&report::proposal(cluster, &proposed), out)?;
-            self.agreed = ends.is_none();
-            // The confirmation may have taken a while, so the next look decides about the step again.
-            return Ok(ends.map(|exit| (exit, String::new())));
+            return Ok(AfterLook::Confirm(report::proposal(cluster, &proposed)));
         }
         if self.abort {
-            self.transcript.step(report::going_back(&change.account), out)?;
+            guided.step(report::going_back(&change.account))?;
             actions::reverse(seen, &observation).await?;
             self.abort = false;
-            return Ok(None);
+            return Ok(AfterLook::Pause);
         }
         let says = report::step_text(&step, &change.account, password::unreached_by_restart(cluster));
-        let now = format!("{} {:?}", report::step_key(&step, &says), cluster.ready());
-        if self.before.as_ref() != Some(&now) {
-            (self.since, self.before) = (Instant::now(), Some(now));
-        }
-        self.transcript.step(says, out)?;
-        if args.gives_up(self.since, out)? {
-            return Ok(Some((Exit::Undecided, String::new())));
+        guided.set_state(format!("{} {:?}", report::step_key(&step, &says), cluster.ready()));
+        if let Some(end) = guided.step(says)? {
+            return Ok(end);
         }
         actions::act(seen, &observation, &step).await?;
         self.begun = true;
-        Ok((step == PasswordStep::Finish).then(|| (Exit::Clean, report::finished(cluster, change))))
+        Ok(match step {
+            PasswordStep::Finish => AfterLook::End(Exit::Clean, report::finished(cluster, change)),
+            _ => AfterLook::Pause,
+        })
     }
 
     /// Returns how the run ends, if there is nothing to do.
@@ -171,7 +135,7 @@ impl PasswordRun<'_> {
         cluster: &Cluster,
         observation: &PasswordObservation,
         step: &PasswordStep,
-    ) -> Option<Ending> {
+    ) -> Option<AfterLook> {
         let PasswordChange { account, old, new, underway, .. } = &observation.state.change;
         let (abort, keep_old) = (self.abort, self.options.keep_old);
         let refused = match (step, underway) {
@@ -188,10 +152,10 @@ impl PasswordRun<'_> {
             }
             (PasswordStep::Begin, _) if old == new => format!("that is the password of {account} already\n"),
             (PasswordStep::Both, _) if keep_old => {
-                return Some((Exit::Clean, report::both_accepted(cluster, account)));
+                return Some(AfterLook::End(Exit::Clean, report::both_accepted(cluster, account)));
             }
             _ => return None,
         };
-        Some((Exit::Refused, refused))
+        Some(AfterLook::End(Exit::Refused, refused))
     }
 }

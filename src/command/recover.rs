@@ -1,6 +1,6 @@
 //! `gatera recover` and `gatera start`: recover a cluster that is down, from its newest data, with the rights of the caller.
 //!
-//! Owns: the loop of looks and steps, and the confirmation before it; the steps are in `recover/actions.rs`. `leader::recovery`
+//! Owns: what a look leads to, and which steps need a confirmation; the steps are in `recover/actions.rs`. `leader::recovery`
 //! decides which step comes next, and the guard decides which member may start first. A second run continues where the first
 //! one ended, because each step follows from what the cluster shows.
 
@@ -18,12 +18,12 @@ use jiff::SignedDuration;
 use leader::recovery::{self, RecoveryOptions, RecoveryStep};
 use objects::visible;
 use report::recovery as report;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK_PAUSE, Transcript, is_by_the_guard};
-use super::look::{self, ObservedCluster};
-use super::site::{Site, is_away};
+use super::guided::{AfterLook, ClusterArgs, GuidedRun, is_by_the_guard};
+use super::look::ObservedCluster;
+use super::site::is_away;
 
 /// The time after which the guard has seen what this command sees.
 const GUARD_CATCH_UP: Duration = Duration::from_secs(60);
@@ -59,45 +59,45 @@ pub enum RecoverGoal {
     StartAll,
 }
 
-/// Recovers the cluster.
-pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let want = RecoveryOptions {
-        from: options.from.clone(),
-        loss: options.accept_loss.clone(),
-        all: to == RecoverGoal::StartAll,
-        before: Vec::new(),
-        unreadable: Vec::new(),
-    };
-    let agreed = options.cluster.is_confirmed();
-    let run = RecoverRun {
+/// Recovers the cluster. If the run fails, it deletes the pods that it created only to read data.
+pub async fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let mut guided = GuidedRun::begin(&options.cluster, out).await?;
+    let mut run = RecoverRun {
         options,
-        want,
-        agreed,
-        agreed_to_begin: agreed,
+        want: RecoveryOptions {
+            from: options.from.clone(),
+            loss: options.accept_loss.clone(),
+            all: to == RecoverGoal::StartAll,
+            before: Vec::new(),
+            unreadable: Vec::new(),
+        },
+        agreed: guided.agreed,
         acted: false,
-        unchanged_since: Instant::now(),
-        table: String::new(),
-        transcript: Transcript::default(),
         tries: BTreeMap::new(),
         failing_since: None,
     };
-    look::block_on(run.recover(out))
+    let result = guided.drive(async |guided, seen| run.after_look(guided, seen).await).await;
+    let may_have_readers = !guided.state.is_empty() && !options.cluster.dry_run;
+    if may_have_readers && !matches!(result, Ok(Exit::Clean)) {
+        let cleanup = timeout(CLEANUP_DEADLINE, async {
+            actions::delete_readers(&guided.look_once().await?, &run.want.before).await
+        });
+        // The next run deletes the pods that are left now.
+        if let Ok(Err(problem)) = cleanup.await {
+            guided.problem(&problem.context("deleting the reader pods"))?;
+        }
+    }
+    result
 }
 
-/// One run of the command.
+/// One run of the command. The state that its driver compares is the table of members.
 struct RecoverRun<'a> {
     options: &'a Options,
     want: RecoveryOptions,
-    /// Whether a person confirmed which member starts the cluster.
+    /// Whether a person confirmed which member starts the cluster. The driver knows about the steps before that.
     agreed: bool,
-    /// Whether a person confirmed the steps before that.
-    agreed_to_begin: bool,
     /// Whether a step was done.
     acted: bool,
-    /// When the table changed last.
-    unchanged_since: Instant,
-    table: String,
-    transcript: Transcript,
     /// The number of tries of each step.
     tries: BTreeMap<String, u32>,
     /// When a step was first refused, without a success since then.
@@ -105,85 +105,59 @@ struct RecoverRun<'a> {
 }
 
 impl RecoverRun<'_> {
-    /// Recovers the cluster. If the run fails, it deletes the pods that it created only to read data.
-    async fn recover(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
-        let site = self.options.cluster.site().await?;
-        let result = self.run_steps(&site, out).await;
-        let may_have_readers = !self.table.is_empty() && !self.options.cluster.dry_run;
-        if may_have_readers && !matches!(result, Ok(Exit::Clean)) {
-            let cleanup = timeout(CLEANUP_DEADLINE, async {
-                let seen = self.options.cluster.seen(&site, &mut Transcript::default(), out).await?;
-                actions::delete_readers(&seen, &self.want.before).await
-            });
-            // The next run deletes the pods that are left now.
-            if let Ok(Err(problem)) = cleanup.await {
-                self.transcript.problem(&problem.context("deleting the reader pods"), out)?;
-            }
+    async fn after_look(
+        &mut self,
+        guided: &mut GuidedRun<'_>,
+        seen: &ObservedCluster,
+    ) -> anyhow::Result<AfterLook> {
+        if guided.look_took > LONGEST_CONCLUSIVE_LOOK {
+            // The look took long and may show an earlier state, so the time without a change counts from now.
+            guided.unchanged_since = Instant::now();
         }
-        result
-    }
-
-    async fn run_steps(&mut self, site: &Site, out: &mut impl Write) -> anyhow::Result<Exit> {
-        loop {
-            let look_began = Instant::now();
-            let seen = self.options.cluster.seen(site, &mut self.transcript, out).await?;
-            if look_began.elapsed() > LONGEST_CONCLUSIVE_LOOK {
-                // The look took long and may show an earlier state, so the time without a change counts from now.
-                self.unchanged_since = Instant::now();
-            }
-            if self.options.abort {
-                return abort(&seen, out).await;
-            }
-            let (cluster, view) = (seen.cluster()?, seen.view());
-            let table = report::table(cluster, &view);
-            if self.table.is_empty() {
-                self.want.before = cluster
-                    .pods()
-                    .chain(cluster.readers.iter().map(AsRef::as_ref))
-                    .map(|pod| pod.uid.clone())
-                    .collect();
-            }
-            if table != self.table {
-                (self.table, self.unchanged_since) = (table, Instant::now());
-            }
-            let step = recovery::next(cluster, &view, &self.want, self.time_unchanged());
-            if let Some((exit, text)) = self.ending(&step, cluster, &view) {
-                write!(out, "{text}")?;
-                return Ok(exit);
-            }
-            if self.needs_confirmation(&step, cluster) {
-                let proposal = format!("{}{}", self.table, report::proposal(cluster, &step));
-                if let Some(exit) = self.options.cluster.unless_confirmed(&proposal, out)? {
-                    return Ok(exit);
-                }
-                self.agreed |= matches!(step, RecoveryStep::Ask { .. });
-                self.agreed_to_begin = true;
-                // The confirmation may have taken a while, so the cluster is looked at again.
-                continue;
-            }
-            self.transcript.step(report::step_text(&step), out)?;
-            if self.options.cluster.gives_up(self.unchanged_since, out)? {
-                return Ok(Exit::Undecided);
-            }
-            if let Some(exit) = self.act(&step, &seen, out).await? {
-                return Ok(exit);
-            }
-            sleep(LOOK_PAUSE).await;
+        if self.options.abort {
+            return abort(seen).await;
         }
-    }
-
-    /// Returns the time for which nothing has changed.
-    fn time_unchanged(&self) -> SignedDuration {
-        SignedDuration::try_from(self.unchanged_since.elapsed()).unwrap_or(SignedDuration::MAX)
+        let (cluster, view) = (seen.cluster()?, seen.view());
+        if guided.state.is_empty() {
+            self.want.before = cluster
+                .pods()
+                .chain(cluster.readers.iter().map(AsRef::as_ref))
+                .map(|pod| pod.uid.clone())
+                .collect();
+        }
+        guided.set_state(report::table(cluster, &view));
+        let step = recovery::next(cluster, &view, &self.want, time_unchanged(guided));
+        if let Some((exit, text)) = self.ending(guided, &step, cluster, &view) {
+            return Ok(AfterLook::End(exit, text));
+        }
+        let is_request = matches!(step, RecoveryStep::Ask { .. });
+        let agreed = if is_request { self.agreed } else { guided.agreed };
+        // A dry run shows any step in this way.
+        if !agreed && (self.options.cluster.dry_run || needs_agreement(&step, cluster.recovery().is_some())) {
+            // The run ends if the person does not confirm.
+            self.agreed |= is_request;
+            let proposal = format!("{}{}", guided.state, report::proposal(cluster, &step));
+            return Ok(AfterLook::Confirm(proposal));
+        }
+        if let Some(end) = guided.step(report::step_text(&step))? {
+            return Ok(end);
+        }
+        self.act(guided, &step, seen).await
     }
 
     /// Returns how the run ends, if there is nothing left that it can do.
-    fn ending(&self, step: &RecoveryStep, cluster: &Cluster, view: &View<'_>) -> Option<(Exit, String)> {
-        let table = &self.table;
+    fn ending(
+        &self,
+        guided: &GuidedRun<'_>,
+        step: &RecoveryStep,
+        cluster: &Cluster,
+        view: &View<'_>,
+    ) -> Option<(Exit, String)> {
+        let table = &guided.state;
         match step {
             // The run waits for members that it recreated.
             RecoveryStep::Serves
-                if self.acted && recovery::next_in_turn(cluster, view, self.time_unchanged()).is_some() =>
+                if self.acted && recovery::next_in_turn(cluster, view, time_unchanged(guided)).is_some() =>
             {
                 None
             }
@@ -203,32 +177,25 @@ impl RecoverRun<'_> {
         }
     }
 
-    /// Returns whether a person has to confirm before this step. A dry run shows any step in this way.
-    fn needs_confirmation(&self, step: &RecoveryStep, cluster: &Cluster) -> bool {
-        let agreed =
-            if matches!(step, RecoveryStep::Ask { .. }) { self.agreed } else { self.agreed_to_begin };
-        !agreed && (self.options.cluster.dry_run || needs_agreement(step, cluster.recovery().is_some()))
-    }
-
     async fn act(
         &mut self,
+        guided: &mut GuidedRun<'_>,
         step: &RecoveryStep,
         seen: &ObservedCluster,
-        out: &mut impl Write,
-    ) -> anyhow::Result<Option<Exit>> {
+    ) -> anyhow::Result<AfterLook> {
         self.acted |= !matches!(step, RecoveryStep::Wait(_) | RecoveryStep::Serves);
         match actions::act(seen, step).await {
             Ok(()) => {
                 self.failing_since = None;
                 if let RecoveryStep::Finish { without } = step {
-                    writeln!(out, "{}", report::recovered(seen.cluster()?, without))?;
-                    return Ok(Some(Exit::Clean));
+                    let text = report::recovered(seen.cluster()?, without) + "\n";
+                    return Ok(AfterLook::End(Exit::Clean, text));
                 }
                 if self.is_looping(step) {
                     if let RecoveryStep::Read { uid, .. } = step {
                         // Another pod has the name of the reader pod, so this member cannot be read.
                         self.want.unreadable.push(uid.clone());
-                        return Ok(None);
+                        return Ok(AfterLook::Pause);
                     }
                     let logs = match step {
                         RecoveryStep::Restart { member, .. } => {
@@ -236,30 +203,28 @@ impl RecoverRun<'_> {
                         }
                         _ => String::new(),
                     };
-                    writeln!(out, "tried {MOST_TRIES} times without success{logs}")?;
-                    return Ok(Some(Exit::Undecided));
+                    let text = format!("tried {MOST_TRIES} times without success{logs}\n");
+                    return Ok(AfterLook::End(Exit::Undecided, text));
                 }
             }
             Err(problem) => {
-                self.transcript.problem(&problem, out)?;
+                guided.problem(&problem)?;
                 if is_away(&problem) {
                     self.failing_since = None;
-                    return Ok(None);
+                    return Ok(AfterLook::Pause);
                 }
                 if let RecoveryStep::Read { uid, .. } = step {
                     self.want.unreadable.push(uid.clone());
                 }
                 let since = *self.failing_since.get_or_insert_with(Instant::now);
-                if is_final(step, &problem, self.unchanged_since.elapsed(), since.elapsed()) {
-                    writeln!(
-                        out,
-                        "given up, because waiting does not change this: correct it, then run this again"
-                    )?;
-                    return Ok(Some(Exit::Refused));
+                if is_final(step, &problem, guided.unchanged_since.elapsed(), since.elapsed()) {
+                    let text =
+                        "given up, because waiting does not change this: correct it, then run this again\n";
+                    return Ok(AfterLook::End(Exit::Refused, text.to_owned()));
                 }
             }
         }
-        Ok(None)
+        Ok(AfterLook::Pause)
     }
 
     /// Counts a try of the step. Returns whether it was tried too often.
@@ -273,6 +238,11 @@ impl RecoverRun<'_> {
         *tries += 1;
         *tries > MOST_TRIES
     }
+}
+
+/// Returns the time for which nothing has changed.
+fn time_unchanged(guided: &GuidedRun<'_>) -> SignedDuration {
+    SignedDuration::try_from(guided.unchanged_since.elapsed()).unwrap_or(SignedDuration::MAX)
 }
 
 /// Returns whether a step needs confirmation: before anything is created, and before a member may start the cluster. For a
@@ -295,22 +265,18 @@ fn is_final(step: &RecoveryStep, problem: &anyhow::Error, unchanged: Duration, f
 }
 
 /// Withdraws the recovery request, by which a member may start, and then deletes the reader pods.
-async fn abort(seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Exit> {
+async fn abort(seen: &ObservedCluster) -> anyhow::Result<AfterLook> {
     let is_requested = seen.cluster()?.workload.metadata.mark(RECOVER).is_some();
     if is_requested {
         actions::withdraw_request(seen).await.context("withdrawing the recovery request")?;
     }
     actions::delete_readers(seen, &[]).await.context("deleting the reader pods")?;
-    if is_requested {
-        writeln!(
-            out,
-            "the recovery request for {} was withdrawn; pods that were already recreated stay",
-            seen.id
-        )?;
+    let text = if is_requested {
+        format!("the recovery request for {} was withdrawn; pods that were already recreated stay\n", seen.id)
     } else {
-        writeln!(out, "no recovery of {} is under way", seen.id)?;
-    }
-    Ok(Exit::Clean)
+        format!("no recovery of {} is under way\n", seen.id)
+    };
+    Ok(AfterLook::End(Exit::Clean, text))
 }
 
 #[cfg(test)]

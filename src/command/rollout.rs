@@ -13,10 +13,11 @@ use facts::marks::{self, PREFIX};
 use facts::revision::{Digest, Revision};
 use facts::view::{Cluster, RolloutRequest};
 use inspect::status::ClusterStatus;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
-use kube::{Api, ResourceExt as _};
 use objects::visible;
 use report::rollout as report;
 use serde_json::json;
@@ -74,53 +75,51 @@ pub struct RolloutArgs {
 
 impl RolloutArgs {
     async fn seen(&self) -> anyhow::Result<ObservedCluster> {
-        look::observe(&self.cluster, &self.look, &self.look.site().await?).await
+        look::observe(&self.cluster, &self.look, &self.look.site(false).await?).await
     }
 }
 
 /// Runs the subcommand.
-pub fn run(command: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
-    look::block_on(async {
-        match command {
-            RolloutCommand::Status { clusters, watch } => return status(clusters, *watch, out).await,
-            RolloutCommand::History(args) => history(args, out).await?,
-            RolloutCommand::Pause(args) => {
-                let seen = args.seen().await?;
-                seen.set_request(Some(RolloutRequest::Paused)).await?;
-                writeln!(
-                    out,
-                    "{} is paused: no member restarts with a changed configuration until `gatera rollout resume`; a member that fails with a new one still returns to the previous one",
-                    seen.id
-                )?;
-            }
-            RolloutCommand::Resume(args) => {
-                let seen = args.seen().await?;
-                seen.set_request(None).await?;
-                let goes_on = || {
-                    "continues: members that run another configuration restart, one after the other, with what its ConfigMaps hold".to_owned()
-                };
-                let stays = |why| {
-                    format!(
-                        "does not continue, because the revision was given up: {why}; `gatera rollout retry` tries it once more"
-                    )
-                };
-                writeln!(out, "{} {}", seen.id, visible(&seen.given_up().map_or_else(goes_on, stays)))?;
-            }
-            RolloutCommand::Retry(args) => {
-                let seen = args.seen().await?;
-                let why = seen.given_up().with_context(|| {
-                    format!("{} has no revision that was given up, so there is nothing to retry", seen.id)
-                })?;
-                if RolloutRequest::of(&seen.cluster()?.workload.metadata) == Some(RolloutRequest::Paused) {
-                    anyhow::bail!("{} is paused; run `gatera rollout resume` first", seen.id);
-                }
-                seen.set_request(Some(RolloutRequest::Retry(format!("{:.0}", seen.clock.now())))).await?;
-                writeln!(out, "{} retries the revision that was given up ({})", seen.id, visible(why))?;
-            }
-            RolloutCommand::Undo { cluster, to } => undo(cluster, to.as_deref(), out).await?,
+pub async fn run(command: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
+    match command {
+        RolloutCommand::Status { clusters, watch } => return status(clusters, *watch, out).await,
+        RolloutCommand::History(args) => history(args, out).await?,
+        RolloutCommand::Pause(args) => {
+            let seen = args.seen().await?;
+            seen.set_request(Some(RolloutRequest::Paused)).await?;
+            writeln!(
+                out,
+                "{} is paused: no member restarts with a changed configuration until `gatera rollout resume`; a member that fails with a new one still returns to the previous one",
+                seen.id
+            )?;
         }
-        Ok(Exit::Clean)
-    })
+        RolloutCommand::Resume(args) => {
+            let seen = args.seen().await?;
+            seen.set_request(None).await?;
+            let goes_on = || {
+                "continues: members that run another configuration restart, one after the other, with what its ConfigMaps hold".to_owned()
+            };
+            let stays = |why| {
+                format!(
+                    "does not continue, because the revision was given up: {why}; `gatera rollout retry` tries it once more"
+                )
+            };
+            writeln!(out, "{} {}", seen.id, visible(&seen.given_up().map_or_else(goes_on, stays)))?;
+        }
+        RolloutCommand::Retry(args) => {
+            let seen = args.seen().await?;
+            let why = seen.given_up().with_context(|| {
+                format!("{} has no revision that was given up, so there is nothing to retry", seen.id)
+            })?;
+            if RolloutRequest::of(&seen.cluster()?.workload.metadata) == Some(RolloutRequest::Paused) {
+                anyhow::bail!("{} is paused; run `gatera rollout resume` first", seen.id);
+            }
+            seen.set_request(Some(RolloutRequest::Retry(format!("{:.0}", seen.clock.now())))).await?;
+            writeln!(out, "{} retries the revision that was given up ({})", seen.id, visible(why))?;
+        }
+        RolloutCommand::Undo { cluster, to } => undo(cluster, to.as_deref(), out).await?,
+    }
+    Ok(Exit::Clean)
 }
 
 /// The pause between two looks with `--watch`.
@@ -213,9 +212,9 @@ impl ObservedCluster {
 
     /// Returns the snapshots of the cluster's ConfigMaps, newest first.
     async fn snapshots(&self) -> anyhow::Result<Vec<report::KeptSnapshot>> {
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, self.id.name));
-        let list = api.list_metadata(&ours).await.context("listing the snapshots of its ConfigMaps")?;
+        let list = self.api::<ConfigMap>().list_metadata(&ours).await;
+        let list = list.context("listing the snapshots of its ConfigMaps")?;
         let snapshot = |it: PartialObjectMeta<ConfigMap>| report::KeptSnapshot {
             name: it.name_any(),
             source: it.annotations().get(&format!("{PREFIX}{}", marks::KEEPS)).cloned().unwrap_or_default(),
@@ -231,7 +230,7 @@ impl ObservedCluster {
         let uid = &self.cluster()?.workload.metadata.uid;
         let annotations = json!({ format!("{PREFIX}{}", marks::ROLLOUT): value });
         let it = Exactly { name: &self.id.name, uid, version: "" };
-        let done = annotate(&self.stateful_sets(), it, "gatera-rollout", &annotations).await;
+        let done = annotate(&self.api::<StatefulSet>(), it, "gatera-rollout", &annotations).await;
         done.map(drop).context("annotating the StatefulSet")
     }
 }

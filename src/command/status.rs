@@ -98,26 +98,24 @@ const WATCH_PAUSE: Duration = Duration::from_secs(5);
 const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[J";
 
 /// Prints the state of the clusters. With `--watch`, it also prints errors that occur later, and continues.
-pub fn run(args: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub async fn run(args: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     let on_a_terminal = io::stdout().is_terminal();
-    look::block_on(async {
-        let client = args.clusters.look.client().await?;
-        let mut clock = Clock::ask(&client).await?;
-        print_changes(WATCH_PAUSE, out, async |first| {
-            let text = match printed(args, &client, &mut clock).await {
-                Err(error) if !first && args.watch => visible(&chain(error.as_ref())) + "\n",
-                text => text?,
-            };
-            let header = format!(
-                "{CLEAR_SCREEN}every {} s, since {:.0}; Ctrl-C ends it\n\n",
-                WATCH_PAUSE.as_secs(),
-                clock.now()
-            );
-            let header = if args.watch && on_a_terminal { header } else { String::new() };
-            Ok(Printout { header, text, exit: (!args.watch).then_some(Exit::Clean) })
-        })
-        .await
+    let client = args.clusters.look.client().await?;
+    let mut clock = Clock::ask(&client).await?;
+    print_changes(WATCH_PAUSE, out, async |first| {
+        let text = match printed(args, &client, &mut clock).await {
+            Err(error) if !first && args.watch => visible(&chain(error.as_ref())) + "\n",
+            text => text?,
+        };
+        let header = format!(
+            "{CLEAR_SCREEN}every {} s, since {:.0}; Ctrl-C ends it\n\n",
+            WATCH_PAUSE.as_secs(),
+            clock.now()
+        );
+        let header = if args.watch && on_a_terminal { header } else { String::new() };
+        Ok(Printout { header, text, exit: (!args.watch).then_some(Exit::Clean) })
     })
+    .await
 }
 
 async fn printed(args: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {

@@ -1,10 +1,10 @@
 //! `gatera stop`: stops a cluster in order, the highest ordinal first, with the rights of the person who runs the command.
 //!
-//! Owns: the loop of looks and steps, and reading where a member's data ended when it left. `leader::stop` chooses each step.
+//! Owns: what a look leads to, and reading where a member's data ended when it left. `leader::stop` chooses each step.
 
 use std::io::Write;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use facts::galera::start_report::{self, Position};
@@ -12,6 +12,7 @@ use facts::marks::stopped::StopRecord;
 use facts::marks::{OVERRIDE, PREFIX};
 use futures_util::{Stream, TryStreamExt as _};
 use jiff::SignedDuration;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{WatchEvent, WatchParams};
@@ -22,8 +23,8 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK_PAUSE, Transcript};
-use super::look::{self, ObservedCluster};
+use super::guided::{AfterLook, ClusterArgs, GuidedRun};
+use super::look::ObservedCluster;
 use super::site::is_away;
 use crate::act::api::Fault;
 use crate::act::connect;
@@ -39,58 +40,40 @@ const SECOND: Duration = Duration::from_secs(1);
 const WATCH_SECONDS: u32 = 60;
 
 /// Stops the cluster.
-pub fn run(args: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
-    look::block_on(run_steps(args, out))
-}
-
-async fn run_steps(args: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let site = args.site().await?;
-    let (mut transcript, mut agreed) = (Transcript::default(), args.is_confirmed());
-    let (mut since, mut before, mut fewest) = (Instant::now(), None, i64::MAX);
-    let mut replaced = None;
-    loop {
-        let seen = args.seen(&site, &mut transcript, out).await?;
+pub async fn run(args: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let (mut fewest, mut replaced) = (i64::MAX, None);
+    let mut guided = GuidedRun::begin(args, out).await?;
+    let after_look = async |guided: &mut GuidedRun<'_>, seen: &ObservedCluster| {
         let (cluster, view) = (seen.cluster()?, seen.view());
         let step = stop::next(cluster, &view);
         match &step {
             StopStep::Stopped => {
-                restore_override(&seen, replaced.as_deref()).await?;
-                write!(out, "{}", report::stopped(cluster))?;
-                return Ok(Exit::Clean);
+                restore_override(seen, replaced.as_deref()).await?;
+                return Ok(AfterLook::End(Exit::Clean, report::stopped(cluster)));
             }
             _ if cluster.workload.replicas() > fewest => {
-                writeln!(out, "{}", report::raised_meanwhile(cluster, fewest))?;
-                return Ok(Exit::Refused);
+                let text = report::raised_meanwhile(cluster, fewest) + "\n";
+                return Ok(AfterLook::End(Exit::Refused, text));
             }
             StopStep::Cannot(why) => {
-                writeln!(out, "{} cannot be stopped: {}", seen.id, visible(why))?;
-                return Ok(Exit::Refused);
+                let text = format!("{} cannot be stopped: {}\n", seen.id, visible(why));
+                return Ok(AfterLook::End(Exit::Refused, text));
             }
-            _ if !agreed => {
-                if let Some(exit) = args.unless_confirmed(&report::proposal(cluster, &view), out)? {
-                    return Ok(exit);
-                }
-                // The confirmation may have taken a while, so the cluster is looked at again.
-                agreed = true;
-                continue;
-            }
+            _ if !guided.agreed => return Ok(AfterLook::Confirm(report::proposal(cluster, &view))),
             _ => {}
         }
-        let wordless = step.without_texts();
-        if before.as_ref() != Some(&wordless) {
-            (since, before) = (Instant::now(), Some(wordless));
+        guided.set_state(format!("{:?}", step.without_texts()));
+        if let Some(end) = guided.step(report::step_text(&step))? {
+            return Ok(end);
         }
-        transcript.step(report::step_text(&step), out)?;
-        if args.gives_up(since, out)? {
-            return Ok(Exit::Undecided);
-        }
-        match (act(&seen, &step, &mut replaced).await, &step) {
+        match (act(seen, &step, &mut replaced).await, &step) {
             (Ok(()), StopStep::Leave { to, .. }) => fewest = *to,
             (Ok(()), _) => {}
-            (Err(problem), _) => transcript.problem(&problem, out)?,
+            (Err(problem), _) => guided.problem(&problem)?,
         }
-        sleep(LOOK_PAUSE).await;
-    }
+        Ok(AfterLook::Pause)
+    };
+    guided.drive(after_look).await
 }
 
 async fn act(seen: &ObservedCluster, step: &StopStep, replaced: &mut Option<String>) -> anyhow::Result<()> {
@@ -175,7 +158,7 @@ async fn put_back(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Resul
 
 async fn try_to_put_back(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
     let key = format!("{PREFIX}{OVERRIDE}");
-    let set = seen.stateful_sets().get_metadata(&seen.id.name).await?;
+    let set = seen.api::<StatefulSet>().get_metadata(&seen.id.name).await?;
     if !set.annotations().get(&key).is_some_and(|text| stop::is_own_override(text)) {
         return Ok(());
     }
@@ -208,10 +191,10 @@ struct LeavingPod {
 impl LeavingPod {
     /// Begins to watch a pod; `None`: there is no such pod.
     async fn of(seen: &ObservedCluster, member: &str) -> anyhow::Result<Option<Self>> {
-        let Some(pod) = seen.pods().get_opt(member).await? else { return Ok(None) };
+        let Some(pod) = seen.api::<Pod>().get_opt(member).await? else { return Ok(None) };
         let only = WatchParams::default().fields(&format!("metadata.name={member}")).timeout(WATCH_SECONDS);
         let from = pod.metadata.resource_version.unwrap_or_default();
-        let events = seen.pods().watch(&only, &from).await.context("listening to what it says")?;
+        let events = seen.api::<Pod>().watch(&only, &from).await.context("listening to what it says")?;
         Ok(Some(Self { uid: pod.metadata.uid, events: Box::pin(events) }))
     }
 

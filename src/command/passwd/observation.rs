@@ -46,7 +46,7 @@ pub(super) fn own_name(seen: &ObservedCluster) -> String {
 }
 
 pub(super) fn secrets(seen: &ObservedCluster) -> Api<Secret> {
-    Api::namespaced(seen.client.clone(), &seen.id.namespace)
+    seen.api()
 }
 
 /// Looks at the password of this account, or at the change that is under way. `new` is the password of a change that begins.
@@ -200,10 +200,9 @@ fn secret_state(seen: &ObservedCluster, secret: &Secret, change: &PasswordChange
 
 /// Returns the pods that read the key and have not ended.
 async fn readers(seen: &ObservedCluster, change: &PasswordChange) -> anyhow::Result<Vec<ReadingPod>> {
-    let pods =
-        seen.pods().list(&ListParams::default()).await.context("listing the pods that read the Secret")?;
+    let pods = seen.api::<Pod>().list(&ListParams::default()).await;
     let mut readers = Vec::new();
-    for pod in pods {
+    for pod in pods.context("listing the pods that read the Secret")? {
         let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
         let spec: objects::PodSpec = serde_json::from_value(serde_json::to_value(&pod.spec)?)
             .with_context(|| format!("reading pod {}", pod.name_any()))?;
@@ -256,7 +255,7 @@ impl PasswordObservation {
         let (second, new) = if self.own.is_some() { (second, new) } else { (first, old) };
         let [first, second, old, new] = [first, second, old, new].map(|it| credentials::quoted(it.look()));
         let lines = [root, &first, &second, statement, account, &old, &new].map(|it| format!("{it}\n"));
-        let ran = shell(&seen.pods(), member, &server.name, STATEMENT, &lines.concat()).await;
+        let ran = shell(&seen.api::<Pod>(), member, &server.name, STATEMENT, &lines.concat()).await;
         let said = match ran {
             Err(ExecError::Failed(said)) => {
                 let said = without_statement(&said);

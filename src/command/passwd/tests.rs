@@ -13,9 +13,9 @@ use objects::{Kind, Object};
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use super::look::ObservedCluster;
 use super::observation::{PasswordObservation, observe, without_statement};
 use super::*;
+use crate::command::look::ObservedCluster;
 use crate::command::site::Clock;
 
 type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;

@@ -84,8 +84,8 @@ fn untyped<K: Resource<DynamicType = ()>>(seen: &ObservedCluster) -> Api<Dynamic
 async fn create_member(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
     let mut set = serde_json::to_value(untyped::<StatefulSet>(seen).get(&seen.id.name).await?)?;
     if let Some(older) = seen.cluster()?.workload.older_revision_for(ordinal) {
-        let kept: Api<ControllerRevision> = Api::namespaced(seen.client.clone(), &seen.id.namespace);
-        let data = kept.get(older).await.context("reading the earlier template of its StatefulSet")?.data;
+        let kept = seen.api::<ControllerRevision>().get(older).await;
+        let data = kept.context("reading the earlier template of its StatefulSet")?.data;
         let data = serde_json::to_value(data)?;
         set =
             recovery::at_revision(set, older, &data).with_context(|| format!("{older} holds no template"))?;
@@ -104,7 +104,7 @@ async fn create_member(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<(
 
 /// Creates the pod that reads a member's data. If its image cannot be had, it runs that of the others, if they run the same.
 async fn create_reader(seen: &ObservedCluster, member: &str) -> anyhow::Result<()> {
-    let (cluster, pods) = (seen.cluster()?, seen.pods());
+    let (cluster, pods) = (seen.cluster()?, seen.api::<Pod>());
     let server = cluster.server().context("its template has no server")?.1.name.clone();
     let own = serde_json::to_value(untyped::<Pod>(seen).get(member).await?)?;
     let mut images = BTreeSet::new();
@@ -147,7 +147,7 @@ async fn create_pod(
 /// Deletes exactly the pod that was looked at, so that it restarts. Before a recovery is requested, the guard rightly protects a
 /// running server, so an override on the pod states the person's decision; it disappears with the pod.
 async fn restart(seen: &ObservedCluster, member: &str, uid: &str) -> anyhow::Result<()> {
-    let pods = seen.pods();
+    let pods = seen.api::<Pod>();
     if seen.cluster()?.recovery().is_none() {
         let release =
             seen.override_annotation("G02", OVERRIDE_DURATION, "gatera recover asks it where its data ends")?;
@@ -157,7 +157,7 @@ async fn restart(seen: &ObservedCluster, member: &str, uid: &str) -> anyhow::Res
 }
 
 async fn delete(seen: &ObservedCluster, pod: &str, uid: &str) -> anyhow::Result<()> {
-    Ok(api::delete_unless_changed(&seen.pods(), Exactly { name: pod, uid, version: "" }).await?)
+    Ok(api::delete_unless_changed(&seen.api::<Pod>(), Exactly { name: pod, uid, version: "" }).await?)
 }
 
 #[cfg(test)]
@@ -286,7 +286,7 @@ mod tests {
         assert!(asked.lock().unwrap().is_empty());
         // Given up: first the request.
         let (given_up, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
-        super::super::abort(&given_up, &mut Vec::new()).await.unwrap();
+        super::super::abort(&given_up).await.unwrap();
         let methods: Vec<_> = asked.lock().unwrap().iter().map(|it| it.0.clone()).collect();
         assert_eq!(methods, ["PATCH", "DELETE"]);
 
