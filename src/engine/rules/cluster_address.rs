@@ -43,7 +43,7 @@ use facts::galera::address::{AddressSource, PlacedAddress};
 use facts::galera::{options, runs, server};
 use facts::review::{Change, Origin, Review};
 use facts::revision;
-use facts::view::{Cluster, View, is_cluster};
+use facts::view::{View, is_cluster};
 use objects::{ConfigMap, Kind, Literal, PodSpec, Workload};
 
 use hosts::{AddressPlace, ExpectedMembers};
@@ -51,15 +51,10 @@ use hosts::{AddressPlace, ExpectedMembers};
 pub(super) const RULE: Rule = Rule {
     id: "G06",
     name: "cluster-address",
-    judges: &[(Kind::ConfigMap, WRITTEN, All(config_map)), (Kind::StatefulSet, WRITTEN, All(stateful_set))],
+    judges: &[(Kind::ConfigMap, WRITTEN, All(in_config)), (Kind::StatefulSet, WRITTEN, All(stateful_set))],
     depends_on_state: false,
     source: include_str!("cluster_address.rs"),
 };
-
-fn config_map(review: &Review, view: &View<'_>) -> Findings {
-    let new = review.change::<ConfigMap>().new;
-    new.map_or_else(Findings::new, |new| in_config(&review.namespace, new, view))
-}
 
 fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
     let Change { old, new } = review.change::<Workload>();
@@ -68,8 +63,8 @@ fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
     if old.is_some_and(|old| old.spec.service_name != new.spec.service_name) {
         return Findings::new();
     }
-    let before = LazyCell::new(|| old.map_or_else(Findings::new, |old| in_template(review, old, view)));
-    let mut found = in_template(review, new, view);
+    let before = LazyCell::new(|| old.and_then(|old| in_template(review, old, view)).unwrap_or_default());
+    let mut found = in_template(review, new, view).unwrap_or_default();
     // A fault in a file does not belong to this object, unless this change introduced it.
     found.retain(|finding| !finding.field.starts_with(IN_A_FILE) || !before.contains(finding));
     found
@@ -79,17 +74,19 @@ fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
 const IN_A_FILE: &str = "spec.template.wsrep_cluster_address";
 
 /// Returns findings about a ConfigMap from which members read their address.
-fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
+fn in_config(review: &Review, view: &View<'_>) -> Findings {
+    let (ns, Change { new: Some(map), .. }) = (&review.namespace, review.change::<ConfigMap>()) else {
+        return Findings::new();
+    };
     let mut found = Findings::new();
     for cluster in view.readers_of(ns, &map.metadata.name) {
         let workload = &cluster.workload;
+        let members = ExpectedMembers { namespace: ns, workload, view };
         let seen = revision::reaching(&workload.spec.template.spec).remove(&map.metadata.name);
         let is_seen = |key: &str| seen.as_ref().is_some_and(|keys| keys.contains(key));
         let switch = map.data.iter().find(|(key, text)| is_seen(key) && server::founds_by_file(text.look()));
-        if let Some((key, _)) = switch.filter(|_| founds_too_many(ns, workload, view)) {
-            let (label, field) =
-                (format!("wsrep_new_cluster in {key}"), format!("data[{key}].wsrep_new_cluster"));
-            found.push(hosts::founding(&AddressPlace { label, field }, &ExpectedMembers::of(ns, workload)));
+        if let Some((key, _)) = switch.filter(|_| members.found_too_many()) {
+            found.push(hosts::founding(&AddressPlace::in_file("wsrep_new_cluster", key), &members));
             continue;
         }
         let Some(PlacedAddress { source: AddressSource::File { map: name, key }, text }) =
@@ -98,61 +95,38 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
             continue;
         };
         if name == map.metadata.name && !may_be_overridden(&workload.spec.template.spec, Some(name)) {
-            let (label, field) =
-                (format!("wsrep_cluster_address in {key}"), format!("data[{key}].wsrep_cluster_address"));
-            found.extend(judge(ns, workload, &text, &AddressPlace { label, field }, view));
+            found.extend(hosts::judge(&AddressPlace::in_file("wsrep_cluster_address", key), &text, &members));
         }
     }
     found
 }
 
 /// Returns findings about the address that a StatefulSet gives its members, from any source.
-fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Findings {
+fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Option<Findings> {
     let (ns, template) = (&*review.namespace, &workload.spec.template);
-    let Some(server) = server::of(template) else {
-        return Findings::new();
-    };
+    let server = server::of(template)?;
+    let members = ExpectedMembers { namespace: ns, workload, view };
     let container = format!("spec.template.spec.containers[{}]", server.name);
     let switch = options::flags(server).into_iter().find(|flag| flag.key == "wsrep_new_cluster");
-    if let Some(flag) = switch.filter(|_| founds_too_many(ns, workload, view)) {
+    if let Some(flag) = switch.filter(|_| members.found_too_many()) {
         let field = format!("{container}.{}.wsrep_new_cluster", flag.field);
         let label = format!("--wsrep-new-cluster in {}", flag.field);
-        return vec![hosts::founding(&AddressPlace { label, field }, &ExpectedMembers::of(ns, workload))];
+        return Some(vec![hosts::founding(&AddressPlace { label, field }, &members)]);
     }
-    let Some(PlacedAddress { source, text }) = view.cluster_address(ns, workload) else {
-        return Findings::new();
-    };
+    let PlacedAddress { source, text } = view.cluster_address(ns, workload)?;
     let (label, field) = match source {
         AddressSource::Word(field, index) => (
             format!("wsrep_cluster_address in {field}[{index}]"),
             format!("{container}.{field}.wsrep_cluster_address"),
         ),
         // `check` judges the ConfigMap itself in the same run.
-        AddressSource::File { .. } if review.origin == Origin::Check => return Findings::new(),
-        AddressSource::File { map, .. } if may_be_overridden(&template.spec, Some(map)) => {
-            return Findings::new();
-        }
-        AddressSource::Variable(_) if may_be_overridden(&template.spec, None) => return Findings::new(),
+        AddressSource::File { .. } if review.origin == Origin::Check => return None,
+        AddressSource::File { map, .. } if may_be_overridden(&template.spec, Some(map)) => return None,
+        AddressSource::Variable(_) if may_be_overridden(&template.spec, None) => return None,
         AddressSource::Variable(name) => (format!("variable {name}"), format!("{container}.env[{name}]")),
         AddressSource::File { map, key } => (format!("key {key} of ConfigMap {map}"), IN_A_FILE.to_owned()),
     };
-    judge(ns, workload, &text, &AddressPlace { label, field }, view)
-}
-
-fn judge(ns: &str, workload: &Workload, address: &str, place: &AddressPlace, view: &View<'_>) -> Findings {
-    hosts::judge(place, address, &ExpectedMembers::of(ns, workload), view, || {
-        founds_too_many(ns, workload, view)
-    })
-}
-
-/// Returns whether several members without data would each create a cluster. G04 judges clusters with data; one member may create
-/// one.
-fn founds_too_many(ns: &str, workload: &Workload, view: &View<'_>) -> bool {
-    let claims = || view.claims_of(ns, workload).iter().any(|claim| claim.bound);
-    let data = view.cluster(ns, &workload.metadata.name).map_or_else(claims, Cluster::has_data);
-    let bootstraps = |name: &str| name == "MARIADB_GALERA_CLUSTER_BOOTSTRAP";
-    let mut variables = workload.spec.template.spec.containers.iter().flat_map(|it| &it.env);
-    workload.replicas() > 1 && !data && !variables.any(|var| bootstraps(&var.name))
+    Some(hosts::judge(&AddressPlace { label, field }, &text, &members))
 }
 
 /// Returns whether the server may read another address than the one found here: a script creates it, or an init container mounts

@@ -1,14 +1,12 @@
 //! The hosts of a cluster address: what each one is, and what is wrong with it.
 
-use std::ops::Range;
-
 use super::RULE;
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::address::{self, Address, Host};
 use facts::galera::adopt;
-use facts::view::{POD_NAME_LABEL, View};
+use facts::view::{Cluster, POD_NAME_LABEL, View};
 use facts::way_out::{WayOut, say};
-use objects::{Labels, Service, Workload, ordinal};
+use objects::{Service, Workload, ordinal};
 
 /// The largest number of hosts that are read; no cluster has more.
 const MOST_HOSTS: usize = 64;
@@ -21,6 +19,11 @@ pub(super) struct AddressPlace {
 }
 
 impl AddressPlace {
+    /// Returns the place of an option in a file of the ConfigMap that is judged.
+    pub(super) fn in_file(option: &str, key: &str) -> Self {
+        Self { label: format!("{option} in {key}"), field: format!("data[{key}].{option}") }
+    }
+
     fn finding(&self, verdict: Verdict, says: &str, why: &str, instead: WayOut) -> Finding {
         RULE.finding(verdict, &*self.field, format!("{} {says}", self.label), why, instead)
     }
@@ -28,45 +31,55 @@ impl AddressPlace {
 
 /// The members that belong in the list.
 pub(super) struct ExpectedMembers<'a> {
-    namespace: &'a str,
-    name: &'a str,
-    service: &'a str,
-    labels: &'a Labels,
-    ordinals: Range<i64>,
+    pub(super) namespace: &'a str,
+    pub(super) workload: &'a Workload,
+    pub(super) view: &'a View<'a>,
 }
 
-impl<'a> ExpectedMembers<'a> {
-    pub(super) fn of(namespace: &'a str, workload: &'a Workload) -> Self {
-        Self {
-            namespace,
-            name: &workload.metadata.name,
-            service: &workload.spec.service_name,
-            labels: &workload.spec.template.metadata.labels,
-            ordinals: workload.ordinals(),
-        }
+impl ExpectedMembers<'_> {
+    fn name(&self) -> &str {
+        &self.workload.metadata.name
+    }
+
+    /// Returns the name of the governing Service.
+    fn service(&self) -> &str {
+        &self.workload.spec.service_name
     }
 
     fn count(&self) -> i64 {
-        self.ordinals.end.saturating_sub(self.ordinals.start)
+        let ordinals = self.workload.ordinals();
+        ordinals.end.saturating_sub(ordinals.start)
+    }
+
+    /// Returns whether several members without data would each create a cluster. G04 judges clusters with data; one member may
+    /// create one.
+    pub(super) fn found_too_many(&self) -> bool {
+        let Self { namespace, workload, view } = *self;
+        let claims = || view.claims_of(namespace, workload).iter().any(|claim| claim.bound);
+        let data = view.cluster(namespace, self.name()).map_or_else(claims, Cluster::has_data);
+        let bootstraps = |name: &str| name == "MARIADB_GALERA_CLUSTER_BOOTSTRAP";
+        let mut variables = workload.spec.template.spec.containers.iter().flat_map(|it| &it.env);
+        workload.replicas() > 1 && !data && !variables.any(|var| bootstraps(&var.name))
     }
 
     /// Returns the correct list.
     fn list(&self) -> String {
-        address::of_members(self.name, self.service, self.ordinals.clone())
+        address::of_members(self.name(), self.service(), self.workload.ordinals())
     }
 
     /// Returns the Service in this host name, if the host names a member under a Service that is not the governing one, but may
     /// have been.
-    fn under_another_service<'h>(&self, host: &'h str, view: &View<'_>) -> Option<&'h str> {
+    fn under_another_service<'h>(&self, host: &'h str) -> Option<&'h str> {
+        let view = self.view;
         // The names of members that run are known.
-        let seen = view.cluster(self.namespace, self.name).is_some_and(|it| it.pods().next().is_some());
+        let seen = view.cluster(self.namespace, self.name()).is_some_and(|it| it.pods().next().is_some());
         if seen && !view.from_files {
             return None;
         }
         let Host::Name(pod, rest) = Host::read(host) else { return None };
         let (name, service) = (pod.rsplit_once('-')?.0, rest.split('.').next()?);
         let gives_names = view.service(self.namespace, service).is_none_or(Service::headless);
-        (name == self.name && !service.is_empty() && service != self.service && gives_names)
+        (name == self.name() && !service.is_empty() && service != self.service() && gives_names)
             .then_some(service)
     }
 
@@ -76,7 +89,8 @@ impl<'a> ExpectedMembers<'a> {
 
     /// Returns the advice to list every member, in the shorter form for a warning.
     fn list_members(&self) -> WayOut {
-        say(format!("list every member by name: {}-{}.{},…", self.name, self.ordinals.start, self.service))
+        let (name, first, service) = (self.name(), self.workload.ordinals().start, self.service());
+        say(format!("list every member by name: {name}-{first}.{service},…"))
     }
 }
 
@@ -102,24 +116,21 @@ enum HostKind {
 }
 
 /// Returns findings about this address for these members.
-pub(super) fn judge(
-    place: &AddressPlace,
-    text: &str,
-    members: &ExpectedMembers<'_>,
-    view: &View<'_>,
-    founds_too_many: impl Fn() -> bool,
-) -> Findings {
+pub(super) fn judge(place: &AddressPlace, text: &str, members: &ExpectedMembers<'_>) -> Findings {
     let hosts = match Address::read(text) {
         Some(Address::Peers(hosts)) => hosts,
-        Some(Address::NewCluster) if founds_too_many() => return vec![founding(place, members)],
+        Some(Address::NewCluster) if members.found_too_many() => return vec![founding(place, members)],
         _ => return Findings::new(),
     };
-    let hosts: Vec<_> =
-        hosts.iter().take(MOST_HOSTS).map(|host| (&**host, kind_of(host, members, view))).collect();
-    let mut found: Findings =
-        hosts.iter().filter_map(|(host, kind)| about_host(place, host, kind, members)).collect();
+    let hosts: Vec<_> = hosts.iter().take(MOST_HOSTS).map(|host| (&**host, kind_of(host, members))).collect();
+    let of_one = hosts.iter().filter_map(|(host, kind)| {
+        let (says, why) = wrong_host(host, kind)?;
+        let field = format!("{}[{host}]", place.field);
+        Some(Finding { field, ..place.finding(Verdict::Deny, &says, why, members.set_list()) })
+    });
+    let mut found: Findings = of_one.collect();
     if found.is_empty() {
-        found.extend(about_list(place, &hosts, members, view));
+        found.extend(about_list(place, &hosts, members));
     }
     found
 }
@@ -134,49 +145,44 @@ pub(super) fn founding(place: &AddressPlace, members: &ExpectedMembers<'_>) -> F
     place.finding(Verdict::Deny, &says, why, say(ONE_CREATES).then(format!("then {}", members.list())))
 }
 
-fn kind_of(host: &str, members: &ExpectedMembers<'_>, view: &View<'_>) -> HostKind {
+fn kind_of(host: &str, members: &ExpectedMembers<'_>) -> HostKind {
     let (first, rest) = match Host::read(host) {
         Host::Localhost => return HostKind::Itself,
         Host::Ip(ip) if ip.is_unspecified() || ip.is_loopback() => return HostKind::Itself,
         Host::Ip(_) => return HostKind::IpAddress,
         Host::Name(first, rest) => (first, rest),
     };
-    service(first, rest, members, view).or_else(|| pod(first, rest, members, view)).unwrap_or_else(|| {
-        let governing = first == members.service && !first.is_empty();
+    service(first, rest, members).or_else(|| pod(first, rest, members)).unwrap_or_else(|| {
+        let governing = first == members.service() && !first.is_empty();
         if governing { HostKind::Service { headless: true } } else { HostKind::Unknown }
     })
 }
 
 /// Returns what `SERVICE` or `SERVICE.NAMESPACE` leads to.
-fn service(name: &str, rest: &str, members: &ExpectedMembers<'_>, view: &View<'_>) -> Option<HostKind> {
+fn service(name: &str, rest: &str, members: &ExpectedMembers<'_>) -> Option<HostKind> {
+    let (view, labels) = (members.view, &members.workload.spec.template.metadata.labels);
     let namespace =
         if rest.is_empty() { members.namespace } else { rest.split('.').next().unwrap_or_default() };
     let service = view.service(namespace, name)?;
     let selector = &service.spec.selector;
-    let leads_to = |labels: &Labels| {
-        !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-    };
     // A Service of one pod is as valid a name as one under the governing Service.
     if let Some(pod) = selector.get(POD_NAME_LABEL).filter(|_| namespace == members.namespace) {
         return pod_of(pod, members);
     }
-    if namespace == members.namespace && leads_to(members.labels) {
+    if namespace == members.namespace && service.selects(labels) {
         return Some(HostKind::Service { headless: service.headless() });
     }
-    let other = view
-        .clusters_for(namespace, selector)
-        .find(|it| leads_to(&it.workload.spec.template.metadata.labels));
+    let other = view.clusters_for(namespace, selector).find(|it| service.selects(it.member_labels()));
     // A bootstrap node of another cluster is as wrong as its members.
     let other = other.or_else(|| {
-        view.cluster_of(namespace, selector).filter(|it| {
-            (&*it.id.namespace, adopt::instance(members.labels)) != (members.namespace, it.instance())
-        })
+        view.cluster_of(namespace, selector)
+            .filter(|it| (&*it.id.namespace, adopt::instance(labels)) != (members.namespace, it.instance()))
     });
     Some(other.map_or(HostKind::Unknown, |other| HostKind::OtherCluster(other.id.name.clone())))
 }
 
 /// Returns what `NAME-ORDINAL.SERVICE` or `NAME-ORDINAL.SERVICE.NAMESPACE…` leads to.
-fn pod(pod: &str, rest: &str, members: &ExpectedMembers<'_>, view: &View<'_>) -> Option<HostKind> {
+fn pod(pod: &str, rest: &str, members: &ExpectedMembers<'_>) -> Option<HostKind> {
     let (name, ordinal) = pod.rsplit_once('-')?;
     if rest.is_empty() || ordinal.is_empty() || !ordinal.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -185,32 +191,27 @@ fn pod(pod: &str, rest: &str, members: &ExpectedMembers<'_>, view: &View<'_>) ->
     let service = labels.next().unwrap_or_default();
     let namespace = labels.next().unwrap_or(members.namespace);
     // `galera-1.NAMESPACE.svc` is a Service that the view does not hold.
-    if namespace == "svc" || service == members.namespace && service != members.service {
+    if namespace == "svc" || service == members.namespace && service != members.service() {
         return None;
     }
-    if (name, service, namespace) == (members.name, members.service, members.namespace) {
+    if (name, service, namespace) == (members.name(), members.service(), members.namespace) {
         return pod_of(pod, members);
     }
-    let own = (namespace, name) == (members.namespace, members.name);
-    match view.cluster(namespace, name) {
+    let own = (namespace, name) == (members.namespace, members.name());
+    match members.view.cluster(namespace, name) {
         Some(other) if !own => Some(HostKind::OtherCluster(other.id.name.clone())),
         _ => Some(HostKind::NotAMember),
     }
 }
 
 fn pod_of(pod: &str, members: &ExpectedMembers<'_>) -> Option<HostKind> {
-    let ordinal = ordinal(pod, members.name)?;
-    Some(if ordinal < members.ordinals.end { HostKind::Member } else { HostKind::BeyondReplicas })
+    let ordinal = ordinal(pod, members.name())?;
+    Some(if ordinal < members.workload.ordinals().end { HostKind::Member } else { HostKind::BeyondReplicas })
 }
 
-/// Returns the finding about one host, independent of the others.
-fn about_host(
-    place: &AddressPlace,
-    host: &str,
-    kind: &HostKind,
-    members: &ExpectedMembers<'_>,
-) -> Option<Finding> {
-    let (says, why) = match kind {
+/// Returns what is wrong with one host, independent of the others, and why.
+fn wrong_host(host: &str, kind: &HostKind) -> Option<(String, &'static str)> {
+    Some(match kind {
         HostKind::IpAddress => (
             format!("lists {host}, an address that a pod loses when it restarts"),
             "after the next restart no pod answers there, or another one does, perhaps of another cluster",
@@ -232,9 +233,7 @@ fn about_host(
         | HostKind::NotAMember
         | HostKind::Service { .. }
         | HostKind::Unknown => return None,
-    };
-    let field = format!("{}[{host}]", place.field);
-    Some(Finding { field, ..place.finding(Verdict::Deny, &says, why, members.set_list()) })
+    })
 }
 
 const SKIPPED: &str = "a name that does not resolve is skipped";
@@ -245,7 +244,6 @@ fn about_list(
     place: &AddressPlace,
     hosts: &[(&str, HostKind)],
     members: &ExpectedMembers<'_>,
-    view: &View<'_>,
 ) -> Option<Finding> {
     let warning = |says: &str, why| Some(place.finding(Verdict::Warn, says, why, members.list_members()));
     let first =
@@ -256,10 +254,10 @@ fn about_list(
     });
     let service = first(&|kind| matches!(kind, HostKind::Service { .. }));
     match (count, not_a_member, service) {
-        _ if members.count() < 1 || members.service.is_empty() => None,
+        _ if members.count() < 1 || members.service().is_empty() => None,
         (0, Some(host), None) => {
-            let says = format!("lists {host} instead of the members of cluster {}", members.name);
-            let instead = match members.under_another_service(host, view) {
+            let says = format!("lists {host} instead of the members of cluster {}", members.name());
+            let instead = match members.under_another_service(host) {
                 Some(service) => say(format!(
                     "keep spec.serviceName: {service} if members run with it, because it cannot change ("
                 ))
@@ -275,7 +273,7 @@ fn about_list(
             warning(&says, "only one address of a name is tried, and that may be the member's own")
         }
         (0, None, None) => {
-            let says = format!("lists no member of cluster {} that gatera knows of", members.name);
+            let says = format!("lists no member of cluster {} that gatera knows of", members.name());
             warning(&says, NO_ANSWER)
         }
         (_, Some(host), _) => warning(&format!("lists {host}, which is not a member"), SKIPPED),
