@@ -72,19 +72,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let planned = PlannedInjection::of(server, &template.metadata, &template.spec, claims);
     let mut found = in_template(server, &planned);
     found.extend(asks_another_port(&review.namespace, template, server, view));
-    if let Some((_, before)) = template::of(review.old.as_ref(), view) {
-        found.extend(startup_probe_weakened(before, server, &planned));
-    }
+    let before = template::of(review.old.as_ref(), view).and_then(|(_, it)| it.startup_probe.as_ref());
+    found.extend(before.and_then(|it| startup_probe_weakened(it.seconds_to_failure(), server, &planned)));
     found
 }
 
-/// Returns a warning if the template's own startup probe is removed or becomes too short.
-fn startup_probe_weakened(
-    before: &Container,
-    server: &Container,
-    planned: &PlannedInjection,
-) -> Option<Finding> {
-    let patience = before.startup_probe.as_ref()?.seconds_to_failure();
+/// Returns a warning if the template's own startup probe, which waited this number of seconds, is removed or becomes too short.
+fn startup_probe_weakened(patience: i64, server: &Container, planned: &PlannedInjection) -> Option<Finding> {
     let removed = |left: &str| format!(", which waited {patience}s, is removed: {left}");
     let (says, instead) =
         match (server.startup_probe.as_ref().map(Handler::seconds_to_failure), &planned.keeps_probes) {
@@ -106,28 +100,27 @@ fn startup_probe_weakened(
                 },
             ),
         };
-    let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
     let says = format!("startupProbe of container {}{says}", server.name);
-    Some(RULE.warn(field, says, KILLED_COPYING, instead))
+    Some(RULE.warn(field_of("startupProbe", server), says, KILLED_COPYING, instead))
 }
 
 const KILLED_COPYING: &str = "a member that joins copies the whole database before it answers; a probe that does not wait kills it repeatedly";
 
 fn in_template(server: &Container, planned: &PlannedInjection) -> Findings {
-    let place = format!("spec.template.spec.containers[{}].", server.name);
-    let liveness = server.liveness_probe.as_ref().map(|probe| {
-        demanding_liveness(&place, server, probe, planned)
-            .or_else(|| impatient_liveness(&place, server, probe, planned))
-    });
-    let found = liveness.flatten().into_iter().chain(ready_may_not_mean_synced(&place, server, planned));
-    found.chain(replaced_probes(&place, server, planned)).collect()
+    let liveness = demanding_liveness(server, planned).or_else(|| impatient_liveness(server, planned));
+    let found = liveness.into_iter().chain(ready_may_not_mean_synced(server, planned));
+    found.chain(replaced_probes(server, planned)).collect()
+}
+
+fn field_of(probe: &str, server: &Container) -> String {
+    format!("spec.template.spec.containers[{}].{probe}", server.name)
 }
 
 /// Returns warnings about probes that injection replaces when the pod starts, besides those of [`demanding_liveness`].
-fn replaced_probes(place: &str, server: &Container, planned: &PlannedInjection) -> Findings {
+fn replaced_probes(server: &Container, planned: &PlannedInjection) -> Findings {
     let warning = |probe: &str, says: String, why: &str, instead: &str| {
         let says = format!("{probe} of container {} {says}", server.name);
-        RULE.warn(format!("{place}{probe}"), says, why, instead)
+        RULE.warn(field_of(probe, server), says, why, instead)
     };
     let makes_demands = |probe: &Handler| programs::demand(&probe.exec.command).is_some();
     let liveness = planned.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(makes_demands);
@@ -158,13 +151,8 @@ const ASK_THE_PORT: &str = "leave it out, or ask the port (livenessProbe: {tcpSo
 const WHY_READINESS: &str = "as soon as a member is Ready, a rollout continues, and clients are sent to it";
 
 /// Returns a finding about a liveness probe that fails while the server is alive.
-fn demanding_liveness(
-    place: &str,
-    server: &Container,
-    probe: &Handler,
-    planned: &PlannedInjection,
-) -> Option<Finding> {
-    let demand = programs::demand(&probe.exec.command)?;
+fn demanding_liveness(server: &Container, planned: &PlannedInjection) -> Option<Finding> {
+    let demand = programs::demand(&server.liveness_probe.as_ref()?.exec.command)?;
     let says = format!("livenessProbe of container {} needs {demand}", server.name);
     let (verdict, says, instead) = match &planned.keeps_probes {
         None => (
@@ -179,17 +167,12 @@ fn demanding_liveness(
     } else {
         "a donor and a joiner are not Synced, and a member without its majority is not Primary: it kills all of these"
     };
-    Some(RULE.finding(verdict, format!("{place}livenessProbe.exec.command"), says, why, instead))
+    Some(RULE.finding(verdict, field_of("livenessProbe.exec.command", server), says, why, instead))
 }
 
 /// Returns a finding about a liveness probe that kills a member that is still copying its data.
-fn impatient_liveness(
-    place: &str,
-    server: &Container,
-    probe: &Handler,
-    planned: &PlannedInjection,
-) -> Option<Finding> {
-    let kept = planned.keeps_probes.as_ref()?;
+fn impatient_liveness(server: &Container, planned: &PlannedInjection) -> Option<Finding> {
+    let (probe, kept) = (server.liveness_probe.as_ref()?, planned.keeps_probes.as_ref()?);
     // The probe checks the state transfer's own file, which exists during the transfer.
     if probe.exec.command.iter().any(|word| word.look().contains("sst_in_progress")) {
         return None;
@@ -205,7 +188,7 @@ fn impatient_liveness(
         let instead = "make startupProbe wait an hour: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}";
         // A startup probe is deliberate, and its real waiting time is not always visible.
         let verdict = if server.startup_probe.is_some() { Verdict::Warn } else { Verdict::Deny };
-        RULE.finding(verdict, format!("{place}livenessProbe"), says, why, instead)
+        RULE.finding(verdict, field_of("livenessProbe", server), says, why, instead)
     })
 }
 
@@ -222,13 +205,13 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
         |(_, probe): &&(&str, &Option<Handler>)| probe.as_ref().and_then(probed_port) == Some(DEFAULT_PORT);
     let (name, _) = probes.iter().find(usual)?;
     let port = view.ports(ns, &template.spec, server).clients.filter(|port| *port != DEFAULT_PORT)?;
-    let place = format!("spec.template.spec.containers[{}].{name}.tcpSocket.port", server.name);
     let says = format!(
         "{name} of container {} asks port {DEFAULT_PORT}, but its server listens on {port}",
         server.name
     );
     let why = "a probe that never succeeds kills every member repeatedly";
-    Some(RULE.deny(place, says, why, format!("set its port to {port}")))
+    let field = field_of(&format!("{name}.tcpSocket.port"), server);
+    Some(RULE.deny(field, says, why, format!("set its port to {port}")))
 }
 
 /// Returns a finding about a ConfigMap that changes the servers' port to one that their probes do not ask.
@@ -249,7 +232,7 @@ fn moves_the_port(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Returns a warning if Ready will not mean Synced.
-fn ready_may_not_mean_synced(place: &str, server: &Container, planned: &PlannedInjection) -> Option<Finding> {
+fn ready_may_not_mean_synced(server: &Container, planned: &PlannedInjection) -> Option<Finding> {
     let says = format!("Ready will not prove that container {} is Synced", server.name);
     let (says, instead) = match &planned.keeps_probes {
         None => (says, "remove gatera.dev/readiness: keep from the template"),
@@ -262,5 +245,5 @@ fn ready_may_not_mean_synced(place: &str, server: &Container, planned: &PlannedI
         Some(kept) => (format!("{says}: {kept}"), "make readinessProbe check for wsrep_local_state 4"),
     };
     (!planned.ready_means_synced)
-        .then(|| RULE.warn(format!("{place}readinessProbe"), says, WHY_READINESS, instead))
+        .then(|| RULE.warn(field_of("readinessProbe", server), says, WHY_READINESS, instead))
 }
