@@ -106,14 +106,15 @@ type NewReader<'a> = (Kind, &'a Workload);
 /// Returns findings about the files of a ConfigMap, and about the options that one server reads from them.
 fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, new_reader: Option<NewReader<'_>>) -> Findings {
     let files = texts(map).map(|(file, _)| file).collect();
-    let sets = FileSets::of(ns, map, &files, view, new_reader.map(|(_, it)| it));
+    let readers = readers(ns, map, new_reader, view);
+    let sets = FileSets::of(ns, map, &files, &readers, view);
     let mut found: Findings = texts(map).flat_map(|(file, text)| files::judge(file, text, &sets)).collect();
     let for_one = match new_reader {
         Some((kind, reader)) => kind == Kind::Deployment || is_source(reader, &map.metadata.name),
         None => is_for_one_member(ns, map, view),
     };
-    let place = OptionPlace::in_file(for_one);
-    let series = unknown::of_readers(ns, map, view, new_reader.map(|(_, it)| it));
+    let place = OptionPlace { container: None, for_one };
+    let series = unknown::series_of_readers(&readers);
     found.extend(
         texts(map)
             .take(unknown::MOST_TEXTS)
@@ -137,6 +138,13 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, new_reader: Option<NewR
     found
 }
 
+/// Returns the workloads that read this ConfigMap, with a new reader.
+fn readers<'a>(ns: &str, map: &ConfigMap, new: Option<NewReader<'a>>, view: &View<'a>) -> Vec<&'a Workload> {
+    let name = &*map.metadata.name;
+    let clusters = view.readers_of(ns, name).map(|it| &*it.workload);
+    clusters.chain(view.deployments_that_read(ns, name)).chain(new.map(|(_, it)| it)).collect()
+}
+
 fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Findings {
     let mut found = in_config(ns, new, view, None);
     let name = &new.metadata.name;
@@ -145,7 +153,7 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
     );
     let [was, is]: [BTreeMap<_, _>; 2] = [old, new].map(|map| texts(map).collect());
     let files = was.keys().chain(is.keys()).copied().collect();
-    let sets = FileSets::of(ns, new, &files, view, None);
+    let sets = FileSets::of(ns, new, &files, &readers(ns, new, None, view), view);
     let changes_of = |cluster: &Cluster| {
         let settings = |map| all_settings(ns, &cluster.workload, &view.with_config_map(map));
         let after = settings(new);
@@ -153,7 +161,7 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
         // One more file for a single member does not change the other members.
         let changes = |set| {
             let [was, is] = [&was, &is].map(|files| effective(files, set));
-            OptionPlace::in_file(false).changes(&was, &is, &cluster)
+            OptionPlace { container: None, for_one: false }.changes(&was, &is, &cluster)
         };
         sets.together.iter().chain([&sets.alone]).flat_map(changes).collect::<Findings>()
     };
@@ -192,7 +200,7 @@ fn is_source(workload: &Workload, map: &str) -> bool {
 
 fn in_template(kind: Kind, workload: &Workload, view: &View<'_>) -> Findings {
     let Some(server) = server_of(workload, view) else { return Findings::new() };
-    let place = OptionPlace::in_container(&server.name, kind == Kind::Deployment);
+    let place = OptionPlace { container: Some(&server.name), for_one: kind == Kind::Deployment };
     let settings = Effective::of_flags(options::flags(server));
     let judged = settings.iter().flat_map(|(key, placed)| place.judge(key, placed));
     judged.chain(unknown::on_command_line(&place, server)).collect()
@@ -208,7 +216,7 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
     };
     let after = all_settings(ns, new, view);
     let cluster = ChangingCluster::of(cluster, || all_settings(ns, old, view), &after, view);
-    let mut found = OptionPlace::in_container(name, false).changes(&was, &is, &cluster);
+    let mut found = OptionPlace { container: Some(name), for_one: false }.changes(&was, &is, &cluster);
     let maps =
         |of: &Workload| revision::reaching(&of.spec.template.spec).into_keys().collect::<BTreeSet<_>>();
     let (before, after) = (maps(old), maps(new));
@@ -216,7 +224,7 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
     // Files that both templates read were judged when they were written, and unknown files cannot be judged.
     if before != after && before.iter().chain(&after).all(known) {
         let [was, is] = [old, new].map(|it| of_files(ns, it, view));
-        let changes = OptionPlace::in_file(false).changes(&was, &is, &cluster);
+        let changes = OptionPlace { container: None, for_one: false }.changes(&was, &is, &cluster);
         found.extend(changes.into_iter().map(|it| newly_read::of_template(it, "its ConfigMaps")));
     }
     found

@@ -28,21 +28,19 @@ pub(super) struct FileSets<'a> {
 }
 
 impl<'a> FileSets<'a> {
-    /// Sorts these option files, with a new reader. Files that have no reader yet count as read together, unless their names
+    /// Sorts these option files, which these workloads read. Files that have no reader yet count as read together, unless their names
     /// have the number of a member.
     pub(super) fn of(
         ns: &str,
         map: &ConfigMap,
         files: &BTreeSet<&'a str>,
+        readers: &[&Workload],
         view: &View<'_>,
-        new_reader: Option<&Workload>,
     ) -> Self {
         let name = &*map.metadata.name;
-        let known =
-            view.readers_of(ns, name).map(|it| &*it.workload).chain(view.deployments_that_read(ns, name));
         let mut sets = Self::default();
         let mut readings = Vec::new();
-        for workload in known.chain(new_reader) {
+        for workload in readers {
             let template = &workload.spec.template;
             if !template.spec.config_maps().any(|it| it == name) {
                 continue;
@@ -88,18 +86,13 @@ impl<'a> FileSets<'a> {
     /// Returns a warning if it is unknown which files a server reads.
     pub(super) fn unknown(&self) -> Option<Finding> {
         let place = self.chosen_from.as_ref()?;
-        Some(
-            RULE.warn(
-                "data",
-                format!(
-                    "it is not known which of its option files a server reads (mounted at {place}), so \
-                 each is judged by itself"
-                ),
-                "a fault that arises only from two files together is not found",
-                say("mount files for all members as a folder, such as /etc/mysql/conf.d")
-                    .then("if each file is for one member, ignore this warning"),
-            ),
-        )
+        let says = format!(
+            "it is not known which of its option files a server reads (mounted at {place}), so each is judged by itself"
+        );
+        let why = "a fault that arises only from two files together is not found";
+        let instead = say("mount files for all members as a folder, such as /etc/mysql/conf.d")
+            .then("if each file is for one member, ignore this warning");
+        Some(RULE.warn("data", says, why, instead))
     }
 }
 

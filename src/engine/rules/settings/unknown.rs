@@ -5,13 +5,12 @@
 use std::collections::BTreeSet;
 
 use super::values::OptionPlace;
-use crate::verdict::Finding;
+use crate::verdict::Findings;
 use facts::galera::image::{Image, Series, Vendor};
 use facts::galera::options::{self, OptionValue, Readers, UnknownOption};
 use facts::galera::runs::Runs;
 use facts::galera::server;
-use facts::view::View;
-use objects::{ConfigMap, Container, Workload};
+use objects::{Container, Workload};
 
 /// The largest number of findings about one text.
 const MOST_FINDINGS: usize = 25;
@@ -24,16 +23,9 @@ pub(super) const MOST_TEXTS: usize = 20;
 /// whose options are not known.
 pub(super) type SeriesOfReaders = BTreeSet<Option<Series>>;
 
-/// Returns the series of the servers that read this ConfigMap, with a new reader.
-pub(super) fn of_readers(
-    ns: &str,
-    map: &ConfigMap,
-    view: &View<'_>,
-    new_reader: Option<&Workload>,
-) -> SeriesOfReaders {
-    let name = &*map.metadata.name;
-    let known = view.readers_of(ns, name).map(|it| &*it.workload).chain(view.deployments_that_read(ns, name));
-    let mut servers = known.chain(new_reader).filter_map(|it| server::of(&it.spec.template)).peekable();
+/// Returns the series of the servers of these workloads.
+pub(super) fn series_of_readers(readers: &[&Workload]) -> SeriesOfReaders {
+    let mut servers = readers.iter().filter_map(|it| server::of(&it.spec.template)).peekable();
     if servers.peek().is_none() {
         return SeriesOfReaders::from([None]);
     }
@@ -50,12 +42,7 @@ fn series_of(server: &Container) -> Option<Series> {
 }
 
 /// Returns findings about the options of a file.
-pub(super) fn in_file(
-    place: &OptionPlace<'_>,
-    file: &str,
-    text: &str,
-    series: &SeriesOfReaders,
-) -> Vec<Finding> {
+pub(super) fn in_file(place: &OptionPlace<'_>, file: &str, text: &str, series: &SeriesOfReaders) -> Findings {
     let plugins = plugins(options::read_with(text, &["plugin"]).map(|it| it.look().to_owned()));
     let of_servers = options::read(text).filter(|it| it.readers == Readers::Server && !it.loose);
     // Only servers of one series read a group such as [mariadb-10.11].
@@ -71,9 +58,9 @@ pub(super) fn in_file(
 }
 
 /// Returns findings about the options on the command line of a container that runs the server itself.
-pub(super) fn on_command_line(place: &OptionPlace<'_>, server: &Container) -> Vec<Finding> {
+pub(super) fn on_command_line(place: &OptionPlace<'_>, server: &Container) -> Findings {
     if !may_be_mariadb(server) || Runs::of(server) != Runs::Server {
-        return Vec::new();
+        return Findings::new();
     }
     let (series, flags) = (SeriesOfReaders::from([series_of(server)]), options::flags(server));
     let values = flags.iter().filter(|it| it.key.starts_with("plugin"));

@@ -10,22 +10,13 @@ use facts::galera::options::{Effective, PlacedValue, UnknownOption, same};
 
 /// The place where options are written.
 pub(super) struct OptionPlace<'a> {
-    container: Option<&'a str>,
+    /// The container on whose command line they are; otherwise they are in files of a ConfigMap.
+    pub(super) container: Option<&'a str>,
     /// The settings are for one member only.
-    for_one: bool,
+    pub(super) for_one: bool,
 }
 
-impl<'a> OptionPlace<'a> {
-    /// Returns the place of settings in files of a ConfigMap.
-    pub(super) fn in_file(for_one: bool) -> Self {
-        Self { container: None, for_one }
-    }
-
-    /// Returns the place of settings on the command line of a container.
-    pub(super) fn in_container(container: &'a str, for_one: bool) -> Self {
-        Self { container: Some(container), for_one }
-    }
-
+impl OptionPlace<'_> {
     fn field(&self, key: &str, file: &str) -> String {
         let key = if key.contains('.') { format!("wsrep_provider_options[{key}]") } else { key.to_owned() };
         match self.container {
@@ -104,8 +95,8 @@ impl<'a> OptionPlace<'a> {
         was: Option<&PlacedValue<'_>>,
         now: Option<&PlacedValue<'_>>,
         cluster: &ChangingCluster<'_>,
-    ) -> Vec<Finding> {
-        let Some(placed) = now.or(was) else { return Vec::new() };
+    ) -> Findings {
+        let Some(placed) = now.or(was) else { return Findings::new() };
         // The option may still be set in another place.
         let (description, elsewhere) = (&cluster.description, cluster.after.get(key));
         let judge = |row: &Key| {
