@@ -4,11 +4,12 @@
 //! applied does not matter. The guard reads the text from the API server, because its view holds only ConfigMaps that a cluster
 //! reads. `gatera check` has all of its files at once, and judges each ConfigMap itself.
 
+use super::template;
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::revision;
 use facts::view::View;
-use objects::{ConfigMap, Kind, Object, Workload};
+use objects::{ConfigMap, Kind, Workload};
 
 /// Returns findings about these ConfigMaps, reported for the template.
 pub(super) fn judged(
@@ -16,11 +17,11 @@ pub(super) fn judged(
     view: &View<'_>,
     judge: impl Fn(&ConfigMap, &Workload) -> Findings,
 ) -> Findings {
-    let Some(new) = adopted(review.new.as_ref(), view) else { return Findings::new() };
-    if review.origin.judges_each(Kind::ConfigMap) {
+    let new = template::adopted(review.new.as_ref(), view);
+    let Some(new) = new.filter(|_| !review.origin.judges_each(Kind::ConfigMap)) else {
         return Findings::new();
-    }
-    let before = adopted(review.old.as_ref(), view);
+    };
+    let before = template::adopted(review.old.as_ref(), view);
     let before = before.map(|old| revision::reaching(&old.spec.template.spec)).unwrap_or_default();
     let names = revision::reaching(&new.spec.template.spec).into_keys().filter(|it| !before.contains_key(it));
     let maps = names.filter_map(|name| view.config_map(&review.namespace, &name));
@@ -33,10 +34,6 @@ pub(super) fn judged(
         news.map(|finding| of_template(finding, &format!("its ConfigMap {}", map.metadata.name)))
     });
     found.collect()
-}
-
-fn adopted<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<&'a Workload> {
-    object?.get::<Workload>().filter(|it| view.adoption().adopts(&it.spec.template.metadata.labels))
 }
 
 /// Returns the finding, reported for the template. The field does not name the ConfigMap, so the same fault under another name is

@@ -32,13 +32,13 @@
 
 mod value;
 
-use super::newly_read;
+use super::{newly_read, template};
 use crate::rule::{All, OfTemplates, Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings};
 use facts::galera::options;
 use facts::review::{Change, Review};
 use facts::view::View;
-use objects::{ConfigMap, Container, Kind, Literal, Pod, PodSpec, Workload};
+use objects::{ConfigMap, Container, Kind, Literal, Pod, PodSpec};
 
 pub use value::is_secret;
 pub(super) use value::is_secret_name;
@@ -58,11 +58,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn in_workload(review: &Review, view: &View<'_>) -> Findings {
-    let template = review.change::<Workload>().new.map(|it| &it.spec.template);
-    let Some(template) = template.filter(|it| view.adoption().adopts(&it.metadata.labels)) else {
-        return Findings::new();
-    };
-    let mut found = in_pod("spec.template.spec.", &template.spec);
+    let Some(new) = template::adopted(review.new.as_ref(), view) else { return Findings::new() };
+    let mut found = in_pod("spec.template.spec.", &new.spec.template.spec);
     found.extend(newly_read::judged(review, view, |map, _| in_config(map)));
     found
 }

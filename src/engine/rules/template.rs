@@ -4,7 +4,7 @@
 
 use facts::galera::server;
 use facts::view::{View, is_cluster};
-use objects::{Container, Object, Template};
+use objects::{Container, Object, Template, Workload};
 
 /// Returns the pod template of a cluster or of its bootstrap node, with its server's container; `None`: the object is neither,
 /// or is not adopted.
@@ -16,4 +16,9 @@ pub(super) fn of<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<(&'a
         _ => None,
     }?;
     Some((template, server::of(template)?))
+}
+
+/// Returns the workload of this object, if its pods are adopted; they may run no server.
+pub(super) fn adopted<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<&'a Workload> {
+    object?.get::<Workload>().filter(|it| view.adoption().adopts(&it.spec.template.metadata.labels))
 }

@@ -39,12 +39,13 @@
 
 use std::collections::BTreeSet;
 
+use super::template;
 use crate::rule::Page;
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Id, View};
 use facts::way_out::{CommandLine, run, say};
-use objects::{Unreadable, Workload};
+use objects::Unreadable;
 
 /// The id of findings about objects that cannot be read. It is not a rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";
@@ -70,13 +71,9 @@ const WHY_BOUNDED: &str =
 /// Returns a warning about a template that is judged without ConfigMaps that are not kept: it names the first, and counts the
 /// others.
 pub fn unkept_config_maps(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let new = review.change::<Workload>().new?;
-    let template = &new.spec.template;
-    if !view.adoption().adopts(&template.metadata.labels) {
-        return None;
-    }
+    let new = template::adopted(review.new.as_ref(), view)?;
     let facts = view.world.facts();
-    let names: BTreeSet<_> = template.spec.config_maps().collect();
+    let names: BTreeSet<_> = new.spec.template.spec.config_maps().collect();
     let mut without = names.into_iter().filter_map(|name| {
         let why = facts.without_room(&Id::new(&review.namespace, name))?;
         view.config_map(&review.namespace, name).is_none().then_some((name, why))
