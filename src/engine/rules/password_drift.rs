@@ -94,17 +94,11 @@ pub(super) const RULE: Rule = Rule {
     name: "password-drift",
     judges: &[
         (Kind::Secret, &[Verb::Update], All(secret)),
-        (Kind::StatefulSet, &[Verb::Update], OfTemplates(stateful_set)),
+        (Kind::StatefulSet, &[Verb::Update], OfTemplates(taken_from_elsewhere)),
     ],
     depends_on_state: true,
     source: include_str!("password_drift.rs"),
 };
-
-fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
-    let Some((old, new)) = review.both::<Workload>() else { return Findings::new() };
-    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data());
-    cluster.map_or_else(Findings::new, |cluster| taken_from_elsewhere(old, new, cluster, review, view))
-}
 
 fn secret(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = review.both::<Secret>() else { return Findings::new() };
@@ -132,17 +126,12 @@ fn secret(review: &Review, view: &View<'_>) -> Findings {
 
 /// Returns findings about values that the server reads from another Secret or key than before. If both Secrets are known (files),
 /// a value that differs is judged as one that changes in place. Otherwise a password gets a warning.
-fn taken_from_elsewhere(
-    old: &Workload,
-    new: &Workload,
-    cluster: &Cluster,
-    review: &Review,
-    view: &View<'_>,
-) -> Findings {
+fn taken_from_elsewhere(review: &Review, view: &View<'_>) -> Findings {
+    let Some((old, new)) = review.both::<Workload>() else { return Findings::new() };
     let templates = [&old.spec.template, &new.spec.template];
-    if templates[0].fingerprint == templates[1].fingerprint {
-        return Findings::new();
-    }
+    let changed = templates[0].fingerprint != templates[1].fingerprint;
+    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| changed && it.has_data());
+    let Some(cluster) = cluster else { return Findings::new() };
     let [was, is] = templates.map(of_server);
     let [before, after] =
         view.secrets.map(|all| move || all.iter().filter(|it| it.metadata.namespace == review.namespace));
@@ -202,15 +191,8 @@ struct SecretReaders<'a> {
     secret: &'a str,
     /// The step after `ALTER USER`.
     then: String,
-    /// The key whose new password MariaDB accepts already.
+    /// The key whose new password MariaDB accepts already, so that it may change in this write.
     prepared: Option<String>,
-}
-
-impl SecretReaders<'_> {
-    /// Returns whether the password in this key may change in this write.
-    fn may_change(&self, key: &str) -> bool {
-        self.prepared.as_deref() == Some(key)
-    }
 }
 
 /// Returns the pod spec with only the server, the init containers and their volumes.
@@ -248,7 +230,7 @@ fn judge(key: &str, was: &HiddenValue, is: Option<&HiddenValue>, readers: &Secre
         (Form::Options(old), Form::Options(new)) => return options(key, old, new, readers),
         _ if is_certificate(key) => None,
         _ if names_no_password(key, readers.spec, readers.secret) => key_removed(),
-        _ if stays && readers.may_change(key) => None,
+        _ if stays && readers.prepared.as_deref() == Some(key) => None,
         _ => Some(finding(key, stays, readers, account_of_variable(key, readers))),
     };
     found.into_iter().collect()
@@ -298,7 +280,7 @@ fn options(
         // An added password is not in use yet.
         if !keys::may_be_shown(name) {
             let stays = new.contains_key(name);
-            let judged = old.contains_key(name) && !(stays && readers.may_change(key));
+            let judged = old.contains_key(name) && !(stays && readers.prepared.as_deref() == Some(key));
             let user = (name == "wsrep_sst_auth").then(|| "sst".to_owned());
             return judged.then(|| finding(key, stays, readers, user));
         }
