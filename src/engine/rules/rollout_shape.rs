@@ -81,8 +81,8 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     let Change { old, new: Some(new) } = review.change::<Workload>() else { return Findings::new() };
     let is_adopted = is_cluster(new, view.adoption());
     if let Some(old) = old.filter(|old| is_adopted || is_cluster(old, view.adoption())) {
-        let cluster = view.cluster(&review.namespace, &review.name);
-        if let Some(found) = no_server::judge(old, new, cluster, view) {
+        let serving = view.cluster(&review.namespace, &review.name).filter(|it| it.ready() > 0);
+        if let Some(found) = serving.and_then(|it| no_server::judge(old, new, it, view)) {
             return vec![found];
         }
     }
@@ -96,7 +96,8 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     }
     found.extend(shape(new));
     if let Some(old) = old {
-        found.extend(budgets::outgrown(review, &new.spec.template, old.replicas(), new.replicas(), view));
+        let labels = &new.spec.template.metadata.labels;
+        found.extend(budgets::outgrown(review, labels, old.replicas(), new.replicas(), view));
     }
     found
 }
@@ -104,9 +105,9 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
 fn scaled(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = review.both::<Scale>() else { return Findings::new() };
     let cluster = view.cluster(&review.namespace, &review.name);
-    let template = cluster.map(|it| &it.workload.spec.template);
+    let labels = cluster.map(Cluster::member_labels);
     let (from, to) = (old.spec.replicas, new.spec.replicas);
-    template.into_iter().flat_map(|it| budgets::outgrown(review, it, from, to, view)).collect()
+    labels.into_iter().flat_map(|it| budgets::outgrown(review, it, from, to, view)).collect()
 }
 
 /// Returns a warning if a StatefulSet takes over the only pod, which it restarts if the templates differ. This is not always
@@ -165,7 +166,7 @@ fn restart_refused(review: &Review, old: &Workload, new: &Workload, view: &View<
     match cluster {
         Some(cluster) => reserved_besides(what, cluster, first, view)
             .or_else(|| taken_back::judge(cluster, new, view).filter(|_| changed))
-            .or_else(|| restart_finding(what, cluster, first, new.parallel(), view)),
+            .or_else(|| restart_finding(what, cluster, new, view)),
         // It was not a cluster before this change, so none of its members has joined one.
         None if view.freshness == Freshness::Current => None,
         None => Some(wait(
@@ -189,14 +190,8 @@ fn reserved_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) 
     ))
 }
 
-fn restart_finding(
-    what: &str,
-    cluster: &Cluster,
-    first: i64,
-    parallel: bool,
-    view: &View<'_>,
-) -> Option<Finding> {
-    let stays_unready = member_that_stays_unready(cluster, parallel);
+fn restart_finding(what: &str, cluster: &Cluster, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let stays_unready = member_that_stays_unready(cluster, new.parallel());
     let pods = cluster.members.iter().any(|member| member.pod.is_some());
     match (view.state(cluster), stays_unready) {
         _ if cluster.has_no_identity() && cluster.ready() > 0 => Some(RULE.deny(
@@ -223,7 +218,7 @@ fn restart_finding(
             "a member that keeps failing needs a change, and is not part of the cluster meanwhile",
             "delete that pod afterwards, if it is still the old one",
         )),
-        (State::Joining | State::Degraded, None) if begins_with_the_missing(cluster, first) => None,
+        (State::Joining | State::Degraded, None) if begins_with_the_missing(cluster, new) => None,
         (State::Joining | State::Transfer | State::Degraded | State::Forming, None) => {
             Some(wait_for_member(what, cluster, view))
         }
@@ -272,7 +267,8 @@ fn member_that_stays_unready(cluster: &Cluster, parallel: bool) -> Option<&PodFa
 
 /// Returns whether the only missing member is the first to restart, and receives no copy: the controller continues when it is
 /// Ready.
-fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
+fn begins_with_the_missing(cluster: &Cluster, new: &Workload) -> bool {
+    let first = new.ordinals().end - 1;
     let is_missing = |member: &Member| match &member.pod {
         Some(pod) => {
             pod.terminating || pod.restarts > 0 && !pod.ready && pod.phase() != Some(JoinPhase::Receives)
@@ -340,15 +336,10 @@ fn autoscaled(review: &Review, view: &View<'_>) -> Option<Finding> {
     let new = review.change::<Autoscaler>().new?;
     let target = &new.spec.scale_target_ref.name;
     let cluster = view.cluster(&review.namespace, target).filter(|_| new.scales(target))?;
-    Some(
-        RULE.deny(
-            "spec.scaleTargetRef",
-            format!("it scales cluster {} by load", cluster.id.name),
-            WHY_NOT_BY_LOAD,
-            say("scale the proxy in front of it or the application")
-                .or("change the members by hand, in odd numbers"),
-        ),
-    )
+    let says = format!("it scales cluster {} by load", cluster.id.name);
+    let instead = say("scale the proxy in front of it or the application")
+        .or("change the members by hand, in odd numbers");
+    Some(RULE.deny("spec.scaleTargetRef", says, WHY_NOT_BY_LOAD, instead))
 }
 
 /// Returns a finding about an autoscaler that was created before its StatefulSet.
@@ -357,15 +348,10 @@ fn scaled_by_autoscaler(review: &Review, view: &View<'_>) -> Option<Finding> {
     let autoscaler =
         view.autoscaler_of(namespace, name).filter(|_| !review.origin.judges_each(Kind::Autoscaler))?;
     let autoscaler = &autoscaler.metadata.name;
-    Some(
-        RULE.deny(
-            "spec.replicas",
-            format!("HorizontalPodAutoscaler {autoscaler} scales it by load"),
-            WHY_NOT_BY_LOAD,
-            run(CommandLine::new(format!("kubectl -n {namespace} delete hpa {autoscaler}")))
-                .say(", and scale the proxy in front of it or the application instead"),
-        ),
-    )
+    let says = format!("HorizontalPodAutoscaler {autoscaler} scales it by load");
+    let instead = run(CommandLine::new(format!("kubectl -n {namespace} delete hpa {autoscaler}")))
+        .say(", and scale the proxy in front of it or the application instead");
+    Some(RULE.deny("spec.replicas", says, WHY_NOT_BY_LOAD, instead))
 }
 
 const WHY_NOT_BY_LOAD: &str = "every member holds the whole database and applies every write: new members first copy all of it, then writes are not faster";

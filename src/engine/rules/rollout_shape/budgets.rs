@@ -6,7 +6,7 @@ use crate::verdict::{Finding, Findings};
 use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
 use facts::way_out::say;
-use objects::{Budget, Kind, Template, Workload};
+use objects::{Budget, Kind, Labels, Workload};
 
 pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
     let Change { old, new } = review.change::<Budget>();
@@ -77,14 +77,7 @@ pub(super) fn created_before(review: &Review, new: &Workload, view: &View<'_>) -
 }
 
 /// Returns warnings about budgets that allow more evictions at once when a cluster has more members.
-pub(super) fn outgrown(
-    review: &Review,
-    template: &Template,
-    from: i64,
-    to: i64,
-    view: &View<'_>,
-) -> Findings {
-    let labels = &template.metadata.labels;
+pub(super) fn outgrown(review: &Review, labels: &Labels, from: i64, to: i64, view: &View<'_>) -> Findings {
     let budgets = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
     let findings = budgets.filter_map(|budget| {
         let members = ProtectedClusters::by(&review.namespace, budget, None, view).members;

@@ -8,14 +8,8 @@ use facts::view::{Cluster, View};
 use facts::way_out::{CommandLine, say};
 use objects::Workload;
 
-/// Returns a finding if serving members would restart without a database server.
-pub(super) fn judge(
-    old: &Workload,
-    new: &Workload,
-    cluster: Option<&Cluster>,
-    view: &View<'_>,
-) -> Option<Finding> {
-    let cluster = cluster.filter(|it| it.ready() > 0)?;
+/// Returns a finding if the members of this cluster, which serve, would restart without a database server.
+pub(super) fn judge(old: &Workload, new: &Workload, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let before = server::of(&old.spec.template).filter(|it| runs::no_server(it).is_none())?;
     let now = new.spec.template.spec.containers.iter().find(|it| it.name == before.name)?;
     let program = runs::no_server(now)?;
