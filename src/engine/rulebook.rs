@@ -135,7 +135,7 @@ impl Rulebook {
 
     /// Returns all pages, in the order of their ids.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
-        [rules::UNREADABLE_PAGE].into_iter().chain(self.rules.iter().map(Rule::page))
+        [rules::unreadable::PAGE].into_iter().chain(self.rules.iter().map(Rule::page))
     }
 
     /// Returns the page of this id or name, in upper or lower case.

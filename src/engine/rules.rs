@@ -32,13 +32,11 @@ pub mod unlisted;
 pub mod unreadable;
 mod whole_stop;
 
-pub use crate::inject::identity::SECOND_BOOTSTRAP;
 pub use member_removal::{MemberRemoval, member_removal, refuse_unreserved};
 pub use own_marks::{Correction, corrections};
 pub use plain_password::is_secret;
 pub use recovery::{RecoveryChange, recovery_change};
 pub use second_bootstrap::held_at_zero;
-pub use unreadable::PAGE as UNREADABLE_PAGE;
 pub use unreadable::UNREADABLE;
 
 use crate::rule::Rule;

@@ -90,7 +90,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
         .flatten();
     found.extend(kept.filter(|_| moved.is_none() || !has_no_volume));
     found.extend(moved);
-    found.extend(ignores_claims(review, new, place.as_ref(), view));
+    found.extend(place.as_ref().and_then(|place| ignores_claims(review, new, place, view)));
     found.extend(size::small_volumes(new, place.as_ref()));
     found.extend(init::rewrites(new, place.as_ref()));
     found.extend(claims_left_behind(review, new, view));
@@ -288,18 +288,13 @@ fn keep_in_place() -> WayOut {
 }
 
 /// Returns a finding if a StatefulSet is created while claims of its name exist, and its server keeps its data elsewhere.
-fn ignores_claims(
-    review: &Review,
-    new: &Workload,
-    place: Option<&DataFolder>,
-    view: &View<'_>,
-) -> Option<Finding> {
+fn ignores_claims(review: &Review, new: &Workload, place: &DataFolder, view: &View<'_>) -> Option<Finding> {
+    let begins = review.operation == Operation::Create && !matches!(place.backing, Backing::Template(_));
     // The audit looks at what exists already.
-    if review.operation != Operation::Create || review.origin == Origin::Audit {
+    if !begins || review.origin == Origin::Audit {
         return None;
     }
     let server = server::of(&new.spec.template)?;
-    let place = place.filter(|it| !matches!(it.backing, Backing::Template(_)))?;
     let claims = view.claims_of(&review.namespace, new);
     // Claims of a template that the server mounts elsewhere may hold something else.
     let mounted = |claim: &&MemberClaim| {

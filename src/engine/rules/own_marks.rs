@@ -93,12 +93,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found.extend(useless_break_glass(review, new.meta(), view));
     found.extend(foreign_marks(review, new, view));
     found.extend(match (&review.old, new) {
-        (Some(Object::Namespace(old)), Object::Namespace(new)) => {
-            mode_label(&old.metadata, &new.metadata, review, view)
-        }
-        (_, Object::Namespace(new)) => unknown_mode(&new.metadata).into_iter().collect(),
-        (Some(old), new) => unrecognised(old, new, review, view).into_iter().collect(),
-        (None, _) => Findings::new(),
+        (_, Object::Namespace(new)) => mode_label(&new.metadata, review, view),
+        (Some(old), new) => unrecognised(old, new, review, view),
+        (None, _) => None,
     });
     if let Object::StatefulSet(new) = new {
         found.extend(unserved::judge(new));
@@ -168,25 +165,20 @@ fn corrected_override(text: &str, view: &View<'_>) -> String {
     )
 }
 
-/// Returns findings about the mode label of a namespace, which makes protection complete.
-fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findings {
-    let (before, after) = (old.labels.get(MODE_LABEL), new.labels.get(MODE_LABEL));
-    let guarded = view.clusters_in(&review.name).next();
-    match (before, after, guarded) {
-        (Some(_), None, Some(cluster)) => {
-            let says =
-                format!("without the label {MODE_LABEL} cluster {} is only partly guarded", cluster.id.name);
-            let why = "scaling and evictions are then judged only while gatera answers, and objects without the cluster's labels not at all";
-            let warn = CommandLine::new(format!(
-                "kubectl label namespace {} --overwrite {MODE_LABEL}=warn",
-                review.name
-            ));
-            let warn = say("to get warnings instead of refusals while you migrate: ")
-                .and(edit(warn, format!("write {MODE_LABEL}: warn")));
-            vec![RULE.deny(FIELD, says, why, say("keep the label").or(warn))]
-        }
-        _ => unknown_mode(new).into_iter().collect(),
-    }
+/// Returns a finding about the mode label of a namespace, which makes protection complete.
+fn mode_label(new: &Meta, review: &Review, view: &View<'_>) -> Option<Finding> {
+    let has_label = |meta: &Meta| meta.labels.contains_key(MODE_LABEL);
+    let removed = review.old.as_ref().map(Object::meta).is_some_and(has_label) && !has_label(new);
+    let Some(cluster) = view.clusters_in(&review.name).next().filter(|_| removed) else {
+        return unknown_mode(new);
+    };
+    let says = format!("without the label {MODE_LABEL} cluster {} is only partly guarded", cluster.id.name);
+    let why = "scaling and evictions are then judged only while gatera answers, and objects without the cluster's labels not at all";
+    let warn =
+        CommandLine::new(format!("kubectl label namespace {} --overwrite {MODE_LABEL}=warn", review.name));
+    let warn = say("to get warnings instead of refusals while you migrate: ")
+        .and(edit(warn, format!("write {MODE_LABEL}: warn")));
+    Some(RULE.deny(FIELD, says, why, say("keep the label").or(warn)))
 }
 
 const FIELD: &str = "metadata.labels[gatera.dev/mode]";
@@ -215,7 +207,7 @@ fn unrecognised(old: &Object, new: &Object, review: &Review, view: &View<'_>) ->
         _ => {
             let [before, after] = [old, new].map(|it| &it.meta().labels);
             let adopts = |labels| view.adoption().adopts(labels);
-            let kept = adopts(after) && !leaves_its_cluster(new, before, after, review, view);
+            let kept = adopts(after) && !leaves_its_cluster(before, after, review, view);
             if !adopts(before) || kept || matches!(new, Object::Service(_) | Object::Budget(_)) {
                 return None;
             }
@@ -252,17 +244,11 @@ fn unrecognised(old: &Object, new: &Object, review: &Review, view: &View<'_>) ->
 }
 
 /// Returns whether a pod or claim would leave its cluster, although it is still recognised as Galera's.
-fn leaves_its_cluster(
-    new: &Object,
-    before: &Labels,
-    after: &Labels,
-    review: &Review,
-    view: &View<'_>,
-) -> bool {
-    let member = matches!(new, Object::Pod(_) | Object::Claim(_));
+fn leaves_its_cluster(before: &Labels, after: &Labels, review: &Review, view: &View<'_>) -> bool {
+    let member = matches!(review.kind, Kind::Pod | Kind::Claim);
     let orphaned = |cluster: &Cluster| {
         let selector = &cluster.workload.spec.selector;
-        matches!(new, Object::Pod(_)) && selector.selects(before) && !selector.selects(after)
+        review.kind == Kind::Pod && selector.selects(before) && !selector.selects(after)
     };
     member
         && (adopt::instance(before) != adopt::instance(after)

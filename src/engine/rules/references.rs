@@ -33,13 +33,15 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G10 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet covers it too.
 
+use std::collections::BTreeSet;
+
 use super::owners;
 use crate::rule::{All, OfTemplates, One, Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Finding, Findings};
 use facts::marks;
 use facts::review::Review;
 use facts::view::{Cluster, State, View, is_cluster};
-use facts::way_out::{CommandLine, WayOut, edit, run, say};
+use facts::way_out::{CommandLine, edit, run, say};
 use objects::{ConfigMap, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -79,7 +81,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         let says = format!("{} is stopped, and its data needs the passwords in this Secret", cluster.id.name);
         let why = "the passwords in a new Secret differ from those in the data on the claims";
         let instead = "keep it, or a copy of it, until the cluster is started again";
-        return Some(Finding { verdict: Verdict::Warn, ..finding(String::new(), says, why, instead) });
+        return Some(RULE.warn("", says, why, instead));
     }
     let cluster = *users.first()?;
     let Cluster { id, workload, .. } = cluster;
@@ -124,7 +126,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     };
     let says = format!("{says} ({})", view.count(cluster));
     let instead = instead.or("to remove the whole cluster: ").page("G03");
-    Some(finding(String::new(), says, why, instead))
+    Some(RULE.deny("", says, why, instead))
 }
 
 const REFER_TO_ANOTHER: &str = "change it in place, or first refer to another one in the StatefulSet, and wait until all members have restarted";
@@ -134,7 +136,7 @@ const WHY_NOT_NOTICED: &str = "running members do not notice, but the next one t
 fn without_needed_keys(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = review.change::<ConfigMap>().new else { return Findings::new() };
     let name = &review.name;
-    let mut missing: Vec<_> = view
+    let mut missing: BTreeSet<_> = view
         .readers_of(&review.namespace, name)
         .flat_map(|cluster| cluster.workload.spec.template.spec.uses_of_config_map(name).needed)
         .filter(|key| !new.has(key))
@@ -142,12 +144,10 @@ fn without_needed_keys(review: &Review, view: &View<'_>) -> Findings {
     // A known mistake of the seed documents, judged before the ConfigMap is read: the script is not under `data`, which is empty.
     let is_galeras = || name.contains("galera") || view.is_galeras(&review.namespace, new);
     if missing.is_empty() && name.ends_with("-node-scripts") && new.is_empty() && is_galeras() {
-        missing.push(SCRIPT);
+        missing.insert(SCRIPT);
     }
-    missing.sort_unstable();
-    missing.dedup();
     let found = missing.into_iter().map(|key| {
-        finding(
+        RULE.deny(
             format!("data[{key}]"),
             format!("it has no data[{key}], which members mount"),
             WHY_EMPTY_FOLDER,
@@ -166,15 +166,13 @@ fn missing_keys(review: &Review, view: &View<'_>) -> Findings {
     let new = review.change::<Workload>().new.filter(|it| is_cluster(it, view.adoption()));
     let Some(new) = new else { return Findings::new() };
     let spec = &new.spec.template.spec;
-    let mut names: Vec<_> = spec.config_maps().collect();
-    names.sort_unstable();
-    names.dedup();
+    let names: BTreeSet<_> = spec.config_maps().collect();
     let found = names.into_iter().flat_map(|name| {
         let map = view.config_map(&review.namespace, name);
         let needed = spec.uses_of_config_map(name).needed;
         let missing = needed.into_iter().filter(move |key| map.is_some_and(|map| !map.has(key)));
         missing.map(move |key| {
-            finding(
+            RULE.deny(
                 format!("spec.template.spec.volumes: {name}[{key}]"),
                 format!("it mounts {key} of ConfigMap {name}, which has no such key"),
                 WHY_EMPTY_FOLDER,
@@ -183,8 +181,4 @@ fn missing_keys(review: &Review, view: &View<'_>) -> Findings {
         })
     });
     found.collect()
-}
-
-fn finding(field: String, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
-    RULE.deny(field, says, why, instead)
 }

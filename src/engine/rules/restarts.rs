@@ -3,6 +3,7 @@
 //! Owns: the text. Must not know: when members restart (`plan/rollout.rs`). Not a rule: nothing is refused. G09 judges options
 //! that must not differ between members, not even during a rollout.
 
+use crate::rule::and_more;
 use facts::galera::options::is_dynamic;
 use facts::review::{Operation, Review};
 use facts::revision::{self, Contents, UnknownRevision};
@@ -52,11 +53,7 @@ fn effect_on(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_
     let (dynamic, fixed): (Vec<_>, Vec<_>) = differ.iter().partition(|key| is_dynamic(key));
     let list = |keys: &[&String]| {
         let shown = keys.iter().take(MOST_OPTIONS).map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
-        if keys.len() > MOST_OPTIONS {
-            format!("{shown} and {} more", keys.len() - MOST_OPTIONS)
-        } else {
-            shown
-        }
+        shown + &and_more(keys.len().saturating_sub(MOST_OPTIONS))
     };
     let members = cluster.members.len();
     let begin = match members {
