@@ -160,6 +160,11 @@ impl Rule {
         self.finding(Verdict::Warn, field, says, why, instead)
     }
 
+    /// Returns a finding about what the view does not show: what is not known, and when the view was last current.
+    pub fn unknown(&self, field: &str, says: &str, why: &str, view: &View<'_>) -> Finding {
+        self.finding(Verdict::Unknown, field, format!("{says} ({})", view.seen()), why, UNTIL_SEEN)
+    }
+
     /// Returns the function that judges this operation on this kind, if the rule does.
     pub fn check(&self, kind: Kind, verb: Verb) -> Option<Check> {
         let mut all = self.judges.iter();

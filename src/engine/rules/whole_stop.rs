@@ -142,11 +142,8 @@ fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Workload>().old?;
     let counts = !review.options.orphans() && is_cluster(old, view.adoption());
     let may_run = view.members_run(&review.namespace, &review.name) || view.freshness != Freshness::Current;
-    (counts && may_run).then(|| {
-        let says =
-            format!("gatera has not seen it yet, and deleting it may stop running members ({})", view.seen());
-        finding(Verdict::Unknown, says, UNTIL_SEEN)
-    })
+    let says = "gatera has not seen it yet, and deleting it may stop running members";
+    (counts && may_run).then(|| RULE.unknown("", says, WHY, view))
 }
 
 fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
@@ -170,10 +167,8 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
 /// Returns a finding if the view is partial: a StatefulSet of this namespace may be among the objects that are not kept.
 fn unseen(review: &Review, view: &View<'_>) -> Option<Finding> {
     let view = view.of_namespace(&review.name);
-    (view.freshness == Freshness::Partial).then(|| {
-        let says = format!("it is not known whether it holds a cluster ({})", view.seen());
-        RULE.finding(Verdict::Unknown, "", says, WHY_NAMESPACE, UNTIL_SEEN)
-    })
+    let says = "it is not known whether it holds a cluster";
+    (view.freshness == Freshness::Partial).then(|| RULE.unknown("", says, WHY_NAMESPACE, &view))
 }
 
 const WHY_NAMESPACE: &str =

@@ -29,7 +29,7 @@
 //! bootstrap node at 0 replicas.
 
 use super::{INSTANCE, Instance, shown, written};
-use engine::rule::{All, Findings, Review, Rule, UNTIL_SEEN, Verb, Verdict, View};
+use engine::rule::{All, Findings, Review, Rule, Verb, Verdict, View};
 use facts::view::Freshness;
 use facts::way_out::{CommandLine, WayOut, say};
 
@@ -61,10 +61,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         // This is a first installation, or one that never formed a cluster.
         Some(_) => return Findings::new(),
         None if view.freshness == Freshness::Current => return Findings::new(),
-        None => {
-            let says = format!("it is not known whether its cluster has data ({})", view.seen());
-            return vec![RULE.finding(Verdict::Unknown, "spec", says, WHY, UNTIL_SEEN)];
-        }
+        None => return vec![RULE.unknown("spec", "it is not known whether its cluster has data", WHY, view)],
     };
     let Some(version) = new.spec.version(&review.namespace, view) else {
         return unknown_version(new, &over);

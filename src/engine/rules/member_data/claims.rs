@@ -3,7 +3,7 @@
 //! Must not know: the volumes of a template (`member_data.rs`).
 
 use super::super::{owners, whole_stop};
-use super::{RULE, finding};
+use super::{RULE, WHY, finding};
 use crate::exemptions::users;
 use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -81,8 +81,8 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 /// Returns a finding if the view is partial: the claim's StatefulSet may be among the objects that are not kept.
 fn unseen(view: &View<'_>) -> Option<Finding> {
-    let says = format!("it is not known whether a member keeps its data on it ({})", view.seen());
-    (view.freshness == Freshness::Partial).then(|| finding(Verdict::Unknown, String::new(), says, UNTIL_SEEN))
+    let says = "it is not known whether a member keeps its data on it";
+    (view.freshness == Freshness::Partial).then(|| RULE.unknown("", says, WHY, view))
 }
 
 /// Returns a warning if the StatefulSet is deleted and only its claims are left of the database.

@@ -2,8 +2,8 @@
 //!
 //! Must not know: when other members may be removed (`one_at_a_time.rs`).
 
-use super::{cluster_of, finding, is_late};
-use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
+use super::{RULE, cluster_of, finding, is_late};
+use crate::rule::APPLY_AGAIN;
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Freshness, Id, PodFact, State, View};
@@ -47,18 +47,8 @@ const NOT_SEEN: &str =
 /// Returns a finding about a pod that was created moments ago, by a StatefulSet with more replicas than the view shows.
 fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let may_serve = pod.running && (cluster.has_data() || is_unknown(cluster, view));
-    may_serve.then(|| {
-        finding(
-            Verdict::Unknown,
-            format!(
-                "gatera has not seen this pod yet, which belongs to cluster {} ({})",
-                cluster.id.name,
-                view.seen()
-            ),
-            NOT_SEEN,
-            UNTIL_SEEN,
-        )
-    })
+    let says = format!("gatera has not seen this pod yet, which belongs to cluster {}", cluster.id.name);
+    may_serve.then(|| RULE.unknown("", &says, NOT_SEEN, view))
 }
 
 /// Returns a finding about a pod of a StatefulSet that a late view does not hold: it may be a cluster.
@@ -68,14 +58,9 @@ fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Opt
     let may_be = kind == "StatefulSet" && !seen && pod.server && pod.running && !pod.terminating;
     // A pod in the view is adopted.
     let held = view.world.facts().pod(&Id::new(&review.namespace, &pod.name)).is_some();
-    (may_be && (held || view.freshness != Freshness::Current)).then(|| {
-        finding(
-            Verdict::Unknown,
-            format!("gatera has not seen StatefulSet {owner} yet ({})", view.seen()),
-            NOT_SEEN,
-            UNTIL_SEEN,
-        )
-    })
+    let says = format!("gatera has not seen StatefulSet {owner} yet");
+    (may_be && (held || view.freshness != Freshness::Current))
+        .then(|| RULE.unknown("", &says, NOT_SEEN, view))
 }
 
 fn is_unknown(cluster: &Cluster, view: &View<'_>) -> bool {
