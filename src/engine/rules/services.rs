@@ -86,13 +86,15 @@ fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
 /// Returns findings about the new Service alone.
 fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
     let governed = view.governed_by(ns, &service.metadata.name);
-    let others = view.clusters_for(ns, &service.spec.selector).filter(|it| !governs(service, it));
+    let led_to = view.clusters_for(ns, &service.spec.selector);
+    let led_to: Vec<_> = led_to.filter(|it| service.selects(it.member_labels())).collect();
+    let others = led_to.iter().filter(|it| !governs(service, it));
     let governed = governed.into_iter().filter_map(|cluster| not_only_names(cluster, service));
     let others = others.flat_map(|cluster| {
-        to_bootstrap(cluster, service, view).into_iter().chain(to_no_port(ns, cluster, service, view))
+        to_bootstrap(cluster, service, view).into_iter().chain(to_no_port(cluster, service, view))
     });
-    let shared = shared::by_selector(ns, service, view);
-    governed.chain(others).chain(unpublished(ns, service, view)).chain(shared).collect()
+    let shared = shared::by_selector(service, &led_to, view);
+    governed.chain(others).chain(unpublished(service, &led_to, view)).chain(shared).collect()
 }
 
 fn governs(service: &Service, cluster: &Cluster) -> bool {
@@ -113,13 +115,11 @@ fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
 
 /// Returns a warning about a governing Service without `publishNotReadyAddresses`. It is judged by its selector, because it is
 /// usually created before its cluster. A Service that does not govern its members may publish only Ready ones.
-fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
+fn unpublished(service: &Service, led_to: &[&Cluster], view: &View<'_>) -> Option<Finding> {
     let selector = &service.spec.selector;
-    let led_to = view.clusters_for(ns, selector);
-    let mut led_to = led_to.filter(|cluster| service.selects(cluster.member_labels())).peekable();
-    let of_members = match led_to.peek() {
-        None => view.adoption().adopts(selector) && !adopt::is_bootstrap(selector),
-        Some(_) => led_to.any(|cluster| governs(service, cluster)),
+    let of_members = match led_to {
+        [] => view.adoption().adopts(selector) && !adopt::is_bootstrap(selector),
+        _ => led_to.iter().any(|cluster| governs(service, cluster)),
     };
     (of_members && service.headless() && !service.spec.publish_not_ready_addresses).then(|| {
         RULE.warn(
@@ -133,9 +133,6 @@ fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> 
 
 /// Returns a warning if clients would write to the bootstrap node, which will be removed.
 fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
-    if !service.selects(cluster.member_labels()) {
-        return None;
-    }
     // The bootstrap node may not exist yet: assume the labels of the seed documents.
     let name = cluster.instance()?;
     let key = adopt::INSTANCE_LABELS.into_iter().find(|key| cluster.member_labels().contains_key(key))?;
@@ -153,10 +150,11 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
 }
 
 /// Returns a warning if the servers listen on another port than the one to which the Service leads.
-fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
-    let (spec, server) = cluster.server().filter(|_| service.selects(cluster.member_labels()))?;
+fn to_no_port(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
+    let (spec, server) = cluster.server()?;
     let led = service.spec.ports.iter().find(|it| leads_to(it, server) == Some(DEFAULT_PORT))?;
-    let port = view.ports(ns, spec, server).clients.filter(|port| *port != DEFAULT_PORT)?;
+    let ports = view.ports(&cluster.id.namespace, spec, server);
+    let port = ports.clients.filter(|port| *port != DEFAULT_PORT)?;
     Some(RULE.warn(
         "spec.ports",
         format!(

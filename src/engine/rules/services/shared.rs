@@ -10,14 +10,10 @@ use objects::{Kind, Service, Workload};
 
 const WHY: &str = "a connection through it reaches a member of either cluster at random: data written to one is missing in the other";
 
-/// Returns a finding about a Service whose selector leads to two clusters.
-pub(super) fn by_selector(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
-    let led_to: Vec<_> = view
-        .clusters_for(ns, &service.spec.selector)
-        .filter(|it| service.selects(it.member_labels()))
-        .collect();
-    let [one, other, ..] = led_to[..] else { return None };
-    let verdict = led_to.iter().find_map(|cluster| verdict(ns, service, cluster, view))?;
+/// Returns a finding about a Service whose selector leads to two of these clusters.
+pub(super) fn by_selector(service: &Service, led_to: &[&Cluster], view: &View<'_>) -> Option<Finding> {
+    let [one, other, ..] = led_to else { return None };
+    let verdict = led_to.iter().find_map(|cluster| verdict(service, cluster, view))?;
     let (one, other) = (&one.id.name, &other.id.name);
     Some(RULE.finding(
         verdict,
@@ -38,7 +34,7 @@ pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Fin
     let found = view.services_for(ns, labels).filter(|it| it.selects(labels)).filter_map(|service| {
         let others = view.clusters_for(ns, &service.spec.selector);
         let other = others.filter(|it| it.id.name != review.name).find(|it| service.selects(it.member_labels()))?;
-        let verdict = verdict(ns, service, other, view)?;
+        let verdict = verdict(service, other, view)?;
         let (name, other) = (&service.metadata.name, &other.id.name);
         Some(RULE.finding(
             verdict,
@@ -55,9 +51,9 @@ pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Fin
 }
 
 /// Returns the severity; `None`: the Service does not lead to the database port.
-fn verdict(ns: &str, service: &Service, cluster: &Cluster, view: &View<'_>) -> Option<Verdict> {
+fn verdict(service: &Service, cluster: &Cluster, view: &View<'_>) -> Option<Verdict> {
     let (spec, server) = cluster.server()?;
-    let clients = view.ports(ns, spec, server).clients.unwrap_or(super::DEFAULT_PORT);
+    let clients = view.ports(&cluster.id.namespace, spec, server).clients.unwrap_or(super::DEFAULT_PORT);
     service.spec.ports.iter().find(|it| leads_to(it, server) == Some(clients))?;
     // A headless Service gives each member its own name.
     Some(if service.headless() { Verdict::Warn } else { Verdict::Deny })
