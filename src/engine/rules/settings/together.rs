@@ -28,8 +28,8 @@ pub(super) struct FileSets<'a> {
 }
 
 impl<'a> FileSets<'a> {
-    /// Sorts these option files, which these workloads read. Files that have no reader yet count as read together, unless their names
-    /// have the number of a member.
+    /// Sorts these option files of a ConfigMap, which these workloads read. Files that have no reader yet count as read together,
+    /// unless their names have the number of a member.
     pub(super) fn of(
         ns: &str,
         map: &ConfigMap,
