@@ -34,11 +34,9 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
 
-use crate::rule::{All, Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::rule::{All, Change, Finding, Findings, Review, Rule, Verb, Verdict, View, WRITTEN};
 use facts::marks;
-use facts::review::{Change, Review};
-use facts::view::{Cluster, Freshness, View, is_cluster};
+use facts::view::{Cluster, Freshness, is_cluster};
 use facts::way_out::say;
 use objects::{Kind, PodSpec, Scale, Template, Workload};
 

@@ -39,10 +39,8 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet covers it too.
 
-use crate::rule::{One, Rule, UNTIL_SEEN, Verb};
-use crate::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::{Cluster, Member, State, View, transfer};
+use crate::rule::{Finding, One, Review, Rule, UNTIL_SEEN, Verb, Verdict, View};
+use facts::view::{Cluster, Member, State, transfer};
 use facts::way_out::{CommandLine, run};
 use objects::{Kind, Scale, Workload};
 

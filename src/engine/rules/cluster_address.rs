@@ -37,13 +37,11 @@ mod hosts;
 
 use std::cell::LazyCell;
 
-use crate::rule::{All, Rule, WRITTEN};
-use crate::verdict::Findings;
+use crate::rule::{All, Change, Findings, Origin, Review, Rule, View, WRITTEN};
 use facts::galera::address::{AddressSource, PlacedAddress};
 use facts::galera::{options, runs, server};
-use facts::review::{Change, Origin, Review};
 use facts::revision;
-use facts::view::{View, is_cluster};
+use facts::view::is_cluster;
 use objects::{ConfigMap, Kind, Literal, PodSpec, Workload};
 
 use hosts::{AddressPlace, ExpectedMembers};

@@ -28,10 +28,8 @@
 //!
 //! None: without the guard the API server refuses the change.
 
-use crate::rule::{All, Rule, Verb};
-use crate::verdict::{Finding, Findings};
-use facts::review::Review;
-use facts::view::{View, is_cluster};
+use crate::rule::{All, Finding, Findings, Review, Rule, Verb, View};
+use facts::view::is_cluster;
 use facts::way_out::{CommandLine, WayOut, run, say};
 use objects::{ClaimTemplate, Kind, Workload};
 

@@ -57,12 +57,10 @@
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::template;
-use crate::rule::{OfTemplates, One, Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::rule::{Finding, Findings, OfTemplates, One, Review, Rule, Verb, Verdict, View, WRITTEN};
 use facts::galera::image::{Image, VersionChange};
 use facts::galera::{programs, server};
-use facts::review::Review;
-use facts::view::{Cluster, View};
+use facts::view::Cluster;
 use facts::way_out::{CommandLine, WayOut, edit, say};
 use objects::{Container, Kind, Pod, Template};
 

@@ -55,13 +55,13 @@ mod init;
 mod size;
 
 use super::anti_affinity;
-use crate::rule::{All, One, Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::rule::{
+    All, Finding, Findings, One, Operation, Origin, Review, Rule, Verb, Verdict, View, WRITTEN,
+};
 use facts::galera::data::{BITNAMI_DATA, Backing, DataFolder};
 use facts::galera::image::Image;
 use facts::galera::server::{self, DATA_DIRECTORIES};
-use facts::review::{Operation, Origin, Review};
-use facts::view::{MemberClaim, View, is_cluster};
+use facts::view::{MemberClaim, is_cluster};
 use facts::way_out::{CommandLine, WayOut, say};
 use objects::{Container, Kind, Volume, Workload};
 

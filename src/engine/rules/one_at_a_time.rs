@@ -71,15 +71,12 @@ mod strays;
 
 use super::{managed, owners};
 use crate::grant;
-use crate::rule::{All, Rule, Verb};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::rule::{All, Finding, Findings, Review, Rule, Verb, Verdict, View};
 use facts::galera::quorum::survives;
 use facts::galera::server;
-use facts::review::Review;
 use facts::view::condition::Condition;
 use facts::view::{
-    Cluster, Freshness, Member, PodFact, State, View, out_of_service_command, transfer,
-    way_out_of_silent_node,
+    Cluster, Freshness, Member, PodFact, State, out_of_service_command, transfer, way_out_of_silent_node,
 };
 use facts::way_out::{CommandLine, WayOut, page, run, say};
 use objects::{Kind, Pod};

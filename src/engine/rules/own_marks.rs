@@ -55,14 +55,14 @@ use std::collections::BTreeSet;
 
 use super::owners;
 use crate::inject::{self, Doubt};
-use crate::rule::{All, Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
+use crate::rule::{
+    All, Finding, Findings, Operation, Origin, Review, Rule, Verb, Verdict, View, WRITTEN, YieldsTo,
+};
 use facts::galera::adopt;
 use facts::marks::overrides::{InvalidException, Override};
 use facts::marks::{self, PREFIX};
 use facts::mode::Mode;
-use facts::review::{Operation, Origin, Review};
-use facts::view::{Cluster, MODE_LABEL, View, is_cluster};
+use facts::view::{Cluster, MODE_LABEL, is_cluster};
 use facts::way_out::{CommandLine, edit, run, say};
 use objects::{Kind, Labels, Meta, Object, Pod};
 

@@ -4,11 +4,9 @@
 
 use super::owners;
 use crate::exceptions::confirmation;
-use crate::rule::{Rule, UNTIL_SEEN, and_more};
-use crate::verdict::{Finding, Verdict};
+use crate::rule::{Finding, Operation, Review, Rule, UNTIL_SEEN, Verdict, View, and_more};
 use facts::galera::driver;
-use facts::review::{Operation, Review};
-use facts::view::{Cluster, Freshness, State, View};
+use facts::view::{Cluster, Freshness, State};
 use facts::way_out::{CommandLine, say};
 use objects::{Kind, Object, Owner};
 

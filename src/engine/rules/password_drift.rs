@@ -78,14 +78,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::places::MovedSource;
 use super::plain_password::is_secret_name;
-use crate::rule::{All, OfTemplates, Rule, Verb};
-use crate::verdict::{Finding, Findings};
+use crate::rule::{All, Finding, Findings, OfTemplates, Review, Rule, Verb, View};
 use facts::galera::options::keys::{self, Class};
 use facts::galera::{credentials, driver, server};
 use facts::marks::PASSWORD;
 use facts::marks::password::PasswordMark;
-use facts::review::Review;
-use facts::view::{Cluster, View};
+use facts::view::Cluster;
 use facts::way_out::{WayOut, page, run, say};
 use objects::{Fingerprint, Form, HiddenValue, Kind, PodSpec, Secret, Shared, Template, Volume, Workload};
 

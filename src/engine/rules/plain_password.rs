@@ -33,11 +33,8 @@
 mod value;
 
 use super::{newly_read, template};
-use crate::rule::{All, OfTemplates, Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings};
+use crate::rule::{All, Change, Finding, Findings, OfTemplates, Review, Rule, Verb, View, WRITTEN};
 use facts::galera::options;
-use facts::review::{Change, Review};
-use facts::view::View;
 use objects::{ConfigMap, Container, Kind, Literal, Pod, PodSpec};
 
 pub use value::is_secret;

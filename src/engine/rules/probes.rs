@@ -37,13 +37,10 @@
 
 use super::template;
 use crate::inject::PlannedInjection;
-use crate::rule::{OfTemplates, One, Rule, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::rule::{Finding, Findings, OfTemplates, One, Review, Rule, Verdict, View, WRITTEN};
 use facts::galera::ports::DEFAULT_PORT;
 use facts::galera::programs;
 use facts::galera::server;
-use facts::review::Review;
-use facts::view::View;
 use facts::way_out::say;
 use objects::{ConfigMap, Container, Handler, Kind, Object, Template};
 

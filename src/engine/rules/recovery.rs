@@ -100,12 +100,10 @@
 //! data.
 
 use crate::grant;
-use crate::rule::{One, Rule, WRITTEN};
-use crate::verdict::{Finding, Verdict, YieldsTo};
+use crate::rule::{Finding, One, Origin, Review, Rule, Verdict, View, WRITTEN, YieldsTo};
 use facts::marks;
 use facts::marks::recovery::Recovery;
-use facts::review::{Origin, Review};
-use facts::view::{Member, View, is_cluster};
+use facts::view::{Member, is_cluster};
 use facts::way_out::{CommandLine, WayOut, run};
 use objects::{Kind, Meta, Object};
 

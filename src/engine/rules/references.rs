@@ -36,11 +36,9 @@
 use std::collections::BTreeSet;
 
 use super::owners;
-use crate::rule::{All, OfTemplates, One, Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings};
+use crate::rule::{All, Finding, Findings, OfTemplates, One, Review, Rule, Verb, View, WRITTEN};
 use facts::marks;
-use facts::review::Review;
-use facts::view::{Cluster, State, View, is_cluster};
+use facts::view::{Cluster, State, is_cluster};
 use facts::way_out::{CommandLine, edit, run, say};
 use objects::{ConfigMap, Kind, Workload};
 

@@ -3,11 +3,10 @@
 //! Owns: the text. Must not know: when members restart (`plan/rollout.rs`). Not a rule: nothing is refused. G09 judges options
 //! that must not differ between members, not even during a rollout.
 
-use crate::rule::and_more;
+use crate::rule::{Operation, Review, View, and_more};
 use facts::galera::options::is_dynamic;
-use facts::review::{Operation, Review};
 use facts::revision::{self, Contents, UnknownRevision};
-use facts::view::{Cluster, RolloutRequest, View};
+use facts::view::{Cluster, RolloutRequest};
 use objects::ConfigMap;
 
 /// Returns the effect of a change of a ConfigMap; `None`: it restarts no member, as expected.

@@ -53,12 +53,12 @@ mod no_server;
 mod taken_back;
 
 use super::{managed, member_removal};
-use crate::rule::{APPLY_AGAIN, All, One, Rule, UNTIL_SEEN, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::rule::{
+    APPLY_AGAIN, All, Change, Finding, Findings, One, Review, Rule, UNTIL_SEEN, Verb, Verdict, View, WRITTEN,
+};
 use facts::galera::server;
 use facts::galera::start_report::JoinPhase;
-use facts::review::{Change, Review};
-use facts::view::{Cluster, Freshness, Member, PodFact, State, View, is_cluster};
+use facts::view::{Cluster, Freshness, Member, PodFact, State, is_cluster};
 use facts::way_out::{CommandLine, WayOut, page, run, say};
 use objects::{Autoscaler, Kind, Scale, Workload};
 

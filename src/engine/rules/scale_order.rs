@@ -48,13 +48,11 @@ pub use size::created;
 
 use super::managed;
 use super::member_removal::pause_rollout;
-use crate::rule::{All, Rule, UNTIL_SEEN, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::rule::{All, Change, Finding, Findings, Review, Rule, UNTIL_SEEN, Verb, Verdict, View, WRITTEN};
 use facts::galera::driver;
 use facts::galera::quorum::floor_of_one_step;
-use facts::review::{Change, Review};
 use facts::view::condition;
-use facts::view::{Cluster, Id, Member, State, View, is_cluster};
+use facts::view::{Cluster, Id, Member, State, is_cluster};
 use facts::way_out::{CommandLine, WayOut, page, run, say};
 use objects::{Kind, Meta, Scale, Workload};
 

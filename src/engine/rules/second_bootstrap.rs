@@ -92,12 +92,11 @@
 mod configuration;
 
 use crate::inject::identity::SECOND_BOOTSTRAP;
-use crate::rule::{One, Rule, Verb, WRITTEN};
-use crate::verdict::{Decision, Finding, Judged, Verdict};
+use crate::rule::{Change, Finding, One, Origin, Review, Rule, Verb, Verdict, View, WRITTEN};
+use crate::verdict::{Decision, Judged};
 use facts::galera::address;
 use facts::galera::adopt::INSTANCE_LABELS;
-use facts::review::{Change, Origin, Review};
-use facts::view::{Cluster, Freshness, View, is_cluster};
+use facts::view::{Cluster, Freshness, is_cluster};
 use facts::way_out::{CommandLine, WayOut, run, say};
 use objects::{Kind, Labels, Meta, Pod, PodSpec, Scale, Workload};
 

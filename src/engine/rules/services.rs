@@ -37,12 +37,10 @@
 
 mod shared;
 
-use crate::rule::{All, Rule, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::rule::{All, Change, Finding, Findings, Review, Rule, Verdict, View, WRITTEN};
 use facts::galera::adopt;
 use facts::galera::ports::DEFAULT_PORT;
-use facts::review::{Change, Review};
-use facts::view::{Cluster, POD_NAME_LABEL, PodFact, View, is_cluster};
+use facts::view::{Cluster, POD_NAME_LABEL, PodFact, is_cluster};
 use facts::way_out::{CommandLine, WayOut, edit, run, say};
 use objects::{Container, Kind, Labels, Service, ServicePort, Workload};
 

@@ -50,13 +50,11 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::newly_read;
-use crate::rule::{All, OfTemplates, Rule, WRITTEN};
-use crate::verdict::{Findings, Verdict};
+use crate::rule::{All, Change, Findings, OfTemplates, Review, Rule, Verdict, View, WRITTEN};
 use facts::galera::options::{self, Effective};
 use facts::galera::server;
-use facts::review::{Change, Review};
 use facts::revision;
-use facts::view::{Cluster, View};
+use facts::view::Cluster;
 use objects::{ConfigMap, Container, Kind, Workload};
 
 use changing::ChangingCluster;

@@ -44,10 +44,7 @@
 
 use super::template;
 use crate::inject::{PlannedInjection, StartMethod};
-use crate::rule::{OfTemplates, Rule, WRITTEN};
-use crate::verdict::{Finding, Findings};
-use facts::review::Review;
-use facts::view::View;
+use crate::rule::{Finding, Findings, OfTemplates, Review, Rule, View, WRITTEN};
 use objects::{Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {

@@ -1,10 +1,7 @@
 //! A kind that the API server offers but cannot list. Not a rule: rules use it if they depend on which objects exist.
 
 use crate::exceptions::confirmation;
-use crate::rule::Rule;
-use crate::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::View;
+use crate::rule::{Finding, Review, Rule, Verdict, View};
 use facts::way_out::{CommandLine, say};
 use objects::Kind;
 

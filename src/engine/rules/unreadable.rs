@@ -40,10 +40,8 @@
 use std::collections::BTreeSet;
 
 use super::template;
-use crate::rule::Page;
-use crate::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::{Id, View};
+use crate::rule::{Finding, Page, Review, Verdict, View};
+use facts::view::Id;
 use facts::way_out::{CommandLine, run, say};
 use objects::Unreadable;
 

@@ -41,10 +41,8 @@
 
 use super::owners;
 use crate::exceptions::confirmation;
-use crate::rule::{One, Rule, UNTIL_SEEN, Verb, and_more};
-use crate::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::{Cluster, Freshness, State, View, is_cluster, is_cluster_by_template};
+use crate::rule::{Finding, One, Review, Rule, UNTIL_SEEN, Verb, Verdict, View, and_more};
+use facts::view::{Cluster, Freshness, State, is_cluster, is_cluster_by_template};
 use facts::way_out::{CommandLine, WayOut, say};
 use objects::{Kind, Object, Workload};
 

@@ -5,12 +5,10 @@
 use super::super::{owners, whole_stop};
 use super::{RULE, WHY, finding};
 use crate::exemptions::users;
-use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::rule::{APPLY_AGAIN, Finding, Findings, Operation, Review, UNTIL_SEEN, Verdict, View};
 use facts::marks;
 use facts::marks::stopped::StopRecord;
-use facts::review::{Operation, Review};
-use facts::view::{Cluster, Freshness, State, View};
+use facts::view::{Cluster, Freshness, State};
 use facts::way_out::{CommandLine, say};
 use objects::{Claim, PROTECTION, ordinal};
 

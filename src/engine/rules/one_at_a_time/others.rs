@@ -4,9 +4,7 @@
 
 use super::super::member_removal::pause_rollout;
 use super::{LeavingMember, finding};
-use crate::rule::UNTIL_SEEN;
-use crate::verdict::{Finding, Findings, Verdict};
-use facts::review::Operation;
+use crate::rule::{Finding, Findings, Operation, UNTIL_SEEN, Verdict};
 use facts::view::condition::{self, Condition};
 use facts::view::{Id, Member, PodFact, State, transfer};
 use facts::way_out::{CommandLine, WayOut, run, say};

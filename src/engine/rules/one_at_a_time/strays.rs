@@ -3,10 +3,8 @@
 //! Must not know: when other members may be removed (`one_at_a_time.rs`).
 
 use super::{RULE, cluster_of, finding, is_late};
-use crate::rule::APPLY_AGAIN;
-use crate::verdict::{Finding, Verdict};
-use facts::review::Review;
-use facts::view::{Cluster, Freshness, Id, PodFact, State, View};
+use crate::rule::{APPLY_AGAIN, Finding, Review, Verdict, View};
+use facts::view::{Cluster, Freshness, Id, PodFact, State};
 use facts::way_out::say;
 
 /// Returns a finding if such a member must not be removed now.
