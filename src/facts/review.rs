@@ -5,11 +5,13 @@
 
 mod request;
 
+use std::any::Any;
+
 use serde::Deserialize;
 
 use crate::galera::adopt::Adoption;
 use crate::marks;
-use objects::{DeleteOptions, Kind, Object, Typed, Unreadable, Workload};
+use objects::{DeleteOptions, Kind, Object, Unreadable, Workload};
 
 pub use request::{API_VERSION, Incoming, Malformed, read};
 
@@ -128,13 +130,13 @@ impl Review {
     }
 
     /// Returns both sides of the change, as far as they are of this type.
-    pub fn change<T: Typed>(&self) -> Change<'_, T> {
+    pub fn change<T: Any>(&self) -> Change<'_, T> {
         let [old, new] = [&self.old, &self.new].map(|object| object.as_ref().and_then(Object::get));
         Change { old, new }
     }
 
     /// Returns both sides, old before new, if both are of this type.
-    pub fn both<T: Typed>(&self) -> Option<(&T, &T)> {
+    pub fn both<T: Any>(&self) -> Option<(&T, &T)> {
         let Change { old, new } = self.change();
         old.zip(new)
     }

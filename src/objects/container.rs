@@ -1,43 +1,22 @@
 //! Containers: image, command lines, environment, probes and hooks. Manifests keep passwords here, so text is read as
 //! [`Literal`], which cannot be printed by accident.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
+use super::hidden::Hidden;
 use super::meta::{TextVisitor, list, name, variable};
 use super::quantity::Quantity;
 use super::references::SourceRef;
 use super::workload::Resources;
 
-/// Text that may hold a password. It can be read, but not printed by accident: its `Debug` hides it. A clone shares the
-/// text.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct Literal(Arc<str>);
-
-impl Literal {
-    /// Returns the text, to judge it. Never use it in a message.
-    pub fn look(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<&str> for Literal {
-    fn from(text: &str) -> Self {
-        Self(text.into())
-    }
-}
+/// Text of a manifest that may hold a password. A clone shares the text.
+pub type Literal = Hidden<Arc<str>>;
 
 impl<'de> Deserialize<'de> for Literal {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         input.deserialize_str(TextVisitor(|text| text.map(Self::from).unwrap_or_default()))
-    }
-}
-
-impl fmt::Debug for Literal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({} hidden bytes)", self.0.len())
     }
 }
 

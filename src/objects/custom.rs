@@ -1,7 +1,7 @@
 //! Kinds that only a pack reads, mostly custom resources.
 //!
 //! Owns: how such an object is kept although its type is unknown here. Must not know: any such kind. A pack declares its kinds as
-//! constants, and gets its own type back from [`CustomObject::get`].
+//! constants, and gets its own type back from [`Object::get`](super::Object::get).
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -99,12 +99,4 @@ impl PartialOrd for CustomKind {
 pub struct CustomObject {
     pub kind: &'static CustomKind,
     pub value: Arc<dyn Custom>,
-}
-
-impl CustomObject {
-    /// Returns the object, if it was read into this type.
-    pub fn get<T: Custom>(&self) -> Option<&T> {
-        let any: &dyn Any = &*self.value;
-        any.downcast_ref()
-    }
 }

@@ -2,10 +2,13 @@
 //!
 //! Packs add kinds of their own ([`Kinds`]). Must not know: what any field means.
 
+use std::any::Any;
+
+use super::unreadable::read_as;
 use super::{
     Autoscaler, Budget, Claim, ConfigMap, Eviction, MetadataOnly, Node, Pod, Scale, Secret, Service, Workload,
 };
-use super::{Custom, CustomKind, CustomObject, Meta, Unreadable, read};
+use super::{CustomKind, CustomObject, Meta, Unreadable};
 
 /// The names that API servers, manifests and roles use for a kind.
 #[derive(Clone, Copy, Debug)]
@@ -61,11 +64,11 @@ macro_rules! kinds {
             /// Reads the JSON text of one object.
             pub fn read(kind: Kind, json: &str) -> Result<Object, Unreadable> {
                 Ok(match kind {
-                    $(Kind::$kind => Self::$kind(read(kind, json)?),)*
+                    $(Kind::$kind => Self::$kind(read_as(kind.name(), json)?),)*
                     Kind::Custom(kind) => {
                         Self::Custom(CustomObject { kind, value: (kind.read)(kind.names.name, json)? })
                     }
-                    Kind::Other => Self::Other(read(kind, json)?),
+                    Kind::Other => Self::Other(read_as(kind.name(), json)?),
                 })
             }
 
@@ -88,51 +91,16 @@ macro_rules! kinds {
             }
 
             /// Returns the object as this type, if it was read into this type.
-            pub fn get<T: Typed>(&self) -> Option<&T> {
-                T::of(self)
+            pub fn get<T: Any>(&self) -> Option<&T> {
+                let any: &dyn Any = match self {
+                    $(Self::$kind(it) => it,)*
+                    Self::Custom(it) => &*it.value,
+                    Self::Other(it) => it,
+                };
+                any.downcast_ref().or_else(|| any.downcast_ref::<Box<T>>().map(AsRef::as_ref))
             }
         }
     };
-}
-
-/// A type that objects are read into.
-pub trait Typed: Sized {
-    /// Returns the object, if it was read into this type.
-    fn of(object: &Object) -> Option<&Self>;
-}
-
-macro_rules! typed {
-    ($($of:ident: $($kind:ident)|+;)*) => {
-        $(impl Typed for $of {
-            fn of(object: &Object) -> Option<&Self> {
-                match object {
-                    $(Object::$kind(it))|+ => Some(it),
-                    _ => None,
-                }
-            }
-        })*
-    };
-}
-
-typed! {
-    Workload: StatefulSet | Deployment;
-    Pod: Pod;
-    Claim: Claim;
-    Service: Service;
-    ConfigMap: ConfigMap;
-    Secret: Secret;
-    Budget: Budget;
-    Autoscaler: Autoscaler;
-    Scale: Scale;
-}
-
-impl<T: Custom> Typed for T {
-    fn of(object: &Object) -> Option<&Self> {
-        match object {
-            Object::Custom(it) => it.get(),
-            _ => None,
-        }
-    }
 }
 
 kinds! {

@@ -11,6 +11,7 @@ mod by_name;
 mod container;
 mod custom;
 mod fingerprint;
+mod hidden;
 mod kinds;
 mod meta;
 mod node;
@@ -37,9 +38,9 @@ pub use by_name::ByName;
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
 pub use custom::{Custom, CustomKind, CustomObject, CustomResource, ReadCustom};
 pub use fingerprint::Fingerprint;
-pub use kinds::{KINDS, Kind, KindNames, Kinds, Object, Typed};
-pub use meta::{LONGEST_NAME, PROTECTION};
-pub use meta::{Labels, Meta, Owner, PREFIX};
+pub use hidden::Hidden;
+pub use kinds::{KINDS, Kind, KindNames, Kinds, Object};
+pub use meta::{LONGEST_NAME, Labels, Meta, Owner, PREFIX, PROTECTION, or_default};
 pub use node::Node;
 pub use pod::{Pod, PodSpec, Template, Volume};
 pub use pod_status::ContainerStatus;
@@ -51,11 +52,9 @@ pub use secret::{Form, HiddenValue, Secret};
 pub use selector::Selector;
 pub use service::{Service, ServicePort};
 pub use shared::Shared;
-pub use unreadable::{Unreadable, read};
+pub use unreadable::Unreadable;
 pub use visible::visible;
 pub use workload::{ClaimTemplate, Retention, Scale, Workload, WorkloadSpec, ordinal};
-
-pub use meta::or_default;
 
 use meta::by_name;
 
@@ -69,24 +68,22 @@ impl<'de> Deserialize<'de> for Present {
     }
 }
 
+/// An object with a spec, and with a status where that is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct ApiObject<Spec, Status = Present> {
+    pub metadata: Meta,
+    pub spec: Spec,
+    pub status: Status,
+}
+
 /// An object of which only the metadata is read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct MetadataOnly {
-    #[serde(default)]
-    pub metadata: Meta,
-}
+pub type MetadataOnly = ApiObject<Present>;
+pub type Claim = ApiObject<workload::ClaimSpec, ClaimStatus>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub struct Claim {
-    pub metadata: Meta,
-    pub spec: workload::ClaimSpec,
-    status: ClaimStatus,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-struct ClaimStatus {
+pub struct ClaimStatus {
     phase: String,
     capacity: ByName<Quantity>,
 }

@@ -2,19 +2,13 @@
 
 use serde::Deserialize;
 
-use super::Meta;
+use super::ApiObject;
 use super::meta::list;
 use super::pod::{PodSpec, Toleration};
 use super::pod_status::{PodCondition, condition};
 
 /// A Node, as far as it decides where a member can run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct Node {
-    pub metadata: Meta,
-    pub spec: NodeSpec,
-    pub status: NodeStatus,
-}
+pub type Node = ApiObject<NodeSpec, NodeStatus>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]

@@ -7,15 +7,9 @@ use super::meta::{list, name};
 use super::pod_status::PodStatus;
 use super::references::SourceRef;
 use super::unreadable::within;
-use super::{Affinity, Container, Fingerprint, Labels, Meta, SpreadConstraint};
+use super::{Affinity, ApiObject, Container, Fingerprint, Labels, Meta, SpreadConstraint};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Pod {
-    pub metadata: Meta,
-    pub spec: PodSpec,
-    pub status: PodStatus,
-}
+pub type Pod = ApiObject<PodSpec, PodStatus>;
 
 /// The pod template of a StatefulSet or Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,16 +23,10 @@ pub struct Template {
 
 impl<'de> Deserialize<'de> for Template {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Read {
-            metadata: Meta,
-            spec: PodSpec,
-        }
         let text = <&RawValue>::deserialize(input)?.get();
-        let read = serde_json::from_str(text);
-        let Read { metadata, spec } = read.map_err(|_| de::Error::custom(within::<Read>(text)))?;
-        Ok(Self { metadata, spec, fingerprint: Fingerprint::of(text) })
+        let read = serde_json::from_str::<ApiObject<PodSpec>>(text);
+        let read = read.map_err(|_| de::Error::custom(within::<ApiObject<PodSpec>>(text)))?;
+        Ok(Self { metadata: read.metadata, spec: read.spec, fingerprint: Fingerprint::of(text) })
     }
 }
 
@@ -189,11 +177,4 @@ pub struct Projected {
 pub struct ProjectedSource {
     pub config_map: Option<Box<SourceRef>>,
     pub secret: Option<Box<SourceRef>>,
-}
-
-/// The labels of its pods, because callers read them as often as the spec.
-impl AsRef<Labels> for Template {
-    fn as_ref(&self) -> &Labels {
-        &self.metadata.labels
-    }
 }

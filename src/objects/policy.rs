@@ -3,14 +3,9 @@
 use serde::Deserialize;
 
 use super::quantity::Quantity;
-use super::{Labels, Meta, Selector};
+use super::{ApiObject, Labels, Selector};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct Budget {
-    pub metadata: Meta,
-    pub spec: BudgetSpec,
-}
+pub type Budget = ApiObject<BudgetSpec>;
 
 /// The pods of a budget, and how many of them may be unavailable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -40,12 +35,7 @@ impl Budget {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct Autoscaler {
-    pub metadata: Meta,
-    pub spec: AutoscalerSpec,
-}
+pub type Autoscaler = ApiObject<AutoscalerSpec>;
 
 impl Autoscaler {
     /// Returns whether it sets the replicas of this StatefulSet.

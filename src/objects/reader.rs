@@ -5,7 +5,7 @@
 use serde::Deserialize;
 
 use super::unreadable::read_as;
-use super::{Meta, Pod, PodSpec, Unreadable, Workload};
+use super::{ApiObject, Meta, Pod, PodSpec, Unreadable, Workload};
 
 #[derive(Clone, Debug)]
 pub struct ConfigMapReader {
@@ -14,12 +14,7 @@ pub struct ConfigMapReader {
     config_maps: Vec<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct CronJob {
-    metadata: Meta,
-    spec: CronJobSpec,
-}
+type CronJob = ApiObject<CronJobSpec>;
 
 /// The spec of a `CronJob`, whose job template is a workload without a name.
 #[derive(Default, Deserialize)]

@@ -5,7 +5,7 @@ use std::iter;
 use serde::Deserialize;
 
 use super::meta::{list, name};
-use super::{PodSpec, Volume};
+use super::{Container, Mount, PodSpec, Volume};
 
 /// A reference to an object by its name, and the part of the object that is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -76,6 +76,17 @@ impl PodSpec {
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let mounted = self.volumes.iter().flat_map(Volume::secrets);
         mounted.chain(self.variables(ReferenceKind::Secret)).map(|reference| &*reference.name)
+    }
+
+    /// Returns the ConfigMaps that this container sees as files, each with its mount.
+    pub fn mounted_config_maps<'s>(
+        &'s self,
+        container: &'s Container,
+    ) -> impl Iterator<Item = (&'s Mount, &'s SourceRef)> {
+        container.volume_mounts.iter().flat_map(|mount| {
+            let volume = self.volumes.iter().find(|volume| volume.name == mount.name);
+            volume.into_iter().flat_map(Volume::config_maps).map(move |source| (mount, source))
+        })
     }
 
     /// Returns the parts of this ConfigMap that the pod uses.

@@ -4,15 +4,9 @@ use serde::Deserialize;
 
 use super::meta::list;
 use super::quantity::Quantity;
-use super::{Labels, Meta};
+use super::{ApiObject, Labels};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct Service {
-    pub metadata: Meta,
-    /// The pods that it leads to, and how.
-    pub spec: ServiceSpec,
-}
+pub type Service = ApiObject<ServiceSpec>;
 
 /// The pods that a Service leads to, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]

@@ -5,8 +5,6 @@
 
 use serde::Deserialize;
 
-use super::Kind;
-
 /// The reason why only the name of an object is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
@@ -34,11 +32,7 @@ impl Unreadable {
     }
 }
 
-/// Reads one object of this kind into its type.
-pub fn read<T: for<'de> Deserialize<'de>>(kind: Kind, json: &str) -> Result<T, Unreadable> {
-    read_as(kind.name(), json)
-}
-
+/// Reads one object of the kind with this name into its type.
 pub(super) fn read_as<T: for<'de> Deserialize<'de>>(kind: &'static str, json: &str) -> Result<T, Unreadable> {
     serde_json::from_str(json).map_err(|_| {
         let (field, problem) = problem::<T>(json);
@@ -126,7 +120,7 @@ fn without_values(problem: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Object;
+    use crate::{Kind, Object};
 
     #[test]
     fn an_unreadable_object_is_described_without_its_values() {

@@ -4,17 +4,10 @@ use serde::Deserialize;
 
 use super::meta::{list, name, or_default};
 use super::quantity::Quantity;
-use super::{ByName, Fingerprint, Labels, Meta, Selector, Shared, Template};
+use super::{ApiObject, ByName, Fingerprint, Labels, Selector, Shared, Template};
 
 /// A StatefulSet or a Deployment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct Workload {
-    pub metadata: Meta,
-    pub spec: WorkloadSpec,
-    /// The progress of the controller.
-    pub status: WorkloadStatus,
-}
+pub type Workload = ApiObject<WorkloadSpec, WorkloadStatus>;
 
 /// The progress of a workload's controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -238,14 +231,9 @@ pub fn ordinal(pod: &str, stateful_set: &str) -> Option<i64> {
     pod.strip_prefix(stateful_set)?.strip_prefix('-')?.parse().ok()
 }
 
-/// The body of a `/scale` request. `replicas: 0` is sent as an absent field, so absent is zero here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct Scale {
-    /// Name and namespace of the parent; a Scale carries none of its labels.
-    pub metadata: Meta,
-    pub spec: ScaleSpec,
-}
+/// The body of a `/scale` request. `replicas: 0` is sent as an absent field, so absent is zero here. It has the name and the
+/// namespace of its parent, and none of its labels.
+pub type Scale = ApiObject<ScaleSpec>;
 
 /// The desired state in a scale request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]

@@ -178,7 +178,7 @@ impl Facts {
     fn insert(&mut self, object: Object) -> bool {
         let id = Id::of(object.meta());
         let adoption = Arc::clone(&self.adoption);
-        let adopted = |workload: &Workload| adoption.adopts(workload.spec.template.as_ref());
+        let adopted = |workload: &Workload| adoption.adopts(&workload.spec.template.metadata.labels);
         match object {
             Object::StatefulSet(it) if adopted(&it) => {
                 self.no_longer_adopted.remove(&id);

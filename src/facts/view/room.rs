@@ -152,7 +152,7 @@ impl Facts {
     pub(super) fn weight_if_kept(&self, object: &Object) -> usize {
         match object {
             Object::StatefulSet(it) | Object::Deployment(it)
-                if self.adoption().adopts(it.spec.template.as_ref()) || self.kept.keeps(object) =>
+                if self.adoption().adopts(&it.spec.template.metadata.labels) || self.kept.keeps(object) =>
             {
                 weight(it)
             }

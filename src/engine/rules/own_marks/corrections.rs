@@ -28,7 +28,7 @@ pub struct Correction {
 pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     let Change { old, new: Some(new) } = review.change::<Workload>() else { return Vec::new() };
     // The marks of an object are not protected before it is adopted, so the guard does not trust them afterwards.
-    let is_adopted = |it: &&Workload| view.adoption().adopts(it.spec.template.as_ref());
+    let is_adopted = |it: &&Workload| view.adoption().adopts(&it.spec.template.metadata.labels);
     // If the request takes over running members, their StatefulSet was deleted, and its marks with it.
     let old = old.filter(is_adopted).filter(|_| review.exists());
     if old.is_none() && !is_adopted(&new) {

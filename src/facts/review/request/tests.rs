@@ -164,9 +164,9 @@ fn the_same_template_is_read_once() {
         let (new, old) = (object("mariadb:10.11", "new"), object(was, "old"));
         let bytes = body(&format!(r#""operation":"UPDATE","object":{new},"oldObject":{old}"#));
         let review = read(&bytes, Origin::Validating, &Kinds::default()).unwrap().review;
-        let plain = |text: &str| objects::read::<objects::Workload>(Kind::StatefulSet, text).unwrap();
+        let plain = |text: &str| Object::read(Kind::StatefulSet, text).unwrap();
         let change = review.change::<objects::Workload>();
-        assert_eq!((change.new, change.old), (Some(&plain(&new)), Some(&plain(&old))));
+        assert_eq!((change.new, change.old), (plain(&new).get(), plain(&old).get()));
         assert_eq!(change.new.unwrap().spec == change.old.unwrap().spec, same);
     }
 }
