@@ -164,14 +164,14 @@ fn of_server(text: &str) -> impl Iterator<Item = UnparsedSetting<'_>> {
     settings(text).filter(|it| it.readers == Readers::Server)
 }
 
+/// Returns at least the options of a server whose keys contain this word, which must be in lower case, in order.
+fn of_server_with<'a>(text: &'a str, word: &str) -> impl Iterator<Item = Setting<'a>> {
+    of_server(text).filter(move |it| it.may_hold(word)).map(UnparsedSetting::read)
+}
+
 /// Returns the line that counts for this key: the last one in a group that a server reads.
 pub fn last<'a>(text: &'a str, key: &str) -> Option<Setting<'a>> {
-    let word = last_word(key);
-    of_server(text)
-        .filter(|it| it.may_hold(word))
-        .map(UnparsedSetting::read)
-        .filter(|it| it.key == key)
-        .last()
+    of_server_with(text, last_word(key)).filter(|it| it.key == key).last()
 }
 
 /// Returns the value that a server uses. MariaDB distinguishes case in the name of an option, so a text that does not
@@ -195,13 +195,10 @@ pub fn is_file(name: &str, text: &str) -> bool {
 
 /// Returns whether the text sets a Galera option for a server. Switching Galera off does not count.
 pub fn configures_galera(text: &str) -> bool {
-    let is_galera = |it: UnparsedSetting<'_>| {
-        let setting = it.may_hold("wsrep").then(|| it.read());
-        setting.is_some_and(|it| {
-            it.key.starts_with("wsrep_") && !(it.key == "wsrep_on" && switch(it.look()) == Some(false))
-        })
+    let is_galera = |it: Setting<'_>| {
+        it.key.starts_with("wsrep_") && !(it.key == "wsrep_on" && switch(it.look()) == Some(false))
     };
-    text.contains("wsrep") && of_server(text).any(is_galera)
+    text.contains("wsrep") && of_server_with(text, "wsrep").any(is_galera)
 }
 
 /// The name by which a field refers to the line that includes other files.
@@ -290,7 +287,7 @@ impl<'a> UnparsedSetting<'a> {
             Some(raw) => {
                 let bare = raw.trim_start_matches(is_space);
                 let from = if bare.is_empty() { text.len() - raw.len() } else { text.len() - bare.len() };
-                (Some(OptionValue::read(bare)), from..from + bare.len())
+                (Some(value::unquoted(bare)), from..from + bare.len())
             }
         };
         let at = start + at.start..start + at.end;

@@ -51,21 +51,15 @@ const OTHER_PROGRAMS: [&str; 30] = [
 
 /// Returns which programs read this group. `mariadb-10.11` is read by the servers of that series, `client…` by clients.
 pub fn readers(group: &str) -> Readers {
-    let is = |known: &&str| group.eq_ignore_ascii_case(known);
-    let begins = |prefix: &str| {
-        group
-            .get(..prefix.len())
-            .filter(|start| start.eq_ignore_ascii_case(prefix))
-            .map(|_| &group[prefix.len()..])
-    };
-    let numbered =
-        |prefix: &str| begins(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let group = &*group.to_ascii_lowercase();
+    let is_digit = |c: char| c.is_ascii_digit();
+    let numbered = |prefix: &str| group.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(is_digit));
     match () {
-        () if SERVER.iter().any(is) => Readers::Server,
+        () if SERVER.contains(&group) => Readers::Server,
         () if ["mariadb-", "mysqld-", "mariadbd-"].iter().any(|prefix| numbered(prefix)) => Readers::Server,
         // A group such as `mysqld1` is for a server that mysqld_multi starts.
-        () if programs::clients().chain(OTHER_PROGRAMS).any(|it| is(&it))
-            || begins("client").is_some()
+        () if programs::clients().chain(OTHER_PROGRAMS).any(|it| it == group)
+            || group.starts_with("client")
             || numbered("mysqld") =>
         {
             Readers::Others

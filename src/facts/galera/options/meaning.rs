@@ -6,7 +6,7 @@
 //! counts. The cluster's address is left out everywhere, because it follows the number of members and no member
 //! restarts for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::value::number;
 use super::{OptionLine, Readers, Setting, UnparsedSetting, lines};
@@ -73,17 +73,13 @@ impl Meaning {
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let all = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
         let differ = all.filter(|key| self.0.get(*key) != other.0.get(*key));
-        let mut named: Vec<_> = differ
-            .map(|(group, key)| match (is_word(key), group == SERVER) {
-                _ if key == TOO_LONG => "a file of more than 64 KiB".to_owned(),
-                (false, _) => "a line that is not an option".to_owned(),
-                (true, false) if is_word(group) => format!("[{group}] {key}"),
-                (true, _) => key.clone(),
-            })
-            .collect();
-        named.sort_unstable();
-        named.dedup();
-        named
+        let named = differ.map(|(group, key)| match (is_word(key), group == SERVER) {
+            _ if key == TOO_LONG => "a file of more than 64 KiB".to_owned(),
+            (false, _) => "a line that is not an option".to_owned(),
+            (true, false) if is_word(group) => format!("[{group}] {key}"),
+            (true, _) => key.clone(),
+        });
+        named.collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 

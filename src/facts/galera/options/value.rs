@@ -1,46 +1,17 @@
 //! Values: quotes, escapes, numbers with suffixes, switches.
 
 use std::borrow::Cow;
-use std::fmt;
 
-/// The value of an option, borrowed unless it had to be unescaped. It is hidden from `Debug`, like every text that may
-/// hold a password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct OptionValue<'a>(Cow<'a, str>);
+use objects::Hidden;
 
-impl<'a> OptionValue<'a> {
-    /// Reads a value as it is written in a file: one pair of quotes around it is not part of it, and `\n` is a line
-    /// break.
-    pub(super) fn read(raw: &'a str) -> Self {
-        let inner = ['"', '\'']
-            .iter()
-            .find_map(|quote| raw.strip_prefix(*quote)?.strip_suffix(*quote))
-            .unwrap_or(raw);
-        if inner.contains('\\') { Self(Cow::Owned(unescaped(inner))) } else { Self(Cow::Borrowed(inner)) }
-    }
+/// The value of an option, borrowed unless it had to be unescaped. Use it in a message only if its key holds no secret.
+pub type OptionValue<'a> = Hidden<Cow<'a, str>>;
 
-    /// Returns the text, to judge it. Use it in a message only if its key holds no secret.
-    pub fn look(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<'a> From<&'a str> for OptionValue<'a> {
-    fn from(text: &'a str) -> Self {
-        Self(Cow::Borrowed(text))
-    }
-}
-
-impl From<String> for OptionValue<'_> {
-    fn from(text: String) -> Self {
-        Self(Cow::Owned(text))
-    }
-}
-
-impl fmt::Debug for OptionValue<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({} hidden bytes)", self.0.len())
-    }
+/// Reads a value as it is written in a file: one pair of quotes around it is not part of it, and `\n` is a line break.
+pub(super) fn unquoted(raw: &str) -> OptionValue<'_> {
+    let inside = |quote: char| raw.strip_prefix(quote)?.strip_suffix(quote);
+    let inner = inside('"').or_else(|| inside('\'')).unwrap_or(raw);
+    if inner.contains('\\') { unescaped(inner).into() } else { inner.into() }
 }
 
 /// Unescapes a text. A backslash before any other character stays, and so does one at the end.
@@ -110,7 +81,7 @@ mod tests {
             (r#""a\"b\'c""#, "a\"b'c"),
             (r"\é", r"\é"),
         ] {
-            assert_eq!(OptionValue::read(raw).look(), value, "{raw}");
+            assert_eq!(unquoted(raw).look(), value, "{raw}");
         }
     }
 
