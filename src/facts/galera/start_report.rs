@@ -167,20 +167,19 @@ impl StartReport {
         matches!(self, Self::Started(Start { from: StartPosition::Position(_, how), .. }) if !how.contains("DDL"))
     }
 
+    /// Returns the start, unless the step script did not start the server.
+    pub fn start(&self) -> Option<&Start> {
+        if let Self::Started(start) = self { Some(start) } else { None }
+    }
+
     /// Returns the phase that a probe last observed.
     pub fn phase(&self) -> Option<JoinPhase> {
-        match self {
-            Self::Started(start) => start.phase,
-            Self::Refused(_) => None,
-        }
+        self.start()?.phase
     }
 
     /// Returns why its server ended, if the cause is an option that it does not accept.
     pub fn ended(&self) -> Option<&str> {
-        match self {
-            Self::Started(start) => start.ended.as_deref(),
-            Self::Refused(_) => None,
-        }
+        self.start()?.ended.as_deref()
     }
 
     /// Returns the report without the phase, and without the reason of the server's end.
@@ -199,9 +198,9 @@ impl StartReport {
 
     /// Returns the position, if one is known.
     pub fn position(&self) -> Option<&Position> {
-        match self {
-            Self::Started(Start { from: StartPosition::Position(position, _), .. }) => Some(position),
-            _ => None,
+        match &self.start()?.from {
+            StartPosition::Position(position, _) => Some(position),
+            StartPosition::Words(_) => None,
         }
     }
 }

@@ -227,9 +227,8 @@ impl<'a> ClusterConditions<'a> {
 
     /// Returns whether this member has run long enough to have found a peer.
     fn has_looked(&self, member: &Member) -> bool {
-        let report = member.pod.as_ref().and_then(|pod| pod.start_report.as_deref());
-        let Some(StartReport::Started(start)) = report else { return false };
-        self.now.duration_since(start.at) > PEER_FOUND_WITHIN
+        let start = member.pod.as_ref().and_then(|pod| pod.start_report.as_deref()?.start());
+        start.is_some_and(|it| self.now.duration_since(it.at) > PEER_FOUND_WITHIN)
     }
 
     /// Returns the condition of the whole cluster.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{PlanStep, member_state, plan_status, steps};
 use crate::doctor;
 use crate::json::{ClusterHead, VERSION};
-use facts::galera::start_report::{JoinPhase, Start, StartReport};
+use facts::galera::start_report::{JoinPhase, StartReport};
 use facts::marks::overrides::Override;
 use facts::revision::Revision;
 use facts::view::Member;
@@ -155,17 +155,13 @@ impl<'a> MemberItem<'a> {
 
 impl StartItem {
     fn of(report: &StartReport) -> Self {
-        let started = match report {
-            StartReport::Started(Start { at, safe_to_bootstrap, .. }) => Some((at, safe_to_bootstrap)),
-            StartReport::Refused(_) => None,
-        };
-        let position = report.position();
+        let (start, position) = (report.start(), report.position());
         Self {
             says: report.to_string(),
-            at: started.map(|(at, _)| at.to_string()),
+            at: start.map(|it| it.at.to_string()),
             id: position.map(|it| it.id.clone()),
             seqno: position.map(|it| it.seqno),
-            safe_to_bootstrap: started.and_then(|(_, safe)| *safe),
+            safe_to_bootstrap: start.and_then(|it| it.safe_to_bootstrap),
             doing: report.phase().map(JoinPhase::name),
         }
     }
