@@ -52,11 +52,8 @@ impl Keys {
 /// Returns the ConfigMaps that this container reads as files, and the keys of each.
 pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
     let address_is_given = bitnami::is_its_image(server) && address::of_container(server, &[]).is_some();
-    joined(server.volume_mounts.iter().flat_map(|mount| {
-        let volume = spec.volumes.iter().find(|volume| volume.name == mount.name);
-        volume.into_iter().flat_map(Volume::config_maps).map(move |source| {
-            (source.name.clone(), Keys { address_is_given, ..keys(source, &mount.sub_path) })
-        })
+    joined(spec.mounted_config_maps(server).map(|(mount, source)| {
+        (source.name.clone(), Keys { address_is_given, ..keys(source, &mount.sub_path) })
     }))
 }
 
@@ -100,6 +97,9 @@ fn hex(sum: Context, digits: usize) -> String {
     sum.finish().as_ref().iter().take(digits / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The text between the name of the ConfigMap and the digest in the name of a snapshot.
+const SNAPSHOT_INFIX: &str = "-gatera-";
+
 /// The digest of those keys of one ConfigMap that are read. Two digests are equal if the contents mean the same, however
 /// they are written.
 #[derive(Clone, Debug)]
@@ -118,26 +118,7 @@ impl Digest {
     pub fn is_spelled_like(&self, other: &Self) -> bool {
         self.0 == other.0
     }
-}
 
-impl PartialEq for Digest {
-    fn eq(&self, other: &Self) -> bool {
-        self.meaning() == other.meaning()
-    }
-}
-
-impl Eq for Digest {}
-
-impl Hash for Digest {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.meaning().hash(hasher);
-    }
-}
-
-/// The text between the name of the ConfigMap and the digest in the name of a snapshot.
-const SNAPSHOT_INFIX: &str = "-gatera-";
-
-impl Digest {
     /// Returns the name of the snapshot with this content of a ConfigMap.
     pub fn snapshot_name(&self, source: &str) -> String {
         let room = LONGEST_NAME - SNAPSHOT_INFIX.len() - DIGITS;
@@ -153,6 +134,20 @@ impl Digest {
     fn read(text: &str) -> Option<Self> {
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         (text.len() == DIGITS && text.bytes().all(is_hex)).then(|| Self(text.to_owned()))
+    }
+}
+
+impl PartialEq for Digest {
+    fn eq(&self, other: &Self) -> bool {
+        self.meaning() == other.meaning()
+    }
+}
+
+impl Eq for Digest {}
+
+impl Hash for Digest {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.meaning().hash(hasher);
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::options::{Include, flags};
-use objects::{Container, Mount, PodSpec, SourceRef, Volume};
+use objects::{Container, Mount, PodSpec, SourceRef};
 
 /// A file of a ConfigMap.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,8 @@ pub fn paths(spec: &PodSpec, server: &Container, all: &[ConfigMapFile<'_>]) -> B
     let maps: BTreeSet<_> = all.iter().map(|file| file.map).collect();
     let found = maps.into_iter().flat_map(|map| {
         let keys = of_map(map);
-        mounts(spec, server, map).flat_map(|(mount, source)| files(mount, source, &keys)).collect::<Vec<_>>()
+        let mounted = spec.mounted_config_maps(server).filter(|(_, source)| source.name == map);
+        mounted.flat_map(|(mount, source)| files(mount, source, &keys)).collect::<Vec<_>>()
     });
     found.filter_map(|(_, path)| path).collect()
 }
@@ -65,7 +66,7 @@ pub fn reading<'s, 'k>(
     // A container that prepares the server's files may choose among those that it sees.
     let prepares = spec.init_containers.iter().map(|container| (container, false));
     for (container, serves) in std::iter::once((server, true)).chain(prepares) {
-        for (mount, source) in mounts(spec, container, map) {
+        for (mount, source) in spec.mounted_config_maps(container).filter(|(_, it)| it.name == map) {
             mounted = true;
             for (key, path) in files(mount, source, keys) {
                 if serves && path.is_some_and(|path| is_read(&path)) {
@@ -79,21 +80,6 @@ pub fn reading<'s, 'k>(
     }
     all.chosen.retain(|key| !all.together.contains(key));
     mounted.then_some(all)
-}
-
-fn mounts<'s>(
-    spec: &'s PodSpec,
-    container: &'s Container,
-    map: &str,
-) -> impl Iterator<Item = (&'s Mount, &'s SourceRef)> {
-    container.volume_mounts.iter().flat_map(move |mount| {
-        let volume = spec.volumes.iter().find(|volume| volume.name == mount.name);
-        volume
-            .into_iter()
-            .flat_map(Volume::config_maps)
-            .filter(move |source| source.name == map)
-            .map(move |source| (mount, source))
-    })
 }
 
 /// Returns the paths of these keys in this mount, or none where they differ for each pod.

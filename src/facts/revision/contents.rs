@@ -20,17 +20,12 @@ enum KeyDigest {
     File {
         /// The digests of its meaning and of its spelling, or the line from which it cannot be read.
         digests: Result<[Vec<u8>; 2], usize>,
-        founds: Founds,
+        /// Whether a switch in it makes a server found a cluster.
+        founds_by_switch: bool,
+        /// Whether its address does.
+        founds_by_address: bool,
     },
     Text(Vec<u8>),
-}
-
-/// How an option file makes a server found a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Founds {
-    No,
-    ByAddress,
-    BySwitch,
 }
 
 /// The reason why it is unknown what servers would read.
@@ -76,9 +71,8 @@ impl Contents {
         for (key, sum) in read {
             let [meaning, text] = match sum {
                 KeyDigest::Text(sum) => [sum, sum],
-                KeyDigest::File { founds, .. }
-                    if *founds == Founds::BySwitch
-                        || *founds == Founds::ByAddress && !keys.address_is_given =>
+                KeyDigest::File { founds_by_switch, founds_by_address, .. }
+                    if *founds_by_switch || *founds_by_address && !keys.address_is_given =>
                 {
                     return Err(UnknownRevision::Founds(name.to_owned()));
                 }
@@ -104,14 +98,12 @@ impl Contents {
 
 fn of_file(text: &Literal) -> KeyDigest {
     let address = options::effective(text.look(), "wsrep_cluster_address");
-    let by_address = address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster));
-    let founds = match () {
-        () if server::founds_by_file(text.look()) => Founds::BySwitch,
-        () if by_address => Founds::ByAddress,
-        () => Founds::No,
-    };
     let meaning = Meaning::of(text.look()).map_err(|Unclear(line)| line);
-    KeyDigest::File { digests: meaning.map(|it| [sum(&it.canonical()), sum(text.look())]), founds }
+    KeyDigest::File {
+        digests: meaning.map(|it| [sum(&it.canonical()), sum(text.look())]),
+        founds_by_switch: server::founds_by_file(text.look()),
+        founds_by_address: address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster)),
+    }
 }
 
 fn sum(text: &str) -> Vec<u8> {
