@@ -30,19 +30,16 @@ pub struct Adoption(Vec<TextSelector>);
 )]
 pub struct BadSelector(String);
 
+/// The default selectors: our own label; the seed documents' labels; Bitnami's chart. A test reads each of them.
+const DEFAULT_SELECTORS: [&str; 3] = [
+    "gatera.dev/cluster",
+    "app in (galera, galera-bootstrap),instance",
+    "app.kubernetes.io/name=mariadb-galera",
+];
+
 impl Default for Adoption {
-    /// Returns the default selectors: our own label; the seed documents' labels; Bitnami's chart.
     fn default() -> Self {
-        let one = |key: &str| Requirement { key: key.into(), values: vec![] };
-        let of = |key: &str, values: &[&str]| Requirement {
-            key: key.into(),
-            values: values.iter().map(|value| (*value).into()).collect(),
-        };
-        Self(vec![
-            TextSelector(vec![one("gatera.dev/cluster")]),
-            TextSelector(vec![of("app", &["galera", "galera-bootstrap"]), one("instance")]),
-            TextSelector(vec![of("app.kubernetes.io/name", &["mariadb-galera"])]),
-        ])
+        Self(DEFAULT_SELECTORS.iter().filter_map(|text| text.parse().ok()).collect())
     }
 }
 
@@ -193,6 +190,7 @@ mod tests {
             assert!(text.parse::<TextSelector>().is_err(), "{text}");
         }
         let written = Adoption::default().selectors().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(written.len(), DEFAULT_SELECTORS.len());
         assert_eq!(Adoption::from_texts(written.iter().map(|text| &**text)), Ok(Adoption::default()));
     }
 }

@@ -62,49 +62,39 @@ pub enum InvalidException {
 impl Override {
     /// Reads the annotation's value as it counts now.
     pub fn read(text: &str, now: Timestamp) -> Result<Self, InvalidException> {
-        let (rules, term) = text.trim().split_once(" until=").ok_or(InvalidException::Form)?;
-        let rules: Vec<_> = rules.split([',', ' ']).filter(|id| !id.is_empty()).map(str::to_owned).collect();
-        if rules.is_empty() {
-            return Err(InvalidException::Form);
-        }
-        Self::within(rules, text, term, now, LONGEST_OVERRIDE, InvalidException::Form)
+        let ids =
+            |rules: &str| rules.split([',', ' ']).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+        let parts = text.trim().split_once(" until=").map(|(rules, term)| (ids(rules), term));
+        Self::within(LONGEST_OVERRIDE, parts, text, now).unwrap_or(Err(InvalidException::Form))
     }
 
     /// Reads the break-glass annotation of a namespace.
     pub fn break_glass(text: &str, now: Timestamp) -> Result<Self, InvalidException> {
-        let term = text.trim().strip_prefix("until=").ok_or(InvalidException::BreakGlassForm)?;
-        Self::within(
-            vec![EVERY_RULE.to_owned()],
-            text,
-            term,
-            now,
-            LONGEST_OVERRIDE + SKEW,
-            InvalidException::BreakGlassForm,
-        )
+        let parts = text.trim().strip_prefix("until=").map(|term| (vec![EVERY_RULE.to_owned()], term));
+        Self::within(LONGEST_OVERRIDE + SKEW, parts, text, now)
+            .unwrap_or(Err(InvalidException::BreakGlassForm))
     }
 
-    /// Reads an override; `term` is what follows `until=`.
+    /// Reads an override from the ids of its rules and what follows `until=`; `None`: its form is wrong.
     fn within(
-        rules: Vec<String>,
-        text: &str,
-        term: &str,
-        now: Timestamp,
         longest: SignedDuration,
-        form: InvalidException,
-    ) -> Result<Self, InvalidException> {
+        parts: Option<(Vec<String>, &str)>,
+        text: &str,
+        now: Timestamp,
+    ) -> Option<Result<Self, InvalidException>> {
+        let (rules, term) = parts.filter(|(rules, _)| !rules.is_empty())?;
         if text.len() > LONGEST_TEXT {
-            return Err(InvalidException::Overlong);
+            return Some(Err(InvalidException::Overlong));
         }
-        let Some((until, reason)) = term.split_once(" reason=") else { return Err(form) };
-        let Ok(until) = until.trim().parse::<Timestamp>() else { return Err(form) };
-        let reason = reason.trim().to_owned();
-        match () {
-            () if reason.is_empty() => Err(form),
+        let (until, reason) = term.split_once(" reason=")?;
+        let (until, reason) = (until.trim().parse::<Timestamp>().ok()?, reason.trim().to_owned());
+        Some(match () {
+            () if reason.is_empty() => return None,
             () if is_placeholder(&reason) => Err(InvalidException::Placeholder),
             () if until <= now => Err(InvalidException::Ended(until)),
             () if now.duration_until(until) > longest => Err(InvalidException::TooLong(until)),
             () => Ok(Self { rules, until, reason }),
-        }
+        })
     }
 
     /// Returns whether it is a break-glass, which suspends every rule.
