@@ -51,8 +51,7 @@ pub use commands::{out_of_service_command, way_out_of_silent_node};
 pub use configuration::{Candidate, GivenUpRevision, RolloutRecord, TEMPLATE_LABEL};
 pub use facts::Facts;
 pub use id::Id;
-pub use kept::KeepsDeployment;
-pub use kept::read;
+pub use kept::{KeepsDeployment, read};
 pub use orphans::POD_NAME_LABEL;
 pub use pod_fact::{HANGS_AFTER, PodFact, Reads};
 pub use reservations::{Reservation, Reservations};
@@ -176,7 +175,7 @@ impl<'a> View<'a> {
 
     /// Returns the adoption rules in force when this World was built, even if the settings have changed since.
     pub fn adoption(&self) -> &'a adopt::Adoption {
-        self.world.adoption()
+        self.world.facts.adoption()
     }
 
     /// Returns the cluster of this pod, whether the pod is a member or is leaving.

@@ -57,12 +57,9 @@ struct Request<'a> {
     operation: Operation,
     #[serde(default)]
     user_info: User,
-    #[serde(default)]
     dry_run: Option<bool>,
     /// Whether there is an object; it was taken out.
-    #[serde(default)]
     object: Option<Present>,
-    #[serde(default)]
     old_object: Option<Present>,
     #[serde(borrow, default)]
     options: Option<&'a RawValue>,

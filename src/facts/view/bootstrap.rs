@@ -3,6 +3,8 @@
 //! Must not know: when they are removed (`plan/bootstrap.rs` decides that). The record outlives the leader that wrote it: once
 //! the Deployment is gone, nothing else shows which Service and ConfigMap belonged to it.
 
+use std::collections::BTreeSet;
+
 use super::index::By;
 use super::{Cluster, View};
 use crate::galera::address::{Address, Host};
@@ -151,9 +153,7 @@ impl<'a> View<'a> {
         let services = services.filter(|service| {
             !service.metadata.is_terminating() && self.service_stays(cluster, service).is_none()
         });
-        let mut names: Vec<_> = founders.iter().flat_map(|it| it.spec.template.spec.config_maps()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<_> = founders.iter().flat_map(|it| it.spec.template.spec.config_maps()).collect();
         let maps = names.into_iter().filter_map(|name| self.config_map(ns, name));
         let maps = maps.filter(|map| {
             !map.metadata.is_terminating() && self.config_map_stays(cluster, map, founders).is_none()
@@ -192,14 +192,12 @@ impl<'a> View<'a> {
         founders: &[&Workload],
     ) -> Option<String> {
         let (ns, name) = (&*cluster.id.namespace, &*map.metadata.name);
-        let reads = |it: &&Workload| it.spec.template.spec.config_maps().any(|map| map == name);
+        let is_founder =
+            |it: &&Workload| founders.iter().any(|founder| founder.metadata.name == it.metadata.name);
         if let Some(reader) = self.readers_of(ns, name).next() {
             return Some(format!("StatefulSet {} reads it", reader.id.name));
         }
-        let others = self
-            .deployments_in(ns)
-            .filter(|it| founders.iter().all(|founder| founder.metadata.name != it.metadata.name));
-        if let Some(reader) = others.into_iter().find(reads) {
+        if let Some(reader) = self.deployments_that_read(ns, name).find(|it| !is_founder(it)) {
             return Some(format!("Deployment {} reads it", reader.metadata.name));
         }
         (!self.shows_galera(map)).then(|| "nothing in it shows that it is Galera's".to_owned())

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::facts::Map;
 use super::index::{By, instance_labels, label_asked};
 use super::{Cluster, Freshness, Id, RolloutRecord, View, claim, within};
 use crate::galera::adopt;
@@ -143,9 +144,7 @@ impl<'a> View<'a> {
         namespace: &str,
         labels: &Labels,
     ) -> impl Iterator<Item = &'a Service> + use<'a> {
-        let names = self.selecting(By::ServiceForLabel, namespace, labels);
-        let (services, namespace) = (&self.world.facts.services, namespace.to_owned());
-        names.into_iter().filter_map(move |name| services.get(&Id::new(&namespace, name)).map(AsRef::as_ref))
+        self.selecting(&self.world.facts.services, By::ServiceForLabel, namespace, labels)
     }
 
     /// Returns the Services whose selectors name this instance.
@@ -160,20 +159,22 @@ impl<'a> View<'a> {
 
     /// Returns the disruption budgets that may protect these labels.
     pub fn budgets_for(&self, namespace: &str, labels: &Labels) -> impl Iterator<Item = &'a Budget> {
-        let names = self.selecting(By::BudgetForLabel, namespace, labels);
-        let budgets = &self.world.facts.budgets;
-        names.into_iter().filter_map(|name| budgets.get(&Id::new(namespace, name)).map(AsRef::as_ref))
+        self.selecting(&self.world.facts.budgets, By::BudgetForLabel, namespace, labels)
     }
 
-    /// Returns the names of the objects whose selectors ask for one of these labels, or for no instance, sorted.
-    fn selecting(&self, by: By, namespace: &str, labels: &Labels) -> BTreeSet<&'a str> {
+    /// Returns the objects whose selectors ask for one of these labels, or for no instance, by name.
+    fn selecting<T>(
+        &self,
+        known: &'a Map<T>,
+        by: By,
+        namespace: &str,
+        labels: &Labels,
+    ) -> impl Iterator<Item = &'a T> + use<'a, T> {
         let index_keys = instance_labels(labels).chain([String::new()]);
-        index_keys.flat_map(|key| self.world.facts.index.names(by, namespace, &key)).collect()
-    }
-
-    /// Returns the adopted Deployments of a namespace.
-    pub fn deployments_in(&self, namespace: &str) -> impl Iterator<Item = &'a Workload> {
-        within(&self.world.facts.deployments, namespace)
+        let names: BTreeSet<_> =
+            index_keys.flat_map(|key| self.world.facts.index.names(by, namespace, &key)).collect();
+        let namespace = namespace.to_owned();
+        names.into_iter().filter_map(move |name| known.get(&Id::new(&namespace, name)).map(AsRef::as_ref))
     }
 
     /// Returns the autoscaler that sets the replicas of this StatefulSet, if there is one.

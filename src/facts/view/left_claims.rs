@@ -1,5 +1,7 @@
 //! Claims of a deleted StatefulSet, while no member of it runs: their data waits for its return.
 
+use std::collections::BTreeSet;
+
 use super::facts::tail;
 use super::index::By;
 use super::{Facts, Id, View, World};
@@ -41,16 +43,12 @@ impl World {
         let labelled = index.names(By::ClaimOfInstance, namespace, instance);
         let members = self.facts.found(pods, By::PodOfInstance, namespace, instance).filter(|it| it.server);
         let named = members.flat_map(|pod| index.names(By::ClaimOfTail, namespace, tail(&pod.name)));
-        let mut found: Vec<_> = labelled
-            .chain(named)
-            .filter(|claim| {
-                let id = Id::new(namespace, claim);
-                claims.get(&id).is_some_and(|it| it.bound()) && self.instance_of(&id) == Some(instance)
-            })
-            .collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        let is_left = |claim: &&str| {
+            let id = Id::new(namespace, claim);
+            claims.get(&id).is_some_and(|it| it.bound()) && self.instance_of(&id) == Some(instance)
+        };
+        let found: BTreeSet<_> = labelled.chain(named).filter(is_left).collect();
+        found.into_iter().collect()
     }
 
     /// Returns the cluster of a claim. A claim without its labels is assigned by the existing member: claims get the
@@ -58,7 +56,7 @@ impl World {
     fn instance_of(&self, claim: &Id) -> Option<&str> {
         let known: &Claim = self.facts.claims.get(claim)?;
         let labels = &known.metadata.labels;
-        let labelled = adopt::instance(labels).filter(|_| self.adoption().adopts(labels));
+        let labelled = adopt::instance(labels).filter(|_| self.facts.adoption().adopts(labels));
         labelled.or_else(|| {
             let names = claim.name.match_indices('-').map(|(at, _)| &claim.name[at + 1..]);
             let mut pods = names.filter_map(|name| self.facts.pods.get(&Id::new(&claim.namespace, name)));

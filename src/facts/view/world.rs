@@ -51,11 +51,6 @@ impl World {
         Self { freshness: self.freshness, facts: facts.clone(), clusters }
     }
 
-    /// Returns the adoption rules of pods.
-    pub fn adoption(&self) -> &adopt::Adoption {
-        self.facts.adoption()
-    }
-
     /// Returns the cluster of this StatefulSet.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Cluster> {
         self.clusters.get(&Id::new(namespace, name)).map(Arc::as_ref)

@@ -45,14 +45,11 @@ impl Places {
 
     /// Adds these clusters of a namespace, or the whole namespace if there are none.
     fn add(&mut self, namespace: &str, clusters: impl IntoIterator<Item = Id>) {
-        let mut has_clusters = false;
-        for id in clusters {
-            has_clusters = true;
-            self.clusters.insert(id);
-        }
-        if !has_clusters && !self.whole.contains(namespace) {
+        let mut clusters = clusters.into_iter().peekable();
+        if clusters.peek().is_none() && !self.whole.contains(namespace) {
             self.whole.insert(namespace.to_owned());
         }
+        self.clusters.extend(clusters);
     }
 }
 

@@ -11,7 +11,7 @@
 use super::warrant::is_marked;
 use super::{Announcement, Finish, LeaderStep, Mark, NOT_REMOVED, PendingDeletion, not_removed};
 use engine::inject;
-use facts::view::{Cluster, PodFact, Removal, RemovalTarget, View, transfer};
+use facts::view::{Cluster, Id, PodFact, Removal, RemovalTarget, View, transfer};
 use objects::{Kind, Meta, Service, Workload};
 
 /// The progress of the removal of a cluster's bootstrap node.
@@ -254,7 +254,7 @@ fn meta_in_view<'a>(cluster: &Cluster, view: &View<'a>, target: &RemovalTarget) 
     let ns = &*cluster.id.namespace;
     let meta = match target.kind {
         Kind::Deployment => {
-            view.deployments_in(ns).map(|it| &it.metadata).find(|meta| meta.name == target.name)
+            view.world.facts().deployments.get(&Id::new(ns, &target.name)).map(|it| &it.metadata)
         }
         Kind::Service => view.service(ns, &target.name).map(|it| &it.metadata),
         Kind::ConfigMap => view.config_map(ns, &target.name).map(|it| &it.metadata),

@@ -18,6 +18,7 @@ pub(super) struct Body<'a> {
 }
 
 /// The text of an object.
+#[derive(Default)]
 pub(super) struct ObjectText<'a> {
     /// The text of the whole body.
     body: &'a str,
@@ -49,13 +50,7 @@ impl<'a> Body<'a> {
                     _ => return json.skip(),
                 };
                 let start = json.next()?;
-                let mut found = ObjectText {
-                    body: text,
-                    place: start..start,
-                    unread: Vec::new(),
-                    spec: None,
-                    template: None,
-                };
+                let mut found = ObjectText { body: text, place: start..start, ..ObjectText::default() };
                 match json.byte()? {
                     b'n' => return json.skip(),
                     b'{' => json.object(other.as_ref(), &mut found)?,
