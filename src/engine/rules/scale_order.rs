@@ -113,9 +113,10 @@ fn undone_by_helm(step: Resize<'_>) -> Option<Finding> {
     ))
 }
 
-/// Returns findings about a resize that is not requested through `replicas`.
+/// Returns findings about a resize that is not requested through `replicas`, so that no way out scales the StatefulSet.
 pub fn resized(review: &Review, cluster: &Cluster, to: i64, view: &View<'_>) -> Findings {
-    changed(Resize::of(review, Some(cluster), cluster.workload.replicas(), to), view)
+    let step = Resize::of(review, Some(cluster), cluster.workload.replicas(), to);
+    changed(Resize { is_indirect: true, ..step }, view)
 }
 
 /// A change of the number of replicas.
@@ -128,13 +129,16 @@ struct Resize<'a> {
     from: i64,
     to: i64,
     parallel: bool,
+    /// Whether another object than the StatefulSet names the number.
+    is_indirect: bool,
 }
 
 impl<'a> Resize<'a> {
     fn of(review: &'a Review, cluster: Option<&'a Cluster>, from: i64, to: i64) -> Self {
         let workload = cluster.map(|it| &*it.workload);
         let parallel = workload.is_some_and(Workload::parallel);
-        Self { review, cluster, set: workload.map(|it| &it.metadata), from, to, parallel }
+        let set = workload.map(|it| &it.metadata);
+        Self { review, cluster, set, from, to, parallel, is_indirect: false }
     }
 
     /// Returns the requested change, with which every message begins.
@@ -147,9 +151,10 @@ impl<'a> Resize<'a> {
         self.cluster.map_or(0, |it| it.arbitrators)
     }
 
-    /// Returns the advice for the next allowed step, which begins with a command.
+    /// Returns the advice for the next allowed step, which begins with a command if the StatefulSet is scaled.
     fn instead(&self, replicas: i64) -> WayOut {
-        self.scale(replicas).say(", wait until all members are Ready, then continue")
+        let step = if self.is_indirect { say(format!("go to {replicas}")) } else { self.scale(replicas) };
+        step.say(", wait until all members are Ready, then continue")
     }
 
     fn scale(&self, replicas: i64) -> WayOut {

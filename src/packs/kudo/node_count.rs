@@ -24,7 +24,7 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 
 use super::{INSTANCE, changed_parameter};
-use engine::rule::{All, Finding, Findings, Review, Rule, Verdict, View, WRITTEN};
+use engine::rule::{All, Finding, Findings, Review, Rule, View, WRITTEN};
 use engine::rules::scale_order;
 use facts::view::Cluster;
 use facts::way_out::{CommandLine, say};
@@ -63,15 +63,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(cluster) if cluster.has_data() => scale_order::resized(review, cluster, to, view),
         _ => scale_order::created(to),
     };
-    let here = |it: Finding| {
-        let instead = match it.verdict {
-            Verdict::Warn => it.instead,
-            Verdict::Wait | Verdict::Unknown => {
-                "wait until all members are Ready, then repeat the command".into()
-            }
-            _ => "go down in steps, and wait between them until all members are Ready".into(),
-        };
-        Finding { rule: RULE.id, field: field.clone(), says: format!("{NAME}: {}", it.says), instead, ..it }
+    let here = |it: Finding| Finding {
+        rule: RULE.id,
+        field: field.clone(),
+        says: format!("{NAME}: {}", it.says),
+        ..it
     };
     found.into_iter().map(here).collect()
 }
