@@ -71,9 +71,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if let Some(first) = deploying.first() {
         let names = deploying.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
         let runs = if deploying.len() == 1 { "runs" } else { "run" };
+        let Review { namespace, name, .. } = review;
+        let upgrade = CommandLine::new(format!(
+            "kubectl kudo upgrade FOLDER --instance {name} --namespace {namespace}"
+        ));
         let instead = say("give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), and the operator a plan update \
                            without them")
-        .then(say("then ").run(CommandLine::new("kubectl kudo upgrade")));
+        .then(say("then ").run(upgrade));
         let says = format!("{names} {runs} plan {DEPLOY} again {over}");
         return deny(format!("spec.parameters[{first}]"), says, instead);
     }
