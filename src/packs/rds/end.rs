@@ -94,7 +94,7 @@ fn rds_deleted(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
         let confirmed = say("to delete it anyway: ").and(confirmation(review, RULE.id, view));
         active.or(confirmed.say(", repeat the command, then delete it in the cloud"))
     } else {
-        active.then("then take a backup of your own, and repeat the command")
+        active.then("then take a backup of your own, and repeat the command, which then needs a confirmation")
     };
     RULE.deny("status.status", says, why, instead)
 }

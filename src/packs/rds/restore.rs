@@ -104,7 +104,9 @@ fn requested_restore(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> 
             old.status.description()
         );
         let why = "the operator only works on instances that are ACTIVE";
-        return RULE.finding(Verdict::Wait, "status.status", says, why, until_active(old, review));
+        let instead =
+            until_active(old, review).say(", then write the time again, which then needs a confirmation");
+        return RULE.finding(Verdict::Wait, "status.status", says, why, instead);
     }
     let says = format!("a restore overwrites the running instance with its state at {time}");
     let why = "data that was written since then is lost, and the operator does not ask first";
