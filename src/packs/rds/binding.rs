@@ -100,7 +100,7 @@ fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
     } else {
         let bind = CommandLine::new("kubectl -n NAMESPACE create rolebinding").arg(role);
         let bind = bind.arg(format!("--clusterrole={role}")).arg("--serviceaccount=NAMESPACE:ACCOUNT");
-        (Verdict::Deny, run(bind).say(", for each account that needs it"))
+        (Verdict::Deny, run(bind).say(", with one --serviceaccount for each account that needs it"))
     };
     Some(RULE.finding(verdict, format!("subjects[{group}]"), says, why, instead))
 }
