@@ -36,12 +36,15 @@ pub(super) const RULE: Rule = Rule {
     source: include_str!("database_service.rs"),
 };
 
+/// The name of the operator's Deployment and Service of the database.
+const DEPLOYMENT: &str = "wordpress-mysql";
+
 fn check(review: &Review, _: &View<'_>) -> Findings {
     let Some(service) = review.change::<Service>().new else { return Findings::new() };
     let of_database = match part(&service.metadata) {
         Some(Tier::Database) => true,
         // The tier label may have been changed.
-        Some(Tier::Site | Tier::Backup) => service.metadata.name.ends_with("wordpress-mysql"),
+        Some(Tier::Site | Tier::Backup) => service.metadata.name.ends_with(DEPLOYMENT),
         None => false,
     };
     if !of_database {
@@ -49,10 +52,10 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     }
     let mut findings = Findings::new();
     let mut add = |field: &str, says: String, why: &str| {
-        let forward = run(CommandLine::new(format!(
-            "kubectl -n {} port-forward deployment/wordpress-mysql 3306",
-            review.namespace
-        )));
+        // The chart's Service and Deployment have the same name, and a prefix if several are in one namespace.
+        let name = Some(&*review.name).filter(|it| it.ends_with(DEPLOYMENT)).unwrap_or(DEPLOYMENT);
+        let forward = format!("kubectl -n {} port-forward deployment/{name} 3306", review.namespace);
+        let forward = run(CommandLine::new(forward));
         let instead =
             say("leave type out, and write clusterIP: None and the selector tier: mysql; for access from outside: ").and(forward);
         findings.push(RULE.deny(field, says, why, instead));
