@@ -36,12 +36,15 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
             _ => {
                 let annotate = CommandLine::new(format!("kubectl -n {ns} annotate pvc {name}"));
                 let pod = &member.name;
-                say(format!("to let {pod} copy everything again while all others are Ready: "))
+                let anew = say(format!("to let {pod} copy everything again while all others are Ready: "))
                     .run(annotate.arg(format!("gatera.dev/override=G07 until={until} reason=…")))
                     .say(", then ")
-                    .run(CommandLine::new(format!("kubectl -n {ns} delete pvc {name} --wait=false")))
-                    .say(" (it is deleted with its pod), then ")
-                    .run(CommandLine::new(format!("kubectl -n {ns} delete pod {pod}")))
+                    .run(CommandLine::new(format!("kubectl -n {ns} delete pvc {name} --wait=false")));
+                let restart = CommandLine::new(format!("kubectl -n {ns} delete pod {pod}"));
+                match member.pod {
+                    Some(_) => anew.say(" (it is deleted with its pod), then ").run(restart),
+                    None => anew,
+                }
             }
         };
         return Some(finding(Verdict::Deny, String::new(), says, instead));
