@@ -1,5 +1,6 @@
 //! What `gatera status` shows about members that wait after a crash: where each starts from, and which has the newest data.
 
+mod looks;
 mod probes;
 
 use facts::galera::start_report::{JoinPhase, StartReport};
