@@ -74,6 +74,7 @@ impl Removal {
 }
 
 /// A request that an API server would send to the guard.
+#[derive(Clone)]
 pub struct Asked {
     pub operation: &'static str,
     /// The kind of the object that is sent; `of` is the kind of the object that it concerns.
