@@ -3,7 +3,9 @@
 //!
 //! The scenes do not change: no controllers run, and the guard may not lead. Each case has a namespace of its own; cases with
 //! unusual nodes have a guard of their own. Times in the scenes are moved to the present. Every request is a dry run, so no case
-//! leaves anything behind for the next.
+//! leaves anything behind for the next. The commands that are printed in a refusal of a pack are run, too (`followed.rs`).
+
+mod followed;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,6 +216,7 @@ fn a_real_api_server_answers_every_case_as_the_router_does() {
         rounds.entry(nodes(&play.objects)).or_default().push(play);
     }
     let (mut same, mut page) = (0, String::new());
+    let (mut followed, mut failed) = (0, Vec::new());
     for plays in rounds.values() {
         let (guard, versions) = stage.prepared_for(plays);
         for (play, version) in plays.iter().zip(&versions) {
@@ -221,9 +224,12 @@ fn a_real_api_server_answers_every_case_as_the_router_does() {
                 None => same += 1,
                 Some(difference) => page.push_str(&difference),
             }
+            followed += stage.follow(play, &guard, &mut failed);
         }
     }
     assert!(same > 690, "only {same} are the same:\n{page}");
+    assert!(failed.is_empty(), "{} printed commands do not work: {failed:#?}", failed.len());
+    assert!(followed > 40, "only {followed} printed commands of packs");
     // The API server's own messages differ between releases; the snapshot is of this one.
     if stage.plane.minor() == 36 {
         insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".", filters => [(r"\(\d+, seen now\)", "(SOME, seen now)"), (r"cluster db-\d+/([\w-]+)( and \d+ more)?", "cluster SOME/$1"), (r"20\d\d-\d\d-\d\dT[\d:]+Z", "TIME")] }, {
