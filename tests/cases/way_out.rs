@@ -53,7 +53,9 @@ fn judged(given: &Scene, asked: &Asked, user: &str) -> Decision {
 /// Lists the commands of a way, and whether each applies only when all members are Ready.
 pub fn commands(way: &[Step]) -> Vec<(&CommandLine, bool)> {
     let (mut before, mut found) = (String::new(), Vec::new());
-    way.iter().for_each(|step| collect(step, &mut before, &mut found));
+    for step in way {
+        collect(step, &mut before, &mut found);
+    }
     found
 }
 
@@ -236,7 +238,7 @@ impl Walk {
             }
             // The first command shows whether the guard answers from what it sees now.
             if index > 0 {
-                scene.view = "current".to_owned();
+                "current".clone_into(&mut scene.view);
             }
             let line = command.to_string();
             let is_address = |word: &String| word.contains("https://NAME/…");
