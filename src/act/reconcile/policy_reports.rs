@@ -27,7 +27,7 @@ const KINDS: [(&str, &str, &str, &str); 2] = [
 ];
 /// The name of the guard's report in every namespace.
 const NAME: &str = "gatera";
-/// That report, whoever wrote it last.
+/// That report, in any version.
 const REPORT: Exactly<'_> = Exactly { name: NAME, uid: "", version: "" };
 const OUR_LABEL: &str = "app.kubernetes.io/managed-by=gatera";
 /// The pause after a failure that may be over soon: the API server is busy, or does not answer.
