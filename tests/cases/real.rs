@@ -2,8 +2,9 @@
 //! and the request is sent as the case's user. The answer is compared word by word with the router's answer to the same request.
 //!
 //! The scenes do not change: no controllers run, and the guard may not lead. Each case has a namespace of its own; cases with
-//! unusual nodes have a guard of their own. Times in the scenes are moved to the present. Every request is a dry run, so no case
-//! leaves anything behind for the next. The commands that are printed in a refusal of a pack are run, too (`followed.rs`).
+//! unusual nodes have a guard of their own. Times in the scenes are moved to the present. A request is a dry run, except for a
+//! deletion: API servers ignore the `dryRun` of a query if there are options. The commands that are printed in a refusal of a
+//! pack are run, too (`followed.rs`).
 
 mod followed;
 
