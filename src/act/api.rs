@@ -78,7 +78,7 @@ pub fn refusal(code: u16, body: &[u8]) -> kube::Error {
     kube::Error::Api(status.with_code(code).boxed())
 }
 
-/// Returns what a request yields within this time; otherwise why it yields nothing, which is `late` if there was no answer.
+/// Waits for a request, at most this long. The error is that of the request in words, or `late` if no answer came in time.
 pub async fn outcome_in_words<T>(
     limit: Duration,
     late: &str,

@@ -260,8 +260,8 @@ fn truncated(note: &str) -> String {
     note[..end.unwrap_or_default()].to_owned()
 }
 
-/// Returns the Event for an announcement of this step of the leader. Its name is derived from its text, so that the next leader does not
-/// create it again.
+/// Returns the Event for an announcement of this step of the leader. Its name is derived from its text, so that the next leader
+/// does not create it again.
 pub fn announcement(planned: &PlannedStep, announcement: &Announcement, now: Timestamp) -> Event {
     let (PlannedStep { id, uid, .. }, Announcement { reason, note }) = (planned, announcement);
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());

@@ -99,7 +99,7 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// Creates the task, which knows nothing yet.
+    /// Creates the task. Nothing has been read yet.
     pub fn new(client: Client, guard: Arc<Guard>, leaf: Leaf, registration: Registration) -> Self {
         Self {
             client,

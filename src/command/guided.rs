@@ -150,10 +150,11 @@ pub struct GuidedRun<'a> {
     out: &'a mut dyn Write,
     /// Whether the user confirmed the steps.
     pub agreed: bool,
-    /// The time that the last look took, with the wait for an API server that did not answer.
+    /// The time that the last look took, including the wait for an API server that did not answer.
     pub look_took: Duration,
-    /// A text that changes whenever something has changed, and when it changed last.
+    /// A text that changes whenever something has changed.
     pub state: String,
+    /// When that text changed last.
     pub unchanged_since: Instant,
     /// The step that was printed last, and the reason why it is not done yet. Neither is repeated while nothing changes.
     step: String,

@@ -111,6 +111,7 @@ impl PasswordRun<'_> {
             return Ok(AfterLook::Confirm(report::proposal(cluster, &proposed)));
         }
         if self.abort {
+            // This is done once, so it does not matter for how long nothing has changed.
             guided.step(report::going_back(&change.account))?;
             actions::reverse(seen, &observation).await?;
             self.abort = false;

@@ -90,11 +90,11 @@ pub async fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> an
     result
 }
 
-/// One run of the command. The state that its driver compares is the table of members.
+/// One run of the command. The state in [`GuidedRun`] is the table of members.
 struct RecoverRun<'a> {
     options: &'a Options,
     want: RecoveryOptions,
-    /// Whether a person confirmed which member starts the cluster. The driver knows about the steps before that.
+    /// Whether a person confirmed which member starts the cluster. [`GuidedRun::agreed`] is about the steps before that.
     agreed: bool,
     /// Whether a step was done.
     acted: bool,

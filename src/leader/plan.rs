@@ -193,7 +193,7 @@ impl Mark {
         Self { version: resource_version.clone(), bootstrap: removal.map(|it| it.record(uid)) }
     }
 
-    /// Returns the mark of the StatefulSet with this uid that records the end of a clean-up.
+    /// Returns the mark that records the end of a clean-up, for the StatefulSet with this uid.
     pub fn of_finished(uid: &str) -> Self {
         Self { version: String::new(), bootstrap: Some(Removal::Done.record(uid)) }
     }
@@ -300,7 +300,7 @@ const MAX_NO_LONGER_GUARDED: usize = 100;
 /// The Event reason for a cluster that no selector adopts any more.
 pub const NO_LONGER_GUARDED: &str = "NoLongerGuarded";
 
-/// Returns the Event that an object of this cluster's bootstrap node stays.
+/// Returns the Event which says that an object of this cluster's bootstrap node stays.
 fn not_removed(cluster: &Id, target: &RemovalTarget, why: &str) -> Announcement {
     let note = format!(
         "{target} is not removed: {why}; if nothing needs it: kubectl -n {} delete {} {}",

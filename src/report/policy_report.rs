@@ -42,7 +42,7 @@ fn result(object: &Audited, judged: &Judged, now: Timestamp) -> Value {
     let (result, severity) = match effect {
         Effect::Refused => ("fail", "high"),
         Effect::Warned => ("warn", "medium"),
-        // Mode `audit` only records it.
+        // Mode `audit` only records a finding.
         Effect::Recorded => ("skip", "info"),
     };
     let (kind, id) = (object.kind, &object.id);

@@ -52,7 +52,8 @@ pub(super) struct WholeBody<'a> {
     _heavy: Option<SemaphorePermit<'a>>,
 }
 
-/// Why a request gets no AdmissionReview: the HTTP status, the metric label and the message for the client.
+/// Why a request is answered with an HTTP error, and not with a verdict: the HTTP status, the metric label and the message for
+/// the client.
 pub(super) type Refusal = (StatusCode, &'static str, &'static str);
 
 /// The body is longer than [`MAX_BODY_BYTES`].

@@ -29,9 +29,9 @@ use super::judge::judge;
 const NO_CLIENT_CERTIFICATE: &str = "gatera answers API servers only (--client-ca): no client certificate was presented; \
     configure the API server to present one to this webhook, in its AdmissionConfiguration";
 
-/// The answer to a body of another type.
+/// The answer to a body that is not JSON.
 const NOT_JSON: Refusal = (StatusCode::BAD_REQUEST, "malformed", "the Content-Type must be application/json");
-/// The answer while as many requests are being answered as may be.
+/// The answer while the largest number of requests is being answered.
 const TOO_MANY_REQUESTS: Refusal =
     (StatusCode::SERVICE_UNAVAILABLE, "busy", "gatera is not ready: too many requests at once");
 /// The answer before the first lists are complete. It is an error, so that the entry's failurePolicy decides: requests about

@@ -20,7 +20,7 @@ const CLEAR: &str = "\r\u{1b}[K";
 
 /// The line that says what is being done. It is cleared when this is dropped.
 ///
-/// A thread shows it, which keeps its own time, because work that hangs cannot print a line.
+/// A separate thread shows the line and keeps its own time, because work that hangs cannot print.
 #[derive(Debug)]
 pub struct Progress(Option<(Sender<String>, JoinHandle<()>)>);
 

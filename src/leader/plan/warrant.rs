@@ -55,7 +55,7 @@ pub fn warrant(
         Err(why) => return Warrant::Stays(format!("{why}, so its readers are unknown")),
     };
     match target.kind {
-        // Those of the bootstrap node are gone by now, so one that exists stays.
+        // The bootstrap node's Deployments are gone by now, so one that still exists stays.
         Kind::Deployment if found.meta(target).is_some() => {
             Warrant::Stays(format!("it is not the bootstrap node of {}", cluster.id.name))
         }
