@@ -20,8 +20,8 @@
 //! # What to do instead
 //!
 //! Give the parameter a plan without the bootstrap steps in the operator's `params.yaml` (`trigger: node_update`), and the operator a
-//! plan `update` without them, which runs at `kubectl kudo upgrade` and for every parameter without a trigger. Change passwords in the
-//! database first (G12), and volumes through their claims.
+//! plan `update` without them, which runs at `kubectl kudo upgrade` and for every parameter without a trigger. KUDO upgrades only to a
+//! higher `operatorVersion`. Change passwords in the database first (G12), and volumes through their claims.
 //!
 //! # Exceptions
 //!
@@ -75,9 +75,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let upgrade = CommandLine::new(format!(
             "kubectl kudo upgrade FOLDER --instance {name} --namespace {namespace}"
         ));
-        let instead = say("give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), and the operator a plan update \
-                           without them")
-        .then(say("then ").run(upgrade));
+        let instead = say("give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), the operator a plan update \
+                           without them, and operatorVersion in operator.yaml a higher number")
+        .then(say("then ").run(upgrade).say(" (FOLDER: that of the operator), and repeat the command"));
         let says = format!("{names} {runs} plan {DEPLOY} again {over}");
         return deny(format!("spec.parameters[{first}]"), says, instead);
     }

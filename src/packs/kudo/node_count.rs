@@ -17,7 +17,8 @@
 //!
 //! # What to do instead
 //!
-//! Go down in steps (5, 3, then 2 and 1), and wait between them until all members are Ready.
+//! Go down in steps (5, 3, then 2 and 1), and wait between them until all members are Ready. If a member is not Ready, the refusal
+//! says what to do first.
 //!
 //! # Exceptions
 //!

@@ -100,7 +100,9 @@ fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
     } else {
         let bind = CommandLine::new("kubectl -n NAMESPACE create rolebinding").arg(role);
         let bind = bind.arg(format!("--clusterrole={role}")).arg("--serviceaccount=NAMESPACE:ACCOUNT");
-        (Verdict::Deny, run(bind).say(", with one --serviceaccount for each account that needs it"))
+        let each =
+            "do this in each namespace with an Rds, with one --serviceaccount for each account that needs it";
+        (Verdict::Deny, run(bind).then(each))
     };
     Some(RULE.finding(verdict, format!("subjects[{group}]"), says, why, instead))
 }
