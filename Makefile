@@ -105,6 +105,10 @@ lint: ## check formatting, clippy with warnings denied, documentation, scripts, 
 	$$(git ls-files '*.yaml' '*.yml' | grep -v -e /templates/ -e ^tests/cases/ -e ^tests/fixtures/); else echo "yamllint is not installed: YAML was not checked"; fi
 	@if command -v npm >/dev/null; then npm exec --yes --prefer-offline -- markdownlint-cli2@0.22.1 --config ci/.markdownlint.yaml $$(git ls-files '*.md') >/dev/null; \
 	else echo "npm is not installed: Markdown was not checked"; fi
+	@if command -v checkov >/dev/null; then folder=$$(mktemp -d) && helm=$$(tests/lab/tools/build.sh helm)/helm && for chart in galera gatera wordpress; do \
+	$$helm template shop charts/$$chart --namespace db >$$folder/$$chart.yaml || exit; done; \
+	checkov --config-file ci/.checkov.yaml --directory $$folder; status=$$?; rm -rf $$folder; exit $$status; \
+	else echo "checkov is not installed: charts were not scanned"; fi
 	@tests/lab/tools/crate.sh typos --format brief
 	@tests/lab/tools/crate.sh cargo-deny --locked --log-level error check --hide-inclusion-graph licenses bans sources
 	@$$(tests/lab/tools/build.sh actionlint)/actionlint
