@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Hidden<T>(T);
 
 impl<T: AsRef<str>> Hidden<T> {
-    /// Returns the text, to judge it. Never use it in a message.
+    /// Returns the text, to judge it. Do not use it in a message, unless it is known to hold no secret.
     pub fn look(&self) -> &str {
         self.0.as_ref()
     }
