@@ -65,36 +65,38 @@ impl Override {
         let ids =
             |rules: &str| rules.split([',', ' ']).filter(|id| !id.is_empty()).map(str::to_owned).collect();
         let parts = text.trim().split_once(" until=").map(|(rules, term)| (ids(rules), term));
-        Self::within(LONGEST_OVERRIDE, parts, text, now).unwrap_or(Err(InvalidException::Form))
+        Self::within(LONGEST_OVERRIDE, InvalidException::Form, parts, text, now)
     }
 
     /// Reads the break-glass annotation of a namespace.
     pub fn break_glass(text: &str, now: Timestamp) -> Result<Self, InvalidException> {
         let parts = text.trim().strip_prefix("until=").map(|term| (vec![EVERY_RULE.to_owned()], term));
-        Self::within(LONGEST_OVERRIDE + SKEW, parts, text, now)
-            .unwrap_or(Err(InvalidException::BreakGlassForm))
+        Self::within(LONGEST_OVERRIDE + SKEW, InvalidException::BreakGlassForm, parts, text, now)
     }
 
-    /// Reads an override from the ids of its rules and what follows `until=`; `None`: its form is wrong.
+    /// Reads an override from the ids of its rules and what follows `until=`. The error is `form` if there are none, or if the
+    /// rest is written in another way.
     fn within(
         longest: SignedDuration,
+        form: InvalidException,
         parts: Option<(Vec<String>, &str)>,
         text: &str,
         now: Timestamp,
-    ) -> Option<Result<Self, InvalidException>> {
-        let (rules, term) = parts.filter(|(rules, _)| !rules.is_empty())?;
+    ) -> Result<Self, InvalidException> {
+        let Some((rules, term)) = parts.filter(|(rules, _)| !rules.is_empty()) else { return Err(form) };
         if text.len() > LONGEST_TEXT {
-            return Some(Err(InvalidException::Overlong));
+            return Err(InvalidException::Overlong);
         }
-        let (until, reason) = term.split_once(" reason=")?;
-        let (until, reason) = (until.trim().parse::<Timestamp>().ok()?, reason.trim().to_owned());
-        Some(match () {
-            () if reason.is_empty() => return None,
+        let Some((until, reason)) = term.split_once(" reason=") else { return Err(form) };
+        let Ok(until) = until.trim().parse::<Timestamp>() else { return Err(form) };
+        let reason = reason.trim().to_owned();
+        match () {
+            () if reason.is_empty() => Err(form),
             () if is_placeholder(&reason) => Err(InvalidException::Placeholder),
             () if until <= now => Err(InvalidException::Ended(until)),
             () if now.duration_until(until) > longest => Err(InvalidException::TooLong(until)),
             () => Ok(Self { rules, until, reason }),
-        })
+        }
     }
 
     /// Returns whether it is a break-glass, which suspends every rule.
