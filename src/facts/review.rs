@@ -13,7 +13,7 @@ use crate::galera::adopt::Adoption;
 use crate::marks;
 use objects::{DeleteOptions, Kind, Object, Unreadable, Workload};
 
-pub use request::{API_VERSION, Incoming, Malformed, read};
+pub use request::{API_VERSION, Incoming, Malformed, read, value_count};
 
 /// Where a request comes from: the API server, a pipeline, the audit. The verdict is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

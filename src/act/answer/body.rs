@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::StatusCode;
+use facts::review::value_count;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -102,7 +103,7 @@ impl Intake {
             share.add(&piece, MAX_BODY_BYTES, last_bytes).map_err(|BudgetFull| NO_ROOM)?;
         }
         let bytes = share.finish().map_err(|BudgetFull| NO_ROOM)?;
-        let heavy = match value_count(&bytes) {
+        let heavy = match value_count(&bytes, MANY_VALUES, MAX_VALUES) {
             few if few <= MANY_VALUES => None,
             many if many > MAX_VALUES => return Err(TOO_MANY_VALUES),
             // A body that waited for its turn would hold room that others need.
@@ -110,38 +111,6 @@ impl Intake {
         };
         Ok(WholeBody { bytes, _share: share, _heavy: heavy })
     }
-}
-
-/// Returns an upper bound for the number of values in a JSON text, counted no further than it matters: every value but the first
-/// follows `{`, `[` or `,`. Such characters in strings do not count, but strings are recognized only if there are many.
-fn value_count(json: &[u8]) -> usize {
-    let begins = |byte: &u8| u8::from(matches!(byte, b'{' | b'[' | b','));
-    let mut rough = 0;
-    // In pieces whose count fits into a byte, a processor compares many bytes at once.
-    for piece in json.chunks(u8::MAX.into()) {
-        rough += usize::from(piece.iter().map(begins).sum::<u8>());
-        if rough > MANY_VALUES {
-            return value_count_outside_strings(json);
-        }
-    }
-    rough
-}
-
-fn value_count_outside_strings(json: &[u8]) -> usize {
-    let (mut count, mut quoted, mut escaped) = (0, false, false);
-    for &byte in json {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = quoted,
-            b'"' => quoted = !quoted,
-            b'{' | b'[' | b',' if !quoted => count += 1,
-            _ => {}
-        }
-        if count > MAX_VALUES {
-            break;
-        }
-    }
-    count
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Operation, Origin, Review, changes_nothing};
+pub use body::value_count;
 use body::{Body, ObjectText};
 use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Present, Unreadable, Workload};
 

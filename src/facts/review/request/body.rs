@@ -2,12 +2,14 @@
 //!
 //! More than half of an object is the list of who wrote which field, and the manifest as it was applied; an update carries both
 //! twice, and often the same template. A parser that checks all of that needs several times as long as for the rest. So these
-//! values are cut out here without being parsed, which is safe because the API server wrote them. Owns: where a value begins and ends.
-//! Must not know: kinds.
+//! values are cut out here without being parsed, which is safe because the API server wrote them. Owns: where a value begins and ends,
+//! and how many there are. Must not know: kinds.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::slice::Iter;
+
+use memchr::memchr2;
 
 /// A body whose values have been found.
 pub(super) struct Body<'a> {
@@ -259,10 +261,32 @@ impl<'a> JsonCursor<'a> {
 /// Goes past the quote that ends a text.
 fn past_quote(bytes: &mut Iter<'_, u8>) -> Option<()> {
     loop {
-        match bytes.next()? {
-            b'"' => return Some(()),
-            b'\\' => drop(bytes.next()?),
-            _ => {}
+        let rest = bytes.as_slice();
+        let at = memchr2(b'"', b'\\', rest)?;
+        *bytes = rest[at + 1..].iter();
+        if rest[at] == b'"' {
+            return Some(());
+        }
+        bytes.next()?;
+    }
+}
+
+/// Returns an upper bound for the number of values in a JSON text: every value but the first follows `{`, `[` or `,`. Only if there
+/// seem to be more than `many`, those in strings are left out, and no more than `most` are counted.
+pub fn value_count(json: &[u8], many: usize, most: usize) -> usize {
+    let begins = |byte: &u8| matches!(byte, b'{' | b'[' | b',');
+    // In pieces whose count fits into a byte, a processor compares many bytes at once.
+    let pieces = json.chunks(u8::MAX.into());
+    let rough = pieces.map(|it| usize::from(it.iter().map(|byte| u8::from(begins(byte))).sum::<u8>())).sum();
+    if rough <= many {
+        return rough;
+    }
+    let (mut bytes, mut count) = (json.iter(), 0);
+    while let Some(byte) = bytes.next() {
+        count += usize::from(begins(byte));
+        if count > most || *byte == b'"' && past_quote(&mut bytes).is_none() {
+            break;
         }
     }
+    count
 }
