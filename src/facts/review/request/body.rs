@@ -273,6 +273,9 @@ fn past_quote(bytes: &mut Iter<'_, u8>) -> Option<()> {
 
 /// Returns an upper bound for the number of values in a JSON text: every value but the first follows `{`, `[` or `,`. Only if there
 /// seem to be more than `many`, those in strings are left out, and no more than `most` are counted.
+///
+/// Not inlined: its caller is compiled for size, and then bytes would be compared one at a time.
+#[inline(never)]
 pub fn value_count(json: &[u8], many: usize, most: usize) -> usize {
     let begins = |byte: &u8| matches!(byte, b'{' | b'[' | b',');
     // In pieces whose count fits into a byte, a processor compares many bytes at once.
