@@ -1,10 +1,11 @@
 //! G13: no two members share a node.
 //!
-//! Refuses to remove or weaken a required `podAntiAffinity` on `kubernetes.io/hostname` that keeps the members apart, and
-//! to require one of a running cluster while there are fewer nodes than members. Warns where members may share a node
-//! because `gatera.dev/anti-affinity: none` says so, where a term does not separate the members, and where a member will find no node.
-//! A required term on another label of nodes, such as a zone, keeps them apart as well, and so does a spread of `maxSkew: 1` with
-//! `DoNotSchedule`, if every node has the label and it has as many values as there are members.
+//! Refuses to remove or weaken a required `podAntiAffinity` on `kubernetes.io/hostname` that keeps the members apart, to
+//! add one to a running cluster while there are fewer nodes than members, and a change of `nodeSelector` or tolerations after
+//! which no node accepts the members. Warns where members may share a node because `gatera.dev/anti-affinity: none` says so,
+//! where a term does not separate the members, and where a member will find no node. A required term on another label of
+//! nodes, such as a zone, keeps them apart as well, and so does a spread of `maxSkew: 1` with `DoNotSchedule`, if every node
+//! has the label and it has as many values as there are members.
 //!
 //! # Why
 //!
@@ -60,7 +61,7 @@ enum Separation {
     Preferred,
     /// The template has terms for nodes, but none of them selects its own members. Injection leaves such terms alone.
     Missing,
-    /// The template has no such term: injection decides.
+    /// The template has no term for nodes: injection decides.
     Unspecified,
     /// The annotation asks injection to add no term.
     OptedOut,
@@ -191,7 +192,7 @@ fn crowded(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> 
     if view.freshness == Freshness::Current && after == Some(0) && before.is_some_and(|it| it > 0) {
         return Some(no_node_accepts());
     }
-    // A selector or a taint can leave fewer nodes.
+    // Another nodeSelector, or fewer tolerations, can leave fewer nodes.
     let newly = separation(ns, &old.spec.template) != Separation::Required || after < before;
     let grows = new.replicas() > old.replicas();
     let few = too_few_nodes(ns, &new.spec.template, new.replicas(), view).filter(|_| newly || grows)?;
@@ -204,7 +205,7 @@ fn crowded(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> 
     })
 }
 
-/// Returns the finding for nodes that exist, but are all excluded by the selector or the tolerations.
+/// Returns the finding for a cluster whose nodeSelector or tolerations now exclude every node.
 fn no_node_accepts() -> Finding {
     RULE.deny(
         "spec.template.spec.nodeSelector",

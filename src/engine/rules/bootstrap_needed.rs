@@ -1,7 +1,7 @@
 //! G05: the bootstrap node stays until every member can do without it.
 //!
 //! Refuses to delete, evict, stop or restart the bootstrap node, and to delete its Service and ConfigMap, while a member
-//! still joins.
+//! is not Ready.
 //!
 //! # Why
 //!
@@ -26,9 +26,9 @@
 //! Gatera waits while Ready does not prove that a member is Synced. Members that started before gatera was installed have
 //! to be restarted one at a time: `kubectl delete pod NAME`, then wait until it is Ready. Where a restart cannot help
 //! (`gatera.dev/readiness: keep`, an unknown image), check the members yourself, then delete Deployment, Service and
-//! ConfigMap in that order. Gatera does not remove a bootstrap node that is a pod without a Deployment either: delete the pod, its
-//! Service and its ConfigMap. The name of the Service may stay in a ConfigMap: a name that does not resolve is skipped, as long as
-//! members are listed too. An install in which no member starts may be deleted at any time.
+//! ConfigMap in that order. Gatera does not remove a bootstrap node that is a pod without a Deployment either: delete the pod,
+//! its Service and its ConfigMap. The name of the Service may stay in a ConfigMap: a name that does not resolve is skipped, as
+//! long as members are listed too. An install in which no member starts may be deleted at any time.
 //!
 //! A bootstrap node that was killed while the first member copied from it may restart without a majority: it waits for that
 //! member, which has no data yet. `gatera status` then shows it as CUT-OFF, and you may delete its pod: the Deployment creates
@@ -78,13 +78,13 @@ fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
 /// Returns the cluster whose bootstrap node this object belongs to, while that node exists.
 fn bootstrapped_with<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster> {
     let (ns, name) = (&*review.namespace, &*review.name);
-    let mut there =
+    let mut bootstrapped =
         view.clusters_named_by(review.kind, ns, name).filter(|cluster| !cluster.bootstrap.pods.is_empty());
     match review.kind {
-        Kind::Deployment => there.find(|it| it.bootstrap.deployments.iter().any(|own| own == name)),
-        Kind::Pod => there.find(|it| it.bootstrap.pods.iter().any(|own| own.name == name)),
-        Kind::Service => there.find(|it| view.bootstrap_service(it) == Some(name)),
-        Kind::ConfigMap => there.find(|it| view.bootstrap_reads(it, name)),
+        Kind::Deployment => bootstrapped.find(|it| it.bootstrap.deployments.iter().any(|own| own == name)),
+        Kind::Pod => bootstrapped.find(|it| it.bootstrap.pods.iter().any(|own| own.name == name)),
+        Kind::Service => bootstrapped.find(|it| view.bootstrap_service(it) == Some(name)),
+        Kind::ConfigMap => bootstrapped.find(|it| view.bootstrap_reads(it, name)),
         _ => None,
     }
 }

@@ -1,10 +1,11 @@
 //! G06: a member joins its own cluster, by names that do not change.
 //!
 //! Checks the address that takes effect: the command line wins over the environment, the environment over the files, a
-//! later file over an earlier one. Refuses literal IP addresses, the address of a Service, members of another cluster,
-//! a list without a single member, and, before a cluster has data, an empty list for several members (afterwards G04
-//! refuses it). Warns about a list that depends on one name. The name of a bootstrap Service may stay: a name that no
-//! longer resolves is skipped. Scaling never needs a new list: running members know each other.
+//! later file over an earlier one. Refuses literal IP addresses, a Service that is not headless, members of another cluster,
+//! a list that names other pods but no member, and, before a cluster has data, an empty list for several members (afterwards
+//! G04 refuses it). Warns about a list without a known member, about a name that is not a member's, and about a list that
+//! depends on one name. The name of a bootstrap Service may stay: a name that no longer resolves is skipped. Scaling never
+//! needs a new list: running members know each other.
 //!
 //! # Why
 //!
@@ -57,7 +58,7 @@ pub(super) const RULE: Rule = Rule {
 fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
     let Change { old, new } = review.change::<Workload>();
     let Some(new) = new.filter(|it| is_cluster(it, view.adoption())) else { return Findings::new() };
-    // Another serviceName is refused by G08; advice about the address would not help.
+    // G08 refuses another serviceName; advice about the address would not help.
     if old.is_some_and(|old| old.spec.service_name != new.spec.service_name) {
         return Findings::new();
     }
@@ -83,7 +84,7 @@ fn in_config(review: &Review, view: &View<'_>) -> Findings {
         let seen = revision::reaching(&workload.spec.template.spec).remove(&map.metadata.name);
         let is_seen = |key: &str| seen.as_ref().is_some_and(|keys| keys.contains(key));
         let switch = map.data.iter().find(|(key, text)| is_seen(key) && server::founds_by_file(text.look()));
-        if let Some((key, _)) = switch.filter(|_| members.found_too_many()) {
+        if let Some((key, _)) = switch.filter(|_| members.create_several_clusters()) {
             found.push(hosts::founding(&AddressPlace::in_file("wsrep_new_cluster", key), &members));
             continue;
         }
@@ -106,7 +107,7 @@ fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Option<
     let members = ExpectedMembers { namespace: ns, workload, view };
     let container = format!("spec.template.spec.containers[{}]", server.name);
     let switch = options::flags(server).into_iter().find(|flag| flag.key == "wsrep_new_cluster");
-    if let Some(flag) = switch.filter(|_| members.found_too_many()) {
+    if let Some(flag) = switch.filter(|_| members.create_several_clusters()) {
         let field = format!("{container}.{}.wsrep_new_cluster", flag.field);
         let label = format!("--wsrep-new-cluster in {}", flag.field);
         return Some(vec![hosts::founding(&AddressPlace { label, field }, &members)]);

@@ -6,8 +6,8 @@
 //!
 //! # Why
 //!
-//! The names of pods and claims are built from `serviceName`, the name of the claim template and the selector; members
-//! find each other by these names. Another name means another, empty member.
+//! The names of members and claims are built from `serviceName` and the names of claim templates, members find each other by
+//! these names, and the selector finds the pods. Another name means another, empty member.
 //!
 //! # Example
 //!
@@ -18,15 +18,16 @@
 //!
 //! # What to do instead
 //!
-//! * podManagementPolicy, and requests, labels and annotations of a claim template (existing claims stay as they are): with all members Ready, `kubectl delete statefulset NAME
-//!   --cascade=orphan`, then apply the new one within minutes. The pods keep running.
+//! * podManagementPolicy, and everything in a claim template except its name and a smaller size (existing claims stay as they
+//!   are): with all members Ready, `kubectl delete statefulset NAME --cascade=orphan`, then apply the new StatefulSet within
+//!   minutes. The pods keep running.
 //! * more disk: `kubectl patch pvc TEMPLATE-NAME-N` for every claim (the storage class must allow expansion, and no claim
 //!   ever shrinks); the template only counts for future members.
 //! * selector, serviceName, names of claim templates: only in a new cluster, filled from a backup.
 //!
 //! # Exceptions
 //!
-//! None: without the guard the API server refuses the change.
+//! None would help: the API server itself refuses the change.
 
 use crate::rule::{All, Finding, Findings, Review, Rule, Verb, View};
 use facts::view::is_cluster;
@@ -114,8 +115,7 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
         if to.bytes() < from.bytes() {
             let says =
                 format!("storage {from} -> {to} in claim template {name}: a volume cannot be made smaller");
-            let keep = say(format!("keep {from}"));
-            return finding(field(name), says, keep.then(new_cluster("volumes of this size")));
+            return finding(field(name), says, new_cluster(&from.to_string()));
         }
         let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
         let Review { namespace, name: set, .. } = review;
@@ -145,7 +145,7 @@ fn orphan(review: &Review) -> WayOut {
     let Review { namespace, name, .. } = review;
     let delete =
         CommandLine::new(format!("kubectl -n {namespace} delete statefulset {name} --cascade=orphan"));
-    say("with all members Ready: ").run(delete).say(", then apply the new one (pods keep running)")
+    say("with all members Ready: ").run(delete).say(", then apply the new StatefulSet (pods keep running)")
 }
 
 fn new_cluster(what: &str) -> WayOut {

@@ -3,13 +3,13 @@
 //! Refuses an image without a version (no tag, `latest`, and other tags that move), another vendor's server, a step back
 //! to an older series or over several series at once where a member has data, and calls of programs that the image does
 //! not have. Refuses an image that is set on a running pod, because that restarts the server at once. Allows one step
-//! forward with a warning that says how to do it. Within a series everything is allowed, with a warning about a release that
+//! forward with a warning that says how to do it. Within a series every step is allowed, with a warning about a release that
 //! can hardly exist.
 //!
 //! # Why
 //!
 //! A pod that restarts by itself pulls the image that its tag names at that time. A newer server changes the data files when
-//! it starts, and no older one is made to read them again: 10.11 starts over the data of 11.4 and serves, with only an error
+//! it starts, and older servers are not designed to read them: 10.11 starts on the data of 11.4 and serves, with only an error
 //! in its log that the change buffer is corrupted or has been removed. The way back is a full copy from a member that still
 //! has the old series, a dump or a backup. Two series in one cluster work as long as a member that restarts catches up from
 //! the others' write-set cache. A full copy between them depends on their scripts: 11.4 reads one that 10.11 sends, but 10.11
@@ -34,19 +34,19 @@
 //! 3. Run `mariadb-upgrade --user=root --skip-write-binlog` in each member, with the password in `MYSQL_PWD`. They keep serving.
 //! 4. Only then take the next step.
 //!
-//! To go back while at least one member still has the old series: set `wsrep_sst_donor` to the name of its pod, without a comma at
-//! the end (G09 warns of that: here no other donor will do), set an override of G17 (below; and of G14, if it waits for a member) and set the old image again. Each member that ran the new
-//! image must copy everything, even if its old server starts: when the rollout is over, or hangs, delete its claim (override
-//! of G07), then its pod, one member at a time. Remove `wsrep_sst_donor` when all are Ready. When the last member has the new
-//! series, dump and restore into a new cluster; so, too, to go to another vendor. Containers other than the server are only
-//! warned about.
+//! To go back while at least one member still has the old series: set `wsrep_sst_donor` to the name of its pod, without a comma
+//! at the end (G09 warns of that: here no other donor will do), set an override of G17 (below; and of G14, if it waits for a
+//! member) and set the old image again. Each member that ran the new image must copy everything, even if its old server starts:
+//! when the rollout is over, or hangs, delete its claim (override of G07), then its pod, one member at a time. Remove
+//! `wsrep_sst_donor` when all are Ready. Once every member has the new series, and also to go to another vendor, restore a dump
+//! into a new cluster. Containers other than the server only get warnings.
 //!
 //! A reference without a version that can be compared (a digest alone, an image of your own with its own numbering) is
 //! allowed with a warning.
 //!
 //! # What was tried
 //!
-//! `make drills` walks 10.11, 11.4, 11.8 on three members while a client commits rows: up to 11.4 on two of three, one of
+//! `make drills` tries 10.11, 11.4, 11.8 on three members while a client commits rows: up to 11.4 on two of three, one of
 //! them with a full copy from 10.11, back to 10.11, then up to 11.8. No acknowledged row is lost. That 10.11 cannot read a
 //! copy of 11.x was tried without pods. Not tried: `mariadb-upgrade` of 11.4, because the lab's 11.4 has none (its scripts
 //! and its `mariadb-backup` are those of 11.8), and the step to 12.3.
@@ -134,9 +134,9 @@ fn in_template(template: &Template, server: &Container, view: &View<'_>) -> Find
 /// Returns a warning about a release that can hardly exist yet.
 fn future_release(server: &Container, view: &View<'_>) -> Option<Finding> {
     let year = view.now.to_zoned(jiff::tz::TimeZone::UTC).year();
-    let (release, most) = Image::read(&server.image).release(year)?;
+    let (release, latest) = Image::read(&server.image).release(year)?;
     let Container { name, image, .. } = server;
-    (release > most).then(|| {
+    (release > latest).then(|| {
         RULE.warn(
             format!("spec.template.spec.containers[{name}].image.release"),
             format!("container {name}: image {image} names a release that can hardly exist yet"),
@@ -209,7 +209,8 @@ impl ImagePlace<'_> {
         Some(self.finding(verdict, says, why, instead))
     }
 
-    /// Returns the most severe finding of the version changes from the images that run to the new one, for a cluster with data.
+    /// Returns the most severe finding about the version change to the new image, from the image in the old template or from one
+    /// that a member runs. A cluster without data may change to any version.
     pub fn step(&self, old: &str, new: &str, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
         if old == new || cluster.is_some_and(|cluster| !cluster.has_data()) {
             return None;
@@ -223,7 +224,7 @@ impl ImagePlace<'_> {
         let running = running.map(|pod| &*pod.image);
         let steps =
             written.into_iter().chain(running).filter_map(|from| self.step_from(from, new, cluster, view));
-        // The first one of equals.
+        // Of equally severe findings, the first.
         steps.reduce(|worst, it| if it.verdict > worst.verdict { it } else { worst })
     }
 
@@ -263,13 +264,13 @@ impl ImagePlace<'_> {
             VersionChange::Skips(next) => self.finding(
                 Verdict::Deny,
                 format!("{change} skips series; {next} comes first{seen}"),
-                "servers replicate with and upgrade from the series just before; over several, members cannot join the old ones",
+                "servers replicate with and upgrade from the series just before; after a longer step they cannot join old members",
                 format!("go to {}:{next}, finish that step on all members, then repeat", is.repository),
             ),
             VersionChange::Down => self.finding(
                 Verdict::Deny,
                 format!("{change} is older than the data{seen}"),
-                "a newer server changes the data files when it starts, and an older one is not made to read them",
+                "a newer server changes the data files when it starts, and older ones are not designed for them",
                 keep.then(say("to undo an upgrade while a member still has the old series: ").page("G17")),
             ),
         };

@@ -1,7 +1,7 @@
-//! Commands for a StatefulSet that Helm manages: if kubectl changes a field, the next `helm upgrade` sets it back, or fails
-//! with a conflict. Other tools that do the same are not known here.
+//! The command that scales a StatefulSet. If Helm manages the StatefulSet, it is a command of Helm: after a change by kubectl the
+//! next `helm upgrade` sets the field back, or fails with a conflict. Other tools that manage objects are not recognised.
 //!
-//! Owns: no rule.
+//! Not a rule.
 
 use facts::way_out::{CommandLine, WayOut, edit, run};
 use objects::Meta;

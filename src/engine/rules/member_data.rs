@@ -4,8 +4,9 @@
 //! it an owner (`metadata.ownerReferences`) with which it would be deleted; to remove its finalizer while it is being deleted
 //! and a pod uses it; a retention policy that deletes claims; a data directory that is lost with the pod
 //! (emptyDir, an ephemeral volume, no volume at all) or shared by several members; and a change that makes members look
-//! for their data elsewhere: another volume, another folder of it (`subPath`, `datadir`), or no mount at all. Refuses containers that
-//! empty the data directory, or write `safe_to_bootstrap`, whenever they run.
+//! for their data elsewhere: another volume, another folder of it (`subPath`, `datadir`), or no mount at all. Refuses a new
+//! StatefulSet that would not use the existing claims of its cluster, and containers that empty the data directory, or write
+//! `safe_to_bootstrap`, whenever they run. Warns about volumes that are too small for an empty MariaDB.
 //!
 //! # Why
 //!
@@ -36,8 +37,8 @@
 //! folder `data` of the volume at `/bitnami/mariadb`, as user 1001. In one change of the pod template:
 //!
 //! 1. the official image, and the claim mounted at `/var/lib/mysql` with `subPath: data`;
-//! 2. no `command`, and no `runAsUser`, `runAsNonRoot`, `fsGroup` of 1001: the entry point starts as root, and changes the owner of the
-//!    files;
+//! 2. no `command`, and no `runAsUser`, `runAsNonRoot`, `fsGroup` of 1001: the entry point starts as root, and changes the owner
+//!    of the files;
 //! 3. the option files at `/etc/mysql/conf.d`, with what Bitnami's variables set: cluster name, address, provider, method and
 //!    user of state transfers, `port`; without paths below `/opt/bitnami`;
 //! 4. the same names of StatefulSet, claim template and Services.
@@ -82,13 +83,13 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = new else { return Findings::new() };
     let mut found = retention(new);
     let place = view.data_folder(&review.namespace, new);
-    let kept = data_volume(&review.namespace, new, place.as_ref(), view);
-    // A place that cannot hold data is refused for that reason, unless the data moves there.
+    let volume_fault = data_volume(&review.namespace, new, place.as_ref(), view);
+    // A move to a volume that cannot hold data is refused because of the volume; without any volume, because of the move.
     let has_no_volume = place.as_ref().is_none_or(|it| it.volume.is_none());
-    let moved = (has_no_volume || kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
+    let moved = (has_no_volume || volume_fault.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
         .then(|| moved(review, new, place.as_ref(), view))
         .flatten();
-    found.extend(kept.filter(|_| moved.is_none() || !has_no_volume));
+    found.extend(volume_fault.filter(|_| moved.is_none() || !has_no_volume));
     found.extend(moved);
     found.extend(place.as_ref().and_then(|place| ignores_claims(review, new, place, view)));
     found.extend(size::small_volumes(new, place.as_ref()));
@@ -212,7 +213,7 @@ fn on_volume(ns: &str, new: &Workload, place: &DataFolder, view: &View<'_>) -> O
 /// Returns a finding if every member would start with another folder than the one that holds its data.
 fn moved(review: &Review, new: &Workload, to: Option<&DataFolder>, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Workload>().old?;
-    // Only another template looks for the data elsewhere.
+    // Only a changed template can make the server look for the data elsewhere.
     if old.spec.template == new.spec.template {
         return None;
     }
@@ -341,13 +342,13 @@ fn restarts_with_old_data(
 ) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
     let Backing::Template(template) = &place?.backing else { return None };
-    let begins = format!("{template}-{name}-");
+    let prefix = format!("{template}-{name}-");
     let own = view.claims_of(ns, new).into_iter();
-    let held = own.filter(|claim| claim.bound && claim.name.starts_with(&begins)).count();
+    let held = own.filter(|claim| claim.bound && claim.name.starts_with(&prefix)).count();
     // Files do not show which pods run.
-    let begun =
+    let is_not_new =
         review.operation != Operation::Create || matches!(review.origin, Origin::Audit | Origin::Check);
-    if begun || held == 0 || new.replicas() == 0 {
+    if is_not_new || held == 0 || new.replicas() == 0 {
         return None;
     }
     let says = format!(

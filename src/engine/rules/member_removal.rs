@@ -1,9 +1,9 @@
 //! Removals: which member stops if a request is allowed.
 //!
-//! Not a rule: it holds what rules need to know about each other's verdicts. A deletion, an eviction, fewer replicas and a
-//! changed template each remove a member, and of two requests at the same moment only one may be allowed. Before such a request
-//! is allowed, its member is reserved (`reserve.rs`). A request about an object that differs from the one in the view reserves
-//! nothing: it may be forged. (An eviction names no uid, so a forged one can make others wait.)
+//! Not a rule: G01, G02 and G14 judge removals. A deletion, an eviction, a resize that restarts the server, fewer replicas and a
+//! changed template each remove a member, and of two such requests at the same moment only one may be allowed. So the member is
+//! reserved before the request is allowed (`reserve.rs`). A request about an object that differs from the one in the view
+//! reserves nothing: it may be forged. (An eviction names no uid, so a forged one can make others wait.)
 
 use super::one_at_a_time;
 use crate::exceptions::Exceptions;
@@ -25,7 +25,7 @@ pub struct MemberRemoval {
     pub rule: &'static str,
 }
 
-/// Returns the member that this request removes, if it is a real one and the request is allowed.
+/// Returns the member that this request removes if it is allowed; none for a dry run, an exempt request or a rule that is off.
 pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval> {
     let taken_over = view.taken_over(review);
     let review = taken_over.as_ref().unwrap_or(review);
@@ -46,9 +46,8 @@ pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval>
     };
     let uid = &cluster.member(&pod)?.pod.as_ref().filter(|pod| !pod.terminating)?.uid;
     let known = if review.kind == Kind::Pod { uid } else { &cluster.workload.metadata.uid };
-    let is_known_one = |old: &Object| review.takes_over || old.meta().uid == *known;
-    let counts =
-        review.old.as_ref().is_none_or(is_known_one) && view.mode(rule, &review.namespace) != Mode::Off;
+    let is_known = |old: &Object| review.takes_over || old.meta().uid == *known;
+    let counts = review.old.as_ref().is_none_or(is_known) && view.mode(rule, &review.namespace) != Mode::Off;
     counts.then(|| MemberRemoval { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
 }
 

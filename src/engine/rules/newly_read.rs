@@ -1,8 +1,8 @@
 //! ConfigMaps that a new template begins to read.
 //!
-//! Not a rule: rules that judge the text of a ConfigMap also apply this to the template, so that the order in which objects are
-//! applied does not matter. The guard reads the text from the API server, because its view holds only ConfigMaps that a cluster
-//! reads. `gatera check` has all of its files at once, and judges each ConfigMap itself.
+//! Not a rule: rules that judge the text of a ConfigMap judge it again when a template begins to read it, so that the order in
+//! which objects are applied does not matter. The guard reads the text from the API server, because its view holds only
+//! ConfigMaps that a cluster reads. `gatera check` has all of its files at once, and judges each ConfigMap itself.
 
 use super::template;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -26,8 +26,8 @@ pub(super) fn judged(
     let names = revision::reaching(&new.spec.template.spec).into_keys().filter(|it| !before.contains_key(it));
     let maps = names.filter_map(|name| view.config_map(&review.namespace, &name));
     let found = maps.flat_map(|map| {
-        // A ConfigMap that belongs to Galera by itself was judged when it was written, without a reader. Repeat only what
-        // its reader makes fatal.
+        // A ConfigMap that is recognised as Galera's without a reader was judged when it was written. Repeat only the findings
+        // with which the template must be refused.
         let judged_before = view.is_galeras(&review.namespace, map);
         let news =
             judge(map, new).into_iter().filter(move |it| !judged_before || it.verdict == Verdict::Deny);

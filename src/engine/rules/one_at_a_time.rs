@@ -2,9 +2,9 @@
 //!
 //! Refuses to delete or evict a member while another one is not Ready or was allowed to leave moments ago, or while a rollout of
 //! the StatefulSet is about to stop the next one; to force a deletion while the server runs; to restart a member whose claim is
-//! being deleted before all others are Synced; to restart any member of a cluster that has lost its identity; to delete one
-//! that serves beyond the replicas while another is missing; and to give a member an owner (`metadata.ownerReferences`) with
-//! which it would be deleted. A resize (`kubectl patch pod --subresource=resize`) that restarts the server in its pod
+//! being deleted before all others are Synced; to restart any member of a cluster that has lost its identity; to delete a pod
+//! beyond the replicas that still serves while a member is missing; and to give a member an owner (`metadata.ownerReferences`)
+//! with which it would be deleted. A resize (`kubectl patch pod --subresource=resize`) that restarts the server in its pod
 //! (`resizePolicy`, `RestartContainer`) is judged in the same way. A member whose server does not run may always be deleted,
 //! which may end a crash loop.
 //!
@@ -106,20 +106,20 @@ fn removed(review: &Review, view: &View<'_>) -> Findings {
         return strays::judge(review, shown.as_ref(), view).into_iter().collect();
     };
     let found = leaving
-        .is_forced()
+        .forced()
         .or_else(|| leaving.is_terminating().then(Findings::new))
         .or_else(|| leaving.never_comes_back())
         .or_else(|| leaving.loses_its_data())
         .or_else(|| (leaving.nothing_runs() || leaving.is_restarted_by_recovery()).then(Findings::new))
         .or_else(|| leaving.hangs().then(|| leaving.uncertain()))
-        .or_else(|| leaving.is_the_last())
+        .or_else(|| leaving.last_member())
         .or_else(|| leaving.others_are_needed());
     found.unwrap_or_else(|| leaving.uncertain())
 }
 
 /// Returns a finding if a member gets an owner with which it would be deleted, regardless of the other members.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
-    // Owners that a pod has are not added.
+    // Without the old pod no owner is known to be added.
     review.old.as_ref()?;
     let added = owners::added(review, view)?;
     let seen = view.count(view.cluster_of_pod(&review.namespace, &review.name)?);
@@ -137,7 +137,7 @@ fn resized(review: &Review, view: &View<'_>) -> Findings {
     let found = (leaving.nothing_runs() || leaving.is_terminating())
         .then(Findings::new)
         .or_else(|| leaving.never_comes_back())
-        .or_else(|| leaving.is_the_last())
+        .or_else(|| leaving.last_member())
         .or_else(|| leaving.others_are_needed());
     let because = |found: Finding| Finding {
         says: format!("the resize restarts its server (resizePolicy), and {}", found.says),
@@ -221,7 +221,7 @@ impl<'a> LeavingMember<'a> {
         self.member.ready() || self.pod.ready
     }
 
-    /// Returns whether the copy that it receives may never end: the way out is to restart it, regardless of the other members.
+    /// Returns whether the state transfer that the member receives hangs: the way out is to restart it, regardless of the others.
     fn hangs(&self) -> bool {
         let known = !self.is_unseen() && self.view.state(self.cluster) != State::Unknown;
         known && transfer::way_out_if_hanging(self.cluster, self.member, self.view.now).is_some()
@@ -258,7 +258,7 @@ impl<'a> LeavingMember<'a> {
     }
 
     /// Returns findings if the grace period is cut short: the server may still run when its successor opens the same files.
-    fn is_forced(&self) -> Option<Findings> {
+    fn forced(&self) -> Option<Findings> {
         let grace = self.shorter_grace().filter(|grace| *grace < LEAST_GRACE)?;
         let node = &self.pod.node;
         if self.nothing_runs()
@@ -316,7 +316,7 @@ impl<'a> LeavingMember<'a> {
     }
 
     /// Returns findings if no member would be left: a member that finds no peer does not start.
-    fn is_the_last(&self) -> Option<Findings> {
+    fn last_member(&self) -> Option<Findings> {
         let size = i64::try_from(self.cluster.members.len()).unwrap_or(i64::MAX);
         if survives(size, 1, 0) || !self.cluster.has_data() || !self.is_ready() {
             return None;
@@ -336,8 +336,8 @@ impl<'a> LeavingMember<'a> {
         lost.then(|| {
             let says = format!("its cluster has no identity ({}): it would never join again", self.seen());
             let why = "members that formed their cluster after a crash without comparing their data cannot tell what a member lacks: \
-                       one that leaves cannot join until the cluster is created anew";
-            let instead = page("G04").say(", a cluster without an identity (keep the others running, and create the cluster anew from one of them)");
+                       one that leaves cannot join until the cluster is created again";
+            let instead = page("G04").say(", a cluster without an identity (keep the others running, and create the cluster again from one of them)");
             vec![finding(Verdict::Deny, says, why, instead)]
         })
     }

@@ -1,10 +1,11 @@
 //! G18: the labels and annotations by which the guard knows a cluster stay as they are.
 //!
-//! Refuses to remove or change the labels by which a cluster is adopted and its members belong to it, to remove the mode
-//! label from a namespace with a cluster in it, and overrides that would have no effect. Annotations that the guard itself
-//! writes belong to the guard: on a StatefulSet, a Deployment, their pod templates and new pods they are removed, or restored
-//! as they were, with a warning; elsewhere, and through `/status`, they are refused, and so is a pod whose marks the guard
-//! did not write. Warns about the label `gatera.dev/cluster` where no server is known, or where an operator drives the cluster.
+//! Refuses to remove or change the labels by which a cluster is adopted and its members belong to it, and to remove the mode
+//! label from a namespace with a cluster in it. Refuses an unknown mode, and overrides that would have no effect. Annotations
+//! that the guard itself writes belong to the guard: on a StatefulSet, a Deployment, their pod templates and new pods they are
+//! removed, or restored as they were, with a warning; elsewhere, and through `/status`, they are refused, and so is a pod whose
+//! marks the guard did not write. Warns about the label `gatera.dev/cluster` where no server is known, or where an operator
+//! drives the cluster.
 //!
 //! # Why
 //!
@@ -35,9 +36,10 @@
 //!   Deployment that is applied again stays at 0, and members do not create a second cluster by themselves; both need an override
 //!   of G04. The guard's annotations stay protected. What you change meanwhile stays changed: labels, the namespace's mode, data.
 //! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `bitnami-script`, `my-cnf`,
-//!   `identity`, `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and any other that begins with `gatera.dev/`. You
-//!   may set `override` on the object, `break-glass` on the namespace, `stopped` on claims, `password` on Secrets, `rollout` and `recover` on the StatefulSet, and
-//!   `container`, `profile`, `readiness`, `address`, `anti-affinity`, `start` and `startup-limit` on its pod template.
+//!   `identity`, `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and any other that begins
+//!   with `gatera.dev/`. You may set `override` on the object, `break-glass` on the namespace, `stopped` on claims, `password`
+//!   on Secrets, `rollout` and `recover` on the StatefulSet, and `container`, `profile`, `readiness`, `address`,
+//!   `anti-affinity`, `start` and `startup-limit` on its pod template.
 //! * A new pod that was injected by another version of gatera is refused for the moment; its controller tries again.
 //!
 //! # Exceptions
@@ -126,8 +128,8 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// Returns a finding about a break-glass annotation that has no effect, or begins later: an exception that begins later is not
-/// wanted then. An unchanged annotation is not judged again. On other objects it has no effect.
+/// Returns a finding about a break-glass annotation that has no effect, or that would take effect only later, when it is not
+/// expected. On a namespace an unchanged annotation is not judged again; on any other object it never has an effect.
 fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Finding> {
     let text = meta.mark(marks::BREAK_GLASS)?;
     let of_namespace = review.kind == Kind::Namespace;
@@ -165,7 +167,7 @@ fn corrected_override(text: &str, view: &View<'_>) -> String {
     )
 }
 
-/// Returns a finding about the mode label of a namespace, which makes protection complete.
+/// Returns a finding if the mode label is removed from a namespace with a cluster, or names an unknown mode.
 fn mode_label(new: &Meta, review: &Review, view: &View<'_>) -> Option<Finding> {
     let has_label = |meta: &Meta| meta.labels.contains_key(MODE_LABEL);
     let removed = review.old.as_ref().map(Object::meta).is_some_and(has_label) && !has_label(new);
@@ -195,10 +197,10 @@ fn unrecognised(old: &Object, new: &Object, review: &Review, view: &View<'_>) ->
     let (before, after, field) = match (old, new) {
         (Object::StatefulSet(old), Object::StatefulSet(new)) => {
             // G03 judges an owner that hands the cluster to another operator.
-            let lost = is_cluster(old, view.adoption())
+            let is_lost = is_cluster(old, view.adoption())
                 && !is_cluster(new, view.adoption())
                 && owners::takes_over(old, new, view).is_none();
-            if !lost {
+            if !is_lost {
                 return None;
             }
             let [before, after] = [old, new].map(|it| &it.spec.template.metadata.labels);
@@ -220,8 +222,8 @@ fn unrecognised(old: &Object, new: &Object, review: &Review, view: &View<'_>) ->
         .next()
         .or_else(|| view.cluster_of(&review.namespace, before))?;
     let mut lost: Vec<_> = before.iter().filter(|(key, value)| after.get(key) != Some(value)).collect();
-    let asked_for = &cluster.workload.spec.selector.match_labels;
-    lost.sort_by_key(|(key, _)| !asked_for.contains_key(key));
+    let selected = &cluster.workload.spec.selector.match_labels;
+    lost.sort_by_key(|(key, _)| !selected.contains_key(key));
     let lost = lost.first();
     let says = match lost {
         Some((key, _)) if after.contains_key(key) => {

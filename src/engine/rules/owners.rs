@@ -66,14 +66,14 @@ fn owner_key(owner: &Owner) -> [&str; 4] {
     [&owner.api_version, &owner.kind, &owner.name, &owner.uid]
 }
 
-/// Returns whether the owner exists where the garbage collector looks for it; `None`: the view does not show this kind.
+/// Returns whether the owner exists where the garbage collector looks for it; `None`: the view does not show that.
 fn owner_exists(owner: &Owner, review: &Review, view: &View<'_>) -> Option<bool> {
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let kind = view.world.facts().kind_named(group, &owner.kind);
     let namespace = if kind.is_cluster_wide() { "" } else { &review.namespace };
     match view.world.facts().uid(kind, &Id::new(namespace, &owner.name)) {
         Some(uid) => Some(uid == owner.uid && !uid.is_empty()),
-        // Of other kinds the view holds only objects of Galera, and those that a cluster reads.
+        // Of other kinds the view holds only Galera's objects, and those that a cluster reads.
         None if !matches!(kind, Kind::Claim | Kind::Service | Kind::Budget | Kind::Namespace) => None,
         None => (view.freshness == Freshness::Current).then_some(false),
     }

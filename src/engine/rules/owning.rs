@@ -10,8 +10,8 @@ use facts::view::{Cluster, Freshness, State};
 use facts::way_out::{CommandLine, say};
 use objects::{Kind, Object, Owner};
 
-/// Judges a request that deletes an object of this kind, or all of them, together with the clusters that they own; also one that
-/// adds an owner with which the object would be deleted. `owner` returns the object of this kind that owns a cluster.
+/// Judges a request that deletes an object of this kind, or all objects of this kind, together with the clusters that they own,
+/// and a request that adds an owner with which the object would be deleted. `owner` returns a cluster's owner of this kind.
 pub fn judge(
     rule: &Rule,
     kind: Kind,

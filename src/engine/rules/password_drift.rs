@@ -1,18 +1,18 @@
 //! G12: changing a Secret does not change the password in MariaDB.
 //!
 //! Refuses to change or remove a value that the servers of a cluster with data, or their init containers, read from a Secret.
-//! TLS certificates and keys may change, and so may scripts, values that only a sidecar reads, and variables that hold no password.
-//! A file of encryption keys is recognised by its lines (`N;hex`): lines may be added, but not removed or changed. An option file is
-//! judged by its options, as far as the guard can see them: it knows which options change, but not the values. Warns about a template
-//! that reads a password from another Secret or another key: the guard keeps no values, so it cannot compare them.
-//! The annotation that `gatera passwd` writes lets one write change one key: MariaDB accepts the new password by then.
-//! `gatera check NEW --against OLD` compares both Secrets if they are among the files, and refuses a value that differs, as if it
-//! had been changed in place.
+//! TLS certificates and keys may change, and so may scripts, values that only a sidecar reads, and variables that hold no
+//! password. A file of encryption keys is recognised by its lines (`N;hex`): lines may be added, but not removed or changed. An
+//! option file is judged by its options, as far as the guard can see them: it knows which options change, but not the values.
+//! Warns about a template that reads a password from another Secret or another key: the guard keeps no values, so it cannot
+//! compare them. The annotation that `gatera passwd` writes lets one write change one key: by then MariaDB already accepts the
+//! new password. `gatera check NEW --against OLD` compares both Secrets if they are among the files, and refuses a value that
+//! differs, as if it had been changed in place.
 //!
 //! # Why
 //!
 //! The image reads its password variables only when it initialises an empty data directory. Afterwards the password lives
-//! in the database, and the Secret only says what members and clients *believe* it is. When both differ, every probe and
+//! in the database, and the Secret only says what members and clients *believe* it is. When the two differ, every probe and
 //! every state transfer that logs in fails, on all members at once; nothing shows this until the first one restarts.
 //!
 //! # Example
@@ -26,8 +26,9 @@
 //!
 //! `gatera passwd galera -n db` changes the password of root, and with `--user sst` or `--user NAME` that of another account: it
 //! makes a new one valid beside the old one, changes the Secret, restarts the workloads that read it (members one at a time), and
-//! then ends the old one. If you run it again, it continues where it stopped; `--abort` reverses it. Or do the same by hand: make both passwords valid,
-//! change the Secret, restart, drop the old one. Replace the words in capitals by your values.
+//! then invalidates the old one. If you run it again, it continues where it stopped; `--abort` reverses it. Or do the same by
+//! hand: make both passwords valid, change the Secret, restart, drop the old password. Replace the words in capitals by your
+//! values.
 //!
 //! 1. On one member, for every host that the user has (`SELECT host FROM mysql.global_priv WHERE user = 'ACCOUNT'`; the
 //!    official image creates root twice, at `%` and at `localhost`). It replicates. (MariaDB 10.4 or newer.) Log in
@@ -239,7 +240,7 @@ fn account_of_variable(key: &str, readers: &SecretReaders<'_>) -> Option<String>
     readers.spec.containers.iter().find_map(|it| credentials::account_of_key(it, readers.secret, key))
 }
 
-/// The endings of variable names that do not hold a password.
+/// The last words of names of variables that hold no password.
 const NO_PASSWORDS: [&str; 12] = [
     "USER", "USERNAME", "DATABASE", "DB", "HOST", "PORT", "NAME", "ADDRESS", "SIZE", "MODE", "CHARSET",
     "TIMEZONE",
@@ -250,7 +251,7 @@ fn names_another_thing(name: &str) -> bool {
     NO_PASSWORDS.iter().any(|word| last.eq_ignore_ascii_case(word)) && !is_secret_name(name)
 }
 
-/// Returns whether only variables read the key, and none of them holds a password: a name, a host, a size.
+/// Returns whether only variables read the key, and none of them holds a password, but a name, a host or a size.
 fn names_no_password(key: &str, spec: &PodSpec, secret: &str) -> bool {
     let files = PodSpec { volumes: spec.volumes.clone(), ..PodSpec::default() };
     let of_containers = || spec.all_containers().map(|(_, it)| it);

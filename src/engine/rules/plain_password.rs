@@ -109,18 +109,18 @@ fn in_environment(place: &str, container: &Container) -> Findings {
     written_out.map(finding).collect()
 }
 
-/// The largest number of findings for one ConfigMap: about a hostile text, an answer could otherwise be too large for the API
-/// server.
-const MOST: usize = 100;
+/// The largest number of findings for one ConfigMap, because the answer about a hostile text could otherwise be too large for
+/// the API server.
+const MOST_FINDINGS: usize = 100;
 /// The longest group name that is shown; `mariabackup-10.11` has 17 characters.
 const LONGEST_GROUP: usize = 40;
 
 fn in_config(map: &ConfigMap) -> Findings {
-    map.data.iter().flat_map(|(key, text)| in_text(key, text.look())).take(MOST).collect()
+    map.data.iter().flat_map(|(key, text)| in_text(key, text.look())).take(MOST_FINDINGS).collect()
 }
 
 fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + 'a {
-    let add = |field: String, place: &str, what: &str| {
+    let in_plain_text = |field: String, place: &str, what: &str| {
         let says = format!("{place} contains {what} in plain text");
         finding(
             field,
@@ -131,14 +131,14 @@ fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + '
     // A key that is named like a file is judged line by line.
     let is_password =
         if is_file(key, text) { is_secret_name(key) && in_sql(text) } else { is_secret(key, text) };
-    let whole = is_password.then(|| add(format!("data[{key}]"), key, "a password"));
+    let whole = is_password.then(|| in_plain_text(format!("data[{key}]"), key, "a password"));
     let secrets = options::read_with(text, &["pass", "auth"])
         .filter(move |it| !is_password && is_secret_option(&it.key, it.look()));
     let settings = secrets.map(move |it| {
         let what = if it.key == "wsrep_sst_auth" { "the password of wsrep_sst_auth" } else { "a password" };
         // Every finding repeats the group, so a long one is cut.
         let group: String = it.group.chars().take(LONGEST_GROUP).collect();
-        add(format!("data[{key}][{group}].{}", it.key), &format!("{key} line {}", it.line), what)
+        in_plain_text(format!("data[{key}][{group}].{}", it.key), &format!("{key} line {}", it.line), what)
     });
     let sql = !is_password && STATEMENT_SIGNS.iter().any(|sign| text.contains(sign));
     let script = !is_password && PASSWORD_SIGNS.iter().any(|sign| text.contains(sign));
@@ -148,7 +148,7 @@ fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + '
                 || (sql && !is_comment(line) && in_sql(line)).then_some("a password (in a statement)");
             let what = in_shell(line).filter(|_| script).or_else(in_statement)?;
             let place = format!("{key} line {}", index + 1);
-            Some(add(format!("data[{place}]"), &place, what))
+            Some(in_plain_text(format!("data[{place}]"), &place, what))
         });
     whole.into_iter().chain(settings).chain(lines)
 }
@@ -163,7 +163,7 @@ fn is_comment(line: &str) -> bool {
     ["--", "#", "/*"].iter().any(|begin| line.trim_start().starts_with(begin))
 }
 
-/// Returns whether a variable names a data source, as exporters and applications have one.
+/// Returns whether a variable's name means a data source: an address that can contain a login, as exporters use it.
 fn names_a_source(name: &str) -> bool {
     ["DATA_SOURCE_NAME", "DSN", "URL", "URI"].iter().any(|end| name.ends_with(end))
 }
@@ -184,7 +184,7 @@ fn is_secret_option(key: &str, value: &str) -> bool {
     }
 }
 
-/// Returns the password in a program's arguments. The word after `sh -c` is a script of its own.
+/// Returns a description of the password in a program's arguments. The word after `sh -c` is a script of its own.
 fn in_words(words: &[Literal]) -> Option<&'static str> {
     let mut words = words.iter().map(Literal::look);
     let script = words.clone().find_map(|word| word.lines().find_map(in_shell));
@@ -192,7 +192,7 @@ fn in_words(words: &[Literal]) -> Option<&'static str> {
     script.or_else(|| words.find_map(|word| in_argument(word, client)))
 }
 
-/// Returns the password in one line of a shell script: commands end at `;`, `|`, `&`.
+/// Returns a description of the password in one line of a shell script; commands end at `;`, `|` and `&`.
 fn in_shell(line: &str) -> Option<&'static str> {
     if line.trim_start().starts_with('#') {
         return None;
@@ -228,7 +228,7 @@ fn in_argument(word: &str, client: bool) -> Option<&'static str> {
     is_written_out(short).then_some("a password (-p)")
 }
 
-/// Returns whether the word is a MariaDB or MySQL program, for which `-p…` is a password; for most others it is a port or a path.
+/// Returns whether the word is a MariaDB or MySQL program: for these `-p…` is a password, for most others a port or a path.
 fn is_client(word: &str) -> bool {
     let program = word.trim_matches(['"', '\'']).rsplit('/').next().unwrap_or_default();
     ["mysql", "mariadb"].iter().any(|prefix| program.starts_with(prefix)) && !program.contains('=')

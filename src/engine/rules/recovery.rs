@@ -9,7 +9,7 @@
 //!
 //! # Why
 //!
-//! When every member has stopped, one has to start first, and the others discard what that one lacks. Sequence
+//! When every member has stopped, one has to start first, and the others discard the data that it lacks. Sequence
 //! numbers alone do not decide which: two clusters that were created separately count from the same start, and an empty directory
 //! is marked as safe to bootstrap. One user reported the loss of 500 GB in this way.
 //!
@@ -23,13 +23,13 @@
 //! # What to do instead
 //!
 //! `gatera recover galera -n db` shows where each member's data ends, asks for confirmation, and does the rest: it creates the
-//! missing pods, so that their servers report their positions; requests a recovery from the newest; recreates that pod, which starts
-//! the cluster once, if its data still ends at the same position; and restarts the others one after the other. You can run it again
-//! after any interruption. The fields of the StatefulSet do not change, so Helm and GitOps see no difference.
+//! missing pods, so that their servers report their positions; requests a recovery from the newest; recreates that pod, which
+//! starts the cluster once, if its data still ends at the same position; and restarts the others one after the other. You can
+//! run it again after any interruption. The fields of the StatefulSet do not change, so Helm and GitOps see no difference.
 //!
 //! If it says that data may be lost, bring back what holds that data: a node that does not answer, a claim that is missing. If
-//! that is not possible: `gatera recover galera -n db --from galera-0 --accept-loss "12 transactions"`, or `--accept-loss unknown`
-//! if the amount is unknown.
+//! that is not possible: `gatera recover galera -n db --from galera-0 --accept-loss "12 transactions"`, or with
+//! `--accept-loss unknown` if the amount is unknown.
 //!
 //! # Without the step
 //!
@@ -39,13 +39,13 @@
 //! (`gatera explain G04`). Recover it by hand, here for pods of Bitnami's chart that were created without the guard, with three
 //! members of StatefulSet `galera` in namespace `db`:
 //!
-//! 1. Stop the remaining pods before they find each other: then nothing can write, and every volume is free. `gatera recover` prints the
-//!    commands, with the override (G01, G02, G04) that they need; annotate again if it has ended. It prints none if members would
-//!    lose their data: `persistentVolumeClaimRetentionPolicy.whenScaled` has to be `Retain`, and each member needs a claim that is
-//!    not being deleted.
+//! 1. Stop the remaining pods before they find each other: then nothing can write, and every volume is free. `gatera recover`
+//!    prints the commands, with the override (G01, G02, G04) that they need; annotate again if the override has ended. It
+//!    prints none if members would lose their data: `persistentVolumeClaimRetentionPolicy.whenScaled` has to be `Retain`, and
+//!    each member needs a claim that is not being deleted.
 //! 2. Find out where the data on each volume ends. The highest number behind the same id is the newest: N. A volume with
-//!    `sst_in_progress` holds an incomplete copy and is never N. If the ids differ, two clusters were created: change nothing, and compare
-//!    their tables first. If my.cnf gives InnoDB's files other paths or sizes, or encrypts them, add those options.
+//!    `sst_in_progress` holds an incomplete copy and is never N. If the ids differ, two clusters were created: change nothing,
+//!    and compare their tables first. If my.cnf gives InnoDB's files other paths or sizes, or encrypts them, add those options.
 //! 3. Remove the last view from each volume, so that none is restored. On N only, set safe_to_bootstrap to 1.
 //! 4. Make N the only member. The image finds no other one by name, and starts the cluster from N's data.
 //! 5. If its tables are there, start the others: they copy everything. At the end remove the override.
@@ -90,9 +90,10 @@
 //! kubectl -n $ns annotate statefulset $set gatera.dev/override-
 //! ```
 //!
-//! If the values of Bitnami's chart name another node in `galera.bootstrap.bootstrapFromNode`, remove that before step 4. Other images
-//! and commands do not start alone by themselves: set `wsrep_cluster_address = gcomm://` in the members' ConfigMap before step 4 (with
-//! an override of G04 on the ConfigMap), and set it back before step 5; the data is in another folder, and the server has another user.
+//! If the values of Bitnami's chart name another node in `galera.bootstrap.bootstrapFromNode`, remove that before step 4. With
+//! other images and commands a single member does not start by itself: set `wsrep_cluster_address = gcomm://` in the members'
+//! ConfigMap before step 4 (with an override of G04 on the ConfigMap), and set it back before step 5; the data is in another
+//! folder, and the server has another user.
 //!
 //! # Exceptions
 //!

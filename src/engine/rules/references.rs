@@ -73,17 +73,17 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
 fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     // The members of a stopped cluster read nothing, and applying the cluster again restores these objects, except its passwords.
     let stopped = |cluster: &&Cluster| view.state(cluster) == State::Stopped;
-    let (stopped, users): (Vec<_>, Vec<_>) =
+    let (stopped, dependents): (Vec<_>, Vec<_>) =
         view.clusters_concerned(review).into_iter().filter(|cluster| cluster.has_data()).partition(stopped);
-    if let (Some(cluster), [], Kind::Secret) = (stopped.first(), &users[..], review.kind) {
+    if let (Some(cluster), [], Kind::Secret) = (stopped.first(), &dependents[..], review.kind) {
         let says = format!("{} is stopped, and its data needs the passwords in this Secret", cluster.id.name);
         let why = "the passwords in a new Secret differ from those in the data on the claims";
         let instead = "keep it, or a copy of it, until the cluster is started again";
         return Some(RULE.warn("", says, why, instead));
     }
-    let cluster = *users.first()?;
+    let cluster = *dependents.first()?;
     let Cluster { id, workload, .. } = cluster;
-    let names = users.iter().map(|cluster| &*cluster.id.name).collect::<Vec<_>>().join(" and ");
+    let names = dependents.iter().map(|cluster| &*cluster.id.name).collect::<Vec<_>>().join(" and ");
     let (says, instead, why) = match review.kind {
         Kind::Service if workload.spec.service_name == review.name => (
             format!("the members of {names} find each other by it"),
@@ -139,7 +139,8 @@ fn without_needed_keys(review: &Review, view: &View<'_>) -> Findings {
         .flat_map(|cluster| cluster.workload.spec.template.spec.uses_of_config_map(name).needed)
         .filter(|key| !new.has(key))
         .collect();
-    // A known mistake of the seed documents, judged before the ConfigMap is read: the script is not under `data`, which is empty.
+    // A known mistake of the seed documents: the script is not under `data`, which is empty. It is judged before a cluster reads
+    // the ConfigMap.
     let is_galeras = || name.contains("galera") || view.is_galeras(&review.namespace, new);
     if missing.is_empty() && name.ends_with("-node-scripts") && new.is_empty() && is_galeras() {
         missing.insert(SCRIPT);

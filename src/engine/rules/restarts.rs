@@ -1,6 +1,6 @@
-//! A warning that says what a change of a ConfigMap will do to the members that read it.
+//! The remark about what a change of a ConfigMap does to the members that read it.
 //!
-//! Owns: the text. Must not know: when members restart (`plan/rollout.rs`). Not a rule: nothing is refused. G09 judges options
+//! Owns: the text. Must not know: when members restart (`plan/rollout.rs`). Not a rule: it refuses nothing. G09 judges options
 //! that must not differ between members, not even during a rollout.
 
 use crate::rule::{Operation, Review, View, and_more};
@@ -16,7 +16,7 @@ pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
         return None;
     }
     let ns = &*review.namespace;
-    // Files hold no record of a rollout. For them, assume that the guard has seen the cluster.
+    // Files hold no record of a rollout. Assume for them that the guard rolls out changes in the cluster.
     let guarded = |it: &&Cluster| (it.rollout.is_some() || view.from_files) && it.has_data();
     let mut readers = view.readers_of(ns, &new.metadata.name).filter(guarded);
     readers.find_map(|cluster| effect_on(cluster, old, new, view))
@@ -68,7 +68,7 @@ fn effect_on(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_
     })
 }
 
-/// The largest number of options that the warning names; it counts the others.
+/// The largest number of options that the remark names; it counts the others.
 const MOST_OPTIONS: usize = 3;
 
 /// Returns why no member is restarted.

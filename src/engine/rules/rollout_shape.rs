@@ -1,11 +1,12 @@
 //! G14: members restart one at a time, with time to leave, and never while another is missing.
 //!
-//! A change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) waits until all members are
-//! Ready, and is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a
-//! disruption budget that allows two evictions at once or no longer protects the members, an autoscaler on a cluster (in either order
-//! of creation), and a command that replaces the server while members serve. Warns about `podManagementPolicy: Parallel`,
-//! a grace period below 60 s, `stopSignal: SIGKILL`, budgets that block every drain, evict members that are still joining, count two
-//! clusters together or no longer fit after a scale, and a StatefulSet that takes over the only running member and may restart it.
+//! A change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) waits until all members are Ready, and
+//! is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a disruption
+//! budget that allows two evictions at once or no longer protects the members, an autoscaler on a cluster (in either order of
+//! creation), and a command that replaces the server while members serve. Warns about `podManagementPolicy: Parallel`, a grace
+//! period below 60 s, `stopSignal: SIGKILL`, budgets that block every drain, evict members that are still joining, count two
+//! clusters together or no longer fit after a scale, and a StatefulSet that takes over the only running member and may restart
+//! it.
 //!
 //! # Why
 //!
@@ -25,15 +26,15 @@
 //!
 //! # What to do instead
 //!
-//! Wait until all members are Ready, then apply the change again. It is allowed where it can be the way out: when the
-//! members that are not Ready keep failing (crash loop, image that cannot be pulled) or have no node, and when no
-//! member is Ready at all. Delete such a pod afterwards; a StatefulSet does not replace a pod that was never Ready by
-//! itself. You may undo a rollout that hangs although its member runs (`helm rollback`, `kubectl rollout undo`, or the previous
-//! manifest) at once: the template of the Ready members is allowed. Then delete the pod that hangs, or wait: gatera replaces it
-//! when its probe has reported for ten minutes that its server waits, or when no node accepts it. Any other template has to wait, and
-//! so has the old one if gatera was started in the middle of the rollout and does not know it. Then pause the rollout with a
-//! `partition` above all ordinals, delete the pod that hangs (it restarts with the old template), and when all members are Ready,
-//! undo the change and set the partition to 0; or use the override. A `partition` above all ordinals and `OnDelete` restart no member
+//! Wait until all members are Ready, then apply the change again. It is allowed where it can be the way out: when the members
+//! that are not Ready keep failing (crash loop, image that cannot be pulled) or have no node, and when no member is Ready at
+//! all. Delete such a pod afterwards; a StatefulSet does not replace a pod that was never Ready by itself. You may undo a
+//! rollout that hangs although its member runs (`helm rollback`, `kubectl rollout undo`, or the previous manifest) at once: the
+//! template of the Ready members is allowed. Then delete the pod that hangs, or wait: gatera replaces it when its probe has
+//! reported for ten minutes that its server waits, or when no node accepts it. Any other template has to wait, and so has the
+//! old one if gatera was started in the middle of the rollout and does not know it. Then pause the rollout with a `partition`
+//! above all ordinals, delete the pod that hangs (it restarts with the old template), and when all members are Ready, undo the
+//! change and set the partition to 0; or use the override. A `partition` above all ordinals and `OnDelete` restart no member
 //! and never wait; lowering the partition continues the rollout, so it waits.
 //!
 //! Budget: one per cluster, `maxUnavailable: 1`, which stays correct when the cluster grows. The guard answers evictions
@@ -110,8 +111,8 @@ fn scaled(review: &Review, view: &View<'_>) -> Findings {
     labels.into_iter().flat_map(|it| budgets::outgrown(review, it, from, to, view)).collect()
 }
 
-/// Returns a warning if a StatefulSet takes over the only pod, which it restarts if the templates differ. This is not always
-/// known, because not all annotations are kept.
+/// Returns a warning if a StatefulSet takes over the only pod, which it restarts if the templates differ. It is not always known
+/// whether they differ, because the view does not keep all annotations.
 fn takes_over_only_member(cluster: &Cluster, new: &Workload) -> Option<Finding> {
     let [only] = &cluster.members[..] else { return None };
     let reached = only.ordinal >= new.first_updated_ordinal() && new.ordinals().contains(&only.ordinal);
@@ -138,8 +139,8 @@ fn restart_refused(review: &Review, old: &Workload, new: &Workload, view: &View<
     let strategy = &new.spec.update_strategy;
     let released = strategy.held_back() < old.spec.update_strategy.held_back();
     let cluster = view.cluster(&review.namespace, &review.name);
-    let left = cluster.filter(|it| it.orphaned);
-    if let Some(only) = left.and_then(|it| takes_over_only_member(it, new)) {
+    let orphaned = cluster.filter(|it| it.orphaned);
+    if let Some(only) = orphaned.and_then(|it| takes_over_only_member(it, new)) {
         return Some(only);
     }
     let what = match (changed, released) {
@@ -160,7 +161,7 @@ fn restart_refused(review: &Review, old: &Workload, new: &Workload, view: &View<
     // Without the StatefulSet nothing creates a missing member, so wait only for one that is starting already.
     let starts = |it: &Cluster| view.state(it) == State::Unknown || it.members.iter().any(Member::starting);
     // With podManagementPolicy Parallel the controller does not begin with the missing one.
-    if left.is_some_and(|it| !starts(it) && (!new.parallel() || it.members.iter().all(Member::ready))) {
+    if orphaned.is_some_and(|it| !starts(it) && (!new.parallel() || it.members.iter().all(Member::ready))) {
         return None;
     }
     match cluster {
@@ -192,7 +193,7 @@ fn reserved_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) 
 
 fn restart_finding(what: &str, cluster: &Cluster, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let stays_unready = member_that_stays_unready(cluster, new.parallel());
-    let pods = cluster.members.iter().any(|member| member.pod.is_some());
+    let has_pods = cluster.members.iter().any(|member| member.pod.is_some());
     match (view.state(cluster), stays_unready) {
         _ if cluster.has_no_identity() && cluster.ready() > 0 => Some(RULE.deny(
             TEMPLATE,
@@ -201,13 +202,13 @@ fn restart_finding(what: &str, cluster: &Cluster, new: &Workload, view: &View<'_
                 view.count(cluster)
             ),
             "members that formed their cluster after a crash without comparing their data cannot tell what a member lacks",
-            page("G04").say(", a cluster without an identity (create it anew from one member first)"),
+            page("G04").say(", a cluster without an identity (create it again from one member first)"),
         )),
         (State::Healthy, _) if cluster.members.len() == 1 && cluster.has_data() => {
             Some(only_member(what, cluster, view))
         }
         (State::Healthy, _) | (State::Down | State::Stopped, None) => None,
-        (State::Forming, None) if !pods => None,
+        (State::Forming, None) if !has_pods => None,
         (State::Unknown, _) => {
             let says = format!("{what}, but it is not known whether all members are Ready ({})", view.seen());
             Some(wait(Verdict::Unknown, says, UNTIL_SEEN))
@@ -243,7 +244,7 @@ fn wait_for_member(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
 
 const WHY_ONLY_MEMBER: &str = "a member that starts and finds no peer gives up after 30 seconds: the cluster would need a manual bootstrap";
 
-/// Returns the finding for a cluster of one member, which could join no peer after a restart.
+/// Returns the finding for the only member of a cluster: after a restart it would have no peer to join.
 fn only_member(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let Cluster { id, .. } = cluster;
     RULE.deny(
@@ -327,7 +328,7 @@ fn stop_signal(new: &Workload) -> Option<Finding> {
     Some(RULE.warn(
         format!("spec.template.spec.containers[{}].lifecycle.stopSignal", server.name),
         "stopSignal SIGKILL kills each member instead of stopping it",
-        "a server that is killed does not leave its cluster properly and writes nothing to disk: every start is like one after a crash",
+        "a server that is killed does not leave its cluster properly and writes nothing to disk: every stop is then a crash",
         "leave stopSignal out, or write SIGTERM",
     ))
 }

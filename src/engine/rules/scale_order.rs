@@ -113,7 +113,7 @@ fn undone_by_helm(step: Resize<'_>) -> Option<Finding> {
     ))
 }
 
-/// Returns findings about a resize that is not requested through `replicas`, so that no way out scales the StatefulSet.
+/// Returns findings about a resize that another object than the StatefulSet requests: no way out scales the StatefulSet.
 pub fn resized(review: &Review, cluster: &Cluster, to: i64, view: &View<'_>) -> Findings {
     let step = Resize::of(review, Some(cluster), cluster.workload.replicas(), to);
     changed(Resize { is_indirect: true, ..step }, view)
@@ -173,7 +173,7 @@ fn changed(step: Resize<'_>, view: &View<'_>) -> Findings {
             format!("{}: the cluster has no identity", step.change()),
             "members that formed their cluster after a crash without comparing their data accept no joiner: a member that leaves is lost, \
              and a new one never joins",
-            page("G04").say(", a cluster without an identity (create it anew from one member first)"),
+            page("G04").say(", a cluster without an identity (create it again from one member first)"),
         ))
     } else if step.to > step.from {
         cannot_grow_now(step, view)
@@ -228,7 +228,8 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns a finding if the cluster must not shrink now: all remaining members must be Ready, as the removed one may be a donor.
+/// Returns a finding if the cluster must not shrink now. All remaining members must be Ready, because the removed one may be a
+/// donor.
 fn cannot_shrink_now(step: Resize<'_>, view: &View<'_>) -> Option<Finding> {
     let why = "the removed member may be sending its data to another, and a member that is not Ready counts as lost for the majority";
     let change = step.change();

@@ -54,13 +54,13 @@
 //!
 //! Members that crashed together and were started without their positions (without the step script) form their cluster again
 //! with an identity of zeros: `wsrep_cluster_state_uuid` and `uuid` in `grastate.dat` are 00000000-…. It serves, but no member
-//! can join it any more ("IST started with wrong seqno"): each member that leaves is lost. Do not restart any member. Their data
-//! may differ (`CHECKSUM TABLE` of each): decide which one is right. Then create the cluster anew from a member N that serves, by
-//! steps 2 and 3 above, in this order: stop all clients that write; set the address, `start: N`, `replicas: 1`; wait until the
-//! others are gone, so that N is the last, and sets `safe_to_bootstrap: 1` by itself (if it does not, another member has newer
-//! rows: never set it by hand here); only then delete N. It keeps its data and gets a new identity; the others copy everything.
-//! During the restart of N no member serves. The override is `"G01,G02,G04 until=…"` on the StatefulSet, and `"G04 until=…"` on
-//! the ConfigMap; if the address is in the pod template (Bitnami's `forceBootstrap`), add G14.
+//! can join it any more ("IST started with wrong seqno"): each member that leaves is lost. Do not restart any member. Their
+//! data may differ (`CHECKSUM TABLE` of each): decide which one is right. Then create the cluster again from a member N that
+//! serves, by steps 2 and 3 above, in this order: stop all clients that write; set the address, `start: N`, `replicas: 1`; wait
+//! until the others are gone, so that N is the last, and sets `safe_to_bootstrap: 1` by itself (if it does not, another member
+//! has newer rows: never set it by hand here); only then delete N. It keeps its data and gets a new identity; the others copy
+//! everything. During the restart of N no member serves. The override is `"G01,G02,G04 until=…"` on the StatefulSet, and
+//! `"G04 until=…"` on the ConfigMap; if the address is in the pod template (Bitnami's `forceBootstrap`), add G14.
 //!
 //! # Starts that the webhook cannot see
 //!
@@ -70,18 +70,18 @@
 //!
 //! # A member in another cluster
 //!
-//! A member that is Synced in a cluster other than the recorded one (a stray) is not Ready, and no client reaches it. It may hold
-//! rows that the others lack, and they may hold rows that it lacks: first compare their tables (`kubectl exec … mariadb-dump` of
-//! each). Then:
+//! A member that is Synced in a cluster other than the recorded one (a stray) is not Ready, and no client reaches it. It may
+//! hold rows that the others lack, and they may hold rows that it lacks: first compare their tables (with
+//! `kubectl exec … mariadb-dump` of each). Then:
 //!
 //! - If the recorded cluster is right: keep the dump of the stray, annotate its claim with `"G07 until=…"` and its pod with
-//!   `"G02 until=…"` (`gatera.dev/override`), delete the claim, then the pod. The new pod is empty; it joins and copies everything. If
-//!   no member of the recorded cluster serves, do this for every stray first, because two clusters that reach each other damage both;
-//!   then `gatera recover CLUSTER -n NAMESPACE`. It cannot know what an emptied member had, and prints how to accept that:
-//!   `--from MEMBER --accept-loss unknown`.
-//! - If the stray is right (the cluster was created anew while the guard was down): put the override of G04 on the StatefulSet, and
-//!   delete the stray's pod: the new pod may be in that cluster, so it becomes Ready. When no serving member is in the old cluster,
-//!   the new one is recorded.
+//!   `"G02 until=…"` (`gatera.dev/override`), delete the claim, then the pod. The new pod is empty; it joins and copies
+//!   everything. If no member of the recorded cluster serves, do this for every stray first, because two clusters that reach
+//!   each other damage both; then `gatera recover CLUSTER -n NAMESPACE`. It cannot know what an emptied member had, and prints
+//!   how to accept that: `--from MEMBER --accept-loss unknown`.
+//! - If the stray is right (the cluster was created again while the guard was down): put the override of G04 on the
+//!   StatefulSet, and delete the stray's pod: the new pod may be in that cluster, so it becomes Ready. When no serving member
+//!   is in the old cluster, the new one is recorded.
 //!
 //! # Exceptions
 //!
@@ -215,7 +215,7 @@ fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) ->
     Some(RULE.deny("spec.replicas", says, why, replacement_of(&by, workload)))
 }
 
-/// Returns a finding about two clusters with the same label: a bootstrap node of the new one would count as the old one's.
+/// Returns a finding about two clusters with the same label: a bootstrap node of one would count as the other's.
 fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let labels = &new.spec.template.metadata.labels;
     let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
@@ -293,7 +293,7 @@ fn other_founder(ns: &str, meta: &Meta, view: &View<'_>) -> Option<ExistingData>
     Some(ExistingData { says, instead: "wait until it is gone; one bootstrap node is enough".into() })
 }
 
-/// The data that would be wiped, and the advice.
+/// Why a bootstrap is refused: data that it would wipe, or another bootstrap pod; and the advice.
 struct ExistingData {
     says: String,
     instead: WayOut,
@@ -339,12 +339,12 @@ fn replacement_of(by: &str, workload: &Workload) -> String {
         let service = if service.is_empty() { name } else { service };
         format!("list the members: {}", address::of_members(name, service, workload.ordinals()))
     } else {
-        let bitnamis = if by.contains("BOOTSTRAP") {
+        let in_bitnamis_chart = if by.contains("BOOTSTRAP") {
             " (in Bitnami's chart: galera.bootstrap.forceBootstrap=false)"
         } else {
             ""
         };
-        format!("remove {by}{bitnamis}; the members find each other by their address")
+        format!("remove {by}{in_bitnamis_chart}; the members find each other by their address")
     }
 }
 

@@ -3,18 +3,19 @@
 //! Refuses a change of a Service or of the pod template's labels after which the Service no longer selects its members, and a
 //! selector with a label that the template has and the running members do not have yet. Refuses a governing Service
 //! (`spec.serviceName`) that is not headless, whether it is created before or after its cluster, and the removal of its
-//! `publishNotReadyAddresses`. Warns if it is created without that field, and if a client Service would also lead to the bootstrap
-//! node. Refuses a client Service that leads to the members of two clusters, by its selector or by the labels of a new cluster; warns
-//! if it is headless. Also refuses a change of labels after which a disruption budget no longer selects the members.
+//! `publishNotReadyAddresses`. Warns if it is created without that field, or does not select the members of a new cluster, and
+//! if a client Service would also lead to the bootstrap node, or leads to a port on which no server listens. Refuses a client
+//! Service that leads to the members of two clusters, by its selector or by the labels of a new cluster; warns if it is
+//! headless. Also refuses a change of labels after which a disruption budget no longer selects the members.
 //!
 //! # Why
 //!
-//! Every member has a name below the governing Service, and the others look it up while it joins, before it is
-//! Ready. Without `publishNotReadyAddresses` that name does not exist yet: no donor can send the joiner its data, and with
-//! some images every member that finds no other creates a cluster of its own. A client Service that selects by the
-//! instance label alone also leads to the bootstrap node, which will be removed. A selector that matches nothing
-//! is not an error for Kubernetes: the Service is empty, and the budget protects no pod. Both select by the labels of pods: labels
-//! that were added to a template later (with `updateStrategy: OnDelete`, a partition, or a rollout that has not begun) are on no pod yet.
+//! Every member has a name below the governing Service, and the others look it up while it joins, before it is Ready. Without
+//! `publishNotReadyAddresses` that name does not exist yet: no donor can send the joiner its data, and with some images every
+//! member that finds no other creates a cluster of its own. A client Service that selects by the instance label alone also
+//! leads to the bootstrap node, which will be removed. A selector that matches nothing is not an error for Kubernetes: the
+//! Service is empty, and the budget protects no pod. Both select by the labels of pods: labels that were added to a template
+//! later (with `updateStrategy: OnDelete`, a partition, or a rollout that has not begun) are on no pod yet.
 //!
 //! # Example
 //!
@@ -87,7 +88,7 @@ fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
     let led_to = view.clusters_for(ns, &service.spec.selector);
     let led_to: Vec<_> = led_to.filter(|it| service.selects(it.member_labels())).collect();
     let others = led_to.iter().filter(|it| !governs(service, it));
-    let governed = governed.into_iter().filter_map(|cluster| not_only_names(cluster, service));
+    let governed = governed.into_iter().filter_map(|cluster| not_headless(cluster, service));
     let others = others.flat_map(|cluster| {
         to_bootstrap(cluster, service, view).into_iter().chain(to_no_port(cluster, service, view))
     });
@@ -99,7 +100,7 @@ fn governs(service: &Service, cluster: &Cluster) -> bool {
     cluster.workload.spec.service_name == service.metadata.name
 }
 
-fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
+fn not_headless(cluster: &Cluster, service: &Service) -> Option<Finding> {
     (!service.headless()).then(|| {
         RULE.deny(
             "spec.clusterIP",
@@ -175,6 +176,7 @@ fn leads_to(port: &ServicePort, server: &Container) -> Option<i64> {
 fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
     let name = &cluster.id.name;
     let lost = old.selects(cluster.member_labels()) && !new.selects(cluster.member_labels());
+    // A client Service may move to another cluster, or to a single member.
     let elsewhere =
         || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(other.member_labels()));
     let to_one = || {

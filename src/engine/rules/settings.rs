@@ -1,14 +1,16 @@
 //! G09: options that break a cluster are not set, and options that the data depends on are not changed.
 //!
 //! Reads option files as MariaDB does, in ConfigMaps that a cluster reads or that configure Galera, and options on the server's
-//! command line. Refuses values with which a member does not start, does not replicate or splits the cluster; a change of options
-//! that are fixed for existing data, or that all members must have in common; the removal of `wsrep_on` or `wsrep_provider` if
-//! nothing else sets it; options for one member in a file for all; and options without effect, because no server reads their
-//! `[group]` or a second `wsrep_provider_options` replaces them. Warns about risky options, about options that the server of the
-//! image does not know (misspelt, or of another series), and about an `!include` of files that are in no ConfigMap. Files that one server reads together, by its mounts, are judged together; files for one member each, or
-//! files that a script chooses, are judged one by one. A ConfigMap that no cluster reads is judged when a template begins to read
-//! it; one that is created after the template that names it is compared with the options that members run with. An init container
-//! may create the server's file from a ConfigMap that only the init container reads, so placeholders are allowed there.
+//! command line. Refuses values with which a member does not start, does not replicate or splits the cluster; a change of
+//! options that are fixed for existing data, or that all members must have in common; the removal of `wsrep_on` or
+//! `wsrep_provider` if nothing else sets it; options for one member in a file for all; and options without effect, because no
+//! server reads their `[group]` or a second `wsrep_provider_options` replaces them. Warns about risky options, about options
+//! that the server of the image does not know (misspelt, or of another series), about a memory limit below the buffer pool, and
+//! about an `!include` of files that are in no ConfigMap. Files that one server reads together, by its mounts, are judged
+//! together; files for one member each, or files that a script chooses, are judged one by one. A ConfigMap that no cluster
+//! reads is judged when a template begins to read it; one that is created after the template that names it is compared with the
+//! options that members run with. An init container may create the server's file from a ConfigMap that only the init container
+//! reads, so placeholders are allowed there.
 //!
 //! # Why
 //!
@@ -27,8 +29,8 @@
 //!
 //! # What to do instead
 //!
-//! The message names the option, the line and what to write. Server options belong under `[mysqld]` or `[galera]`; all
-//! provider options into one line, joined by `;`. Options that are fixed for existing data (`innodb_page_size`,
+//! The message names the option, the line and what to write. Server options belong under `[mysqld]` or `[galera]`, and all
+//! provider options in one line, joined by `;`. Options that are fixed for existing data (`innodb_page_size`,
 //! `lower_case_table_names`, …) can change only in a new cluster into which you load a dump. Options that all members must have
 //! in common (`wsrep_cluster_name`, TLS between members) can change while the cluster is stopped, after `gatera stop`, or in the
 //! steps of the message. TLS needs two rollouts, on and off: a member with TLS and `socket.dynamic=yes` connects to members with

@@ -1,7 +1,7 @@
 //! G00: an object that cannot be read is refused.
 //!
-//! A field of a StatefulSet, a Deployment, a pod or another object of a cluster has a value that Kubernetes does not
-//! allow: a string instead of a number, a list instead of a map, a name that no API server stores.
+//! Refuses a StatefulSet, a Deployment, a pod or another object of a cluster if one of its fields has a value that Kubernetes
+//! does not allow: a string instead of a number, a list instead of a map, a name that no API server stores.
 //!
 //! An object that is too large for the guard to keep is not refused for that reason:
 //!
@@ -11,8 +11,8 @@
 //! | ConfigMap that a template reads | 512 KiB each; 256 and 2 MiB a namespace, 16 MiB together, equal texts counted once, if the guard has 128 MiB of memory | it is judged when it is written, and when a template that reads it is written; later requests are judged without it, with a warning |
 //! | other objects | 128 KiB each; 4 MiB a namespace, if the guard has 128 MiB of memory | only the name is kept; the verdict on destructive requests in that namespace is UNKNOWN, and they are refused |
 //!
-//! When a template names ConfigMaps that no cluster has read, the guard reads them first. If too many requests do so at once, the verdict
-//! is UNKNOWN and the request is refused; repeat it.
+//! When a template names ConfigMaps that no cluster reads yet, the guard reads them first. If it reads too many at once, the
+//! verdict is UNKNOWN and the request is refused; repeat it.
 //!
 //! # Why
 //!
@@ -35,7 +35,7 @@
 //! # Exceptions
 //!
 //! No mode and no override applies, because the guard cannot know what it would allow. Only while refusals are suspended
-//! (`gatera break-glass`) the object is allowed, with a warning.
+//! (`gatera break-glass`) is the object allowed, with a warning.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ pub const UNREADABLE: &str = "G00";
 /// The page about objects that cannot be read.
 pub const PAGE: Page = Page { id: UNREADABLE, name: "unreadable", source: include_str!("unreadable.rs") };
 
-/// Returns the finding for a template that reads ConfigMaps which no cluster read before, and which could not be read in time.
+/// Returns the finding for a template that names ConfigMaps which no cluster reads yet, and which could not be read in time.
 pub fn unread_config_maps() -> Finding {
     Finding::new(
         UNREADABLE,

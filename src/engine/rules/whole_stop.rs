@@ -1,9 +1,9 @@
 //! G03: a whole cluster is not stopped by deleting its StatefulSet or namespace.
 //!
 //! Refuses to delete the StatefulSet of a cluster that has data, and a namespace with such a cluster or with the claims of one
-//! that `gatera stop` stopped; and to give either an owner (`metadata.ownerReferences`) with which it would be deleted, or which
-//! hands the cluster to another operator. Deleting only the StatefulSet object (`--cascade=orphan`) is allowed while all members
-//! are Ready, or stopped in order, with advice.
+//! that `gatera stop` stopped; and to give either an owner (`metadata.ownerReferences`) with which it would be deleted, or
+//! which hands the cluster to another operator. Deleting only the StatefulSet object (`--cascade=orphan`) is allowed while all
+//! members are Ready, or stopped in order, with a warning that says what to do next.
 //!
 //! # Why
 //!
@@ -25,9 +25,10 @@
 //! # What to do instead
 //!
 //! * To change a field that Kubernetes does not let you change: with all members Ready, `kubectl delete statefulset NAME
-//!   --cascade=orphan`, then apply the new one within minutes. The pods keep running. Selector, serviceName and the names of the claim templates
-//!   must stay, or the new StatefulSet does not find pods and claims. Without the StatefulSet its members still count as the cluster:
-//!   members and objects that they need must not be deleted, and every rule compares the new StatefulSet with what the members run.
+//!   --cascade=orphan`, then apply the new StatefulSet within minutes. The pods keep running. Selector, serviceName and the
+//!   names of the claim templates must stay, or the new StatefulSet does not find pods and claims. Without the StatefulSet its
+//!   members still count as the cluster: members and objects that they need must not be deleted, and every rule compares the
+//!   new StatefulSet with what the members run.
 //! * To remove a cluster temporarily: `gatera stop NAME -n NS`, then uninstall; its claims stay. Install it again under the same
 //!   name, and `gatera start NAME -n NS` starts it from its claims.
 //! * To remove a cluster permanently: take a backup, annotate its StatefulSet with the override of G03, then uninstall. That
@@ -68,7 +69,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 /// Returns a finding about an owner with which the namespace would be deleted.
 fn namespace_owned(review: &Review, view: &View<'_>) -> Option<Finding> {
-    // Owners that it has are not added.
+    // Without the old namespace no owner is known to be added.
     review.old.as_ref()?;
     let added = owners::added(review, view)?;
     Some(added.finding(&namespace(review, view)?, review, view))

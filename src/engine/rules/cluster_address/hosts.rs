@@ -51,9 +51,9 @@ impl ExpectedMembers<'_> {
         ordinals.end.saturating_sub(ordinals.start)
     }
 
-    /// Returns whether several members without data would each create a cluster. G04 judges clusters with data; one member may
-    /// create one.
-    pub(super) fn found_too_many(&self) -> bool {
+    /// Returns whether several members without data would each create a cluster. A single member may create one, and G04 judges
+    /// clusters with data.
+    pub(super) fn create_several_clusters(&self) -> bool {
         let Self { namespace, workload, view } = *self;
         let claims = || view.claims_of(namespace, workload).iter().any(|claim| claim.bound);
         let data = view.cluster(namespace, self.name()).map_or_else(claims, Cluster::has_data);
@@ -67,11 +67,11 @@ impl ExpectedMembers<'_> {
         address::of_members(self.name(), self.service(), self.workload.ordinals())
     }
 
-    /// Returns the Service in this host name, if the host names a member under a Service that is not the governing one, but may
-    /// have been.
+    /// Returns the Service in this host name, if the host is a member's name under another Service, which may be the one that the
+    /// members were created with.
     fn under_another_service<'h>(&self, host: &'h str) -> Option<&'h str> {
         let view = self.view;
-        // The names of members that run are known.
+        // The names of running members are known.
         let seen = view.cluster(self.namespace, self.name()).is_some_and(|it| it.pods().next().is_some());
         if seen && !view.from_files {
             return None;
@@ -87,7 +87,7 @@ impl ExpectedMembers<'_> {
         say(format!("set it to {}", self.list()))
     }
 
-    /// Returns the advice to list every member, in the shorter form for a warning.
+    /// Returns the advice to list every member, for a warning: shorter, with the first name only.
     fn list_members(&self) -> WayOut {
         let (name, first, service) = (self.name(), self.workload.ordinals().start, self.service());
         say(format!("list every member by name: {name}-{first}.{service},…"))
@@ -119,7 +119,9 @@ enum HostKind {
 pub(super) fn judge(place: &AddressPlace, text: &str, members: &ExpectedMembers<'_>) -> Findings {
     let hosts = match Address::read(text) {
         Some(Address::Peers(hosts)) => hosts,
-        Some(Address::NewCluster) if members.found_too_many() => return vec![founding(place, members)],
+        Some(Address::NewCluster) if members.create_several_clusters() => {
+            return vec![founding(place, members)];
+        }
         _ => return Findings::new(),
     };
     let hosts: Vec<_> = hosts.iter().take(MOST_HOSTS).map(|host| (&**host, kind_of(host, members))).collect();
@@ -142,7 +144,7 @@ const ONE_CREATES: &str =
 pub(super) fn founding(place: &AddressPlace, members: &ExpectedMembers<'_>) -> Finding {
     let says = format!("makes each of {} members create a cluster of its own", members.count());
     let why = "a server without a peer to join creates a new cluster; several such clusters never merge";
-    place.finding(Verdict::Deny, &says, why, say(ONE_CREATES).then(format!("then {}", members.list())))
+    place.finding(Verdict::Deny, &says, why, say(ONE_CREATES).then(format!("then write {}", members.list())))
 }
 
 fn kind_of(host: &str, members: &ExpectedMembers<'_>) -> HostKind {
@@ -165,7 +167,7 @@ fn service(name: &str, rest: &str, members: &ExpectedMembers<'_>) -> Option<Host
         if rest.is_empty() { members.namespace } else { rest.split('.').next().unwrap_or_default() };
     let service = view.service(namespace, name)?;
     let selector = &service.spec.selector;
-    // A Service of one pod is as valid a name as one under the governing Service.
+    // The name of a Service for a single pod is as valid as a name under the governing Service.
     if let Some(pod) = selector.get(POD_NAME_LABEL).filter(|_| namespace == members.namespace) {
         return pod_of(pod, members);
     }

@@ -1,4 +1,4 @@
-//! Findings about claims: deleted, given an owner with which they would be deleted, or deprived of their finalizer.
+//! Findings about claims that are deleted, get an owner with which they would be deleted, or lose the finalizer that keeps them.
 //!
 //! Must not know: the volumes of a template (`member_data.rs`).
 
@@ -36,14 +36,15 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
             _ => {
                 let annotate = CommandLine::new(format!("kubectl -n {ns} annotate pvc {name}"));
                 let pod = &member.name;
-                let anew = say(format!("to let {pod} copy everything again while all others are Ready: "))
-                    .run(annotate.arg(format!("gatera.dev/override=G07 until={until} reason=…")))
-                    .say(", then ")
-                    .run(CommandLine::new(format!("kubectl -n {ns} delete pvc {name} --wait=false")));
+                let copy_again =
+                    say(format!("to let {pod} copy everything again while all others are Ready: "))
+                        .run(annotate.arg(format!("gatera.dev/override=G07 until={until} reason=…")))
+                        .say(", then ")
+                        .run(CommandLine::new(format!("kubectl -n {ns} delete pvc {name} --wait=false")));
                 let restart = CommandLine::new(format!("kubectl -n {ns} delete pod {pod}"));
                 match member.pod {
-                    Some(_) => anew.say(" (it is deleted with its pod), then ").run(restart),
-                    None => anew,
+                    Some(_) => copy_again.say(" (it is deleted with its pod), then ").run(restart),
+                    None => copy_again,
                 }
             }
         };

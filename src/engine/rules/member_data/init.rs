@@ -11,11 +11,12 @@ pub(super) fn rewrites(new: &Workload, place: Option<&DataFolder>) -> Findings {
     let found = new.spec.template.spec.all_containers().filter_map(|(list, container)| {
         let words: Vec<_> = container.command.iter().chain(&container.args).cloned().collect();
         // Another folder of the same volume is not the data directory.
-        let is_its = |place: &DataFolder, mount: &Mount| {
+        let holds_the_data = |place: &DataFolder, mount: &Mount| {
             let whole = mount.sub_path.is_empty() && mount.sub_path_expr.is_empty();
             Some(&mount.name) == place.volume.as_ref() && (whole || mount.sub_path == place.folder)
         };
-        let mount = place.and_then(|place| container.volume_mounts.iter().find(|mount| is_its(place, mount)));
+        let mount =
+            place.and_then(|place| container.volume_mounts.iter().find(|mount| holds_the_data(place, mount)));
         let mounted = mount.map(|mount| mount.mount_path.trim_end_matches('/'));
         let says = if founds_by_hand(&words) {
             "writes safe_to_bootstrap whenever it runs"
@@ -58,7 +59,7 @@ fn empties(words: &[Literal], mounted: &str) -> bool {
     })
 }
 
-/// Returns whether a command sets `safe_to_bootstrap`. Only a server may, or a person who compared all members.
+/// Returns whether a command sets `safe_to_bootstrap`. Only a server, or a person who has compared all members, may do that.
 fn founds_by_hand(words: &[Literal]) -> bool {
     let names = |word: &str| word.contains("safe_to_bootstrap");
     words.iter().any(|word| names(word.look()))

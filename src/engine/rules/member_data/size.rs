@@ -15,7 +15,7 @@ pub(super) fn small_volumes(new: &Workload, place: Option<&DataFolder>) -> Findi
     let claims = new.spec.volume_claim_templates.iter().filter(|it| holds_data(&it.metadata.name));
     let too_small = claims.filter_map(|claim| {
         let size = claim.spec.resources.requests.get("storage")?;
-        (size.bytes()? < SMALLEST).then_some((claim, size))
+        (size.bytes()? < SMALLEST_VOLUME).then_some((claim, size))
     });
     let found = too_small.map(|(claim, size)| {
         let name = &claim.metadata.name;
@@ -29,5 +29,5 @@ pub(super) fn small_volumes(new: &Workload, place: Option<&DataFolder>) -> Findi
     found.collect()
 }
 
-/// System tables, redo log, undo and a gcache of 128 MiB.
-const SMALLEST: u64 = 512 << 20;
+/// The smallest volume, in bytes: it holds system tables, redo log, undo log and a gcache of 128 MiB.
+const SMALLEST_VOLUME: u64 = 512 << 20;

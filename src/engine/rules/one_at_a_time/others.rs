@@ -52,7 +52,7 @@ impl LeavingMember<'_> {
             let other = format!("wait until it is Ready, then {}", other.name);
             return wait(says, vain.then(this).then(other));
         }
-        if let Some(found) = self.is_switched_off(other) {
+        if let Some(found) = self.on_a_switched_off_node(other) {
             return Some(vec![found]);
         }
         let is_going = other.pod.as_ref().is_some_and(|pod| pod.terminating);
@@ -68,7 +68,7 @@ impl LeavingMember<'_> {
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
-    /// Returns the command that restarts every member in turn: a deletion of all pods that is repeated begins with the same one.
+    /// Returns the command that restarts every member in turn. A repeated deletion of all pods begins with the same pod again.
     fn restart_of_all(&self) -> WayOut {
         if self.cluster.workload.spec.update_strategy.on_delete()
             || self.review.operation != Operation::Delete
@@ -86,7 +86,7 @@ impl LeavingMember<'_> {
     }
 
     /// Returns a finding if the node of another member has the out-of-service taint: its pod never becomes Ready.
-    fn is_switched_off(&self, other: &Member) -> Option<Finding> {
+    fn on_a_switched_off_node(&self, other: &Member) -> Option<Finding> {
         let name = &other.name;
         let node = &other.pod.as_ref()?.node;
         self.view.node(node).filter(|it| it.out_of_service())?;

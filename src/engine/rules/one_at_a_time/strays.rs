@@ -45,7 +45,7 @@ const NOT_SEEN: &str =
 /// Returns a finding about a pod that was created moments ago, by a StatefulSet with more replicas than the view shows.
 fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let may_serve = pod.running && (cluster.has_data() || is_unknown(cluster, view));
-    let says = format!("gatera has not seen this pod yet, which belongs to cluster {}", cluster.id.name);
+    let says = format!("gatera has not seen this pod of cluster {} yet", cluster.id.name);
     may_serve.then(|| RULE.unknown("", &says, NOT_SEEN, view))
 }
 
@@ -54,7 +54,7 @@ fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Opt
     let (kind, owner) = pod.owner.as_ref()?;
     let seen = view.world.facts().stateful_sets.contains_key(&Id::new(&review.namespace, owner));
     let may_be = kind == "StatefulSet" && !seen && pod.server && pod.running && !pod.terminating;
-    // A pod in the view is adopted.
+    // The view holds only adopted pods.
     let held = view.world.facts().pod(&Id::new(&review.namespace, &pod.name)).is_some();
     let says = format!("gatera has not seen StatefulSet {owner} yet");
     (may_be && (held || view.freshness != Freshness::Current))

@@ -10,13 +10,13 @@ use objects::Workload;
 /// Operators that let users label pods, by the group of their resources.
 const OPERATORS: [&str; 2] = [driver::GROUP, "pxc.percona.com"];
 
-/// Returns a warning if one of them owns this StatefulSet.
+/// Returns a warning if one of these operators owns this StatefulSet, and the guard does not know the operator's account.
 pub(super) fn judge(new: &Workload, view: &View<'_>) -> Option<Finding> {
     let (label, owner) = (adopt::INSTANCE_LABELS[0], new.metadata.operator()?);
-    let drives = |group: &&str| owner.is_of(group, &owner.kind);
+    let is_of = |group: &&str| owner.is_of(group, &owner.kind);
     let known = driver::of(new).is_some();
     if !new.spec.template.metadata.labels.contains_key(label)
-        || !OPERATORS.iter().any(drives)
+        || !OPERATORS.iter().any(is_of)
         || known && view.settings.knows_mariadb_operators()
     {
         return None;

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_known_by_its_value_too() {
+    fn a_password_is_recognised_by_name_and_value() {
         let hash = "*2470C0C06DEE42FD1618BBB99005ADCA2EC9D1E1";
         for (name, value) in [
             ("MARIADB_ROOT_PASSWORD", "hunter2"),

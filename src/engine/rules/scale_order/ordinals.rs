@@ -9,10 +9,10 @@ use objects::Workload;
 /// Returns a finding if a StatefulSet takes over running members and would stop too many of them.
 pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
     let stays = |member: &&Member| member.pod.as_ref().is_some_and(|pod| !pod.terminating);
-    let there: Vec<_> = cluster.members.iter().filter(stays).map(|it| it.ordinal).collect();
-    let (lowest, highest) = (there.iter().min()?, there.iter().max()?);
-    let (from, requested) = (there.len(), new.ordinals());
-    let kept = there.iter().filter(|ordinal| requested.contains(ordinal)).count();
+    let running: Vec<_> = cluster.members.iter().filter(stays).map(|it| it.ordinal).collect();
+    let (lowest, highest) = (running.iter().min()?, running.iter().max()?);
+    let (from, requested) = (running.len(), new.ordinals());
+    let kept = running.iter().filter(|ordinal| requested.contains(ordinal)).count();
     // If no member is Ready, each may have the newest data.
     let enough = if cluster.ready() == 0 { count(from) } else { floor_of_one_step(count(from)).max(1) };
     (count(kept) < enough).then(|| {
@@ -31,7 +31,7 @@ pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
     })
 }
 
-/// Returns a finding if other ordinals replace members: some leave, and the new ones are empty.
+/// Returns a finding if a change of the ordinals replaces members: some leave, and the new ones are empty.
 pub(super) fn renumbered(
     old: &Workload,
     new: &Workload,

@@ -37,13 +37,13 @@ pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
 pub(super) fn claims_deleted(step: Resize<'_>) -> Option<Finding> {
     let cluster = step.cluster.filter(|_| step.to < step.from)?;
     let retention = &cluster.workload.spec.persistent_volume_claim_retention_policy;
-    let last = cluster.workload.ordinals().start + step.to;
-    let leave = cluster.members.iter().filter(|it| it.ordinal >= last).map(|it| &*it.name);
-    let leave = leave.collect::<Vec<_>>().join(" and ");
-    (retention.when_scaled == "Delete" && !leave.is_empty()).then(|| {
+    let first_removed = cluster.workload.ordinals().start + step.to;
+    let removed = cluster.members.iter().filter(|it| it.ordinal >= first_removed).map(|it| &*it.name);
+    let removed = removed.collect::<Vec<_>>().join(" and ");
+    (retention.when_scaled == "Delete" && !removed.is_empty()).then(|| {
         finding(
             Verdict::Warn,
-            format!("{} deletes the claims of {leave} (whenScaled: Delete)", step.change()),
+            format!("{} deletes the claims of {removed} (whenScaled: Delete)", step.change()),
             "the data is deleted with its claim: a member that is added later copies everything from another",
             "to keep them, write whenScaled: Retain first",
         )

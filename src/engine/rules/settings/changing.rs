@@ -1,6 +1,6 @@
 //! A cluster whose options change while its members run with the old ones, or while no server runs.
 //!
-//! Must not know: single options, except the two that decide whether members can connect to each other (TLS).
+//! Must not know: single options, except those that decide whether members can connect to each other (TLS).
 
 use super::command_line;
 use facts::galera::options::{Effective, PlacedValue, is_file, switch};
@@ -64,8 +64,10 @@ impl<'a> ChangingCluster<'a> {
     pub(super) fn can_connect(&self, key: &str) -> bool {
         let new = tls_mode(self.after);
         // A member that uses TLS and accepts both can connect to every peer, so nothing has to be known about its peers.
-        let all_can_connect =
-            || new.on && new.both || self.members().is_some_and(|all| all.iter().all(|it| connect(*it, new)));
+        let all_can_connect = || {
+            new.on && new.both
+                || self.members().is_some_and(|all| all.iter().all(|it| are_compatible(*it, new)))
+        };
         match key {
             "socket.ssl" => all_can_connect(),
             // Without `socket.ssl` the certificate decides about TLS.
@@ -76,9 +78,9 @@ impl<'a> ChangingCluster<'a> {
     }
 }
 
-/// Returns whether two members can connect, no matter which of them begins. With TLS and `socket.dynamic` a member waits for
-/// what its peer sends first; without a certificate it cannot answer TLS, even with `socket.dynamic`.
-const fn connect(one: TlsMode, other: TlsMode) -> bool {
+/// Returns whether two members can connect, no matter which of them opens the connection. With TLS and `socket.dynamic` a member
+/// waits for what its peer sends first; without a certificate it cannot answer TLS, even with `socket.dynamic`.
+const fn are_compatible(one: TlsMode, other: TlsMode) -> bool {
     match (one.on, other.on) {
         (true, false) => one.both,
         (false, true) => other.both,

@@ -1,4 +1,4 @@
-//! The option files of a ConfigMap that are judged together, because one server reads them together. Each other file is judged
+//! The option files of a ConfigMap that are judged together, because one server reads them together. Every other file is judged
 //! by itself, because it may be the file of one member.
 //!
 //! Must not know: how options are judged.
@@ -67,8 +67,8 @@ impl<'a> FileSets<'a> {
             sets.alone.extend(chosen);
             sets.together.insert(together);
         }
-        let together = |key: &&str| !sets.together.iter().any(|set| set.contains(key));
-        sets.alone = sets.alone.iter().copied().filter(together).collect();
+        let is_alone = |key: &&str| !sets.together.iter().any(|set| set.contains(key));
+        sets.alone = sets.alone.iter().copied().filter(is_alone).collect();
         sets
     }
 

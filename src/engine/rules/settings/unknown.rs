@@ -14,9 +14,9 @@ use objects::{Container, Workload};
 
 /// The largest number of findings about one text.
 const MOST_FINDINGS: usize = 25;
-/// The largest number of names that are looked up in one text, and of texts in one ConfigMap: an object with more is made to be
-/// slow.
+/// The largest number of names that are looked up in one text: only a hostile text has more.
 const MOST_NAMES: usize = 300;
+/// The largest number of texts in one ConfigMap whose names are looked up.
 pub(super) const MOST_TEXTS: usize = 20;
 
 /// The series of the servers that read a text, each once; `None`: the image does not show it. Empty: servers of other vendors,
