@@ -98,7 +98,7 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
     let after = server::in_pod(&old.metadata, &new.spec)?;
     (before.name == after.name && before.image != after.image).then(|| {
         let Cluster { id, .. } = cluster;
-        let place = format!("spec.containers[{}].image", after.name);
+        let field = format!("spec.containers[{}].image", after.name);
         let says = format!(
             "container {}: {} -> {} in the running pod restarts its server at once ({})",
             after.name,
@@ -114,7 +114,7 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
             format!("write image: {} for container {} of StatefulSet {}", after.image, after.name, id.name),
         );
         let instead = set.then(format!("{} then gets it when its turn comes", pod.name));
-        RULE.deny(place, says, why, instead)
+        RULE.deny(field, says, why, instead)
     })
 }
 

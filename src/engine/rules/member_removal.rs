@@ -61,10 +61,10 @@ fn removed_pod(review: &Review) -> Option<String> {
 }
 
 /// Returns the first member that the StatefulSet controller stops because of this change.
-fn stopped_ordinal(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
+fn stopped_ordinal(review: &Review, current: &Workload) -> Option<(i64, &'static str)> {
     match (review.old.as_ref()?, review.new.as_ref()?) {
         (Object::Scale(old), Object::Scale(new)) if new.spec.replicas < old.spec.replicas => {
-            Some((now.ordinals().start + old.spec.replicas - 1, "G01"))
+            Some((current.ordinals().start + old.spec.replicas - 1, "G01"))
         }
         (Object::StatefulSet(old), Object::StatefulSet(new)) => {
             let last = old.ordinals().end - 1;

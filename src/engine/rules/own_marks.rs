@@ -199,7 +199,7 @@ fn unrecognised(old: &Object, new: &Object, review: &Review, view: &View<'_>) ->
             // G03 judges an owner that hands the cluster to another operator.
             let is_lost = is_cluster(old, view.adoption())
                 && !is_cluster(new, view.adoption())
-                && owners::takes_over(old, new, view).is_none();
+                && owners::new_operator(old, new, view).is_none();
             if !is_lost {
                 return None;
             }

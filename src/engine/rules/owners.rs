@@ -80,7 +80,7 @@ fn owner_exists(owner: &Owner, review: &Review, view: &View<'_>) -> Option<bool>
 }
 
 /// Returns the owner that hands a cluster to another operator, whose clusters the guard ignores.
-pub fn takes_over<'a>(old: &Workload, new: &'a Workload, view: &View<'_>) -> Option<AddedOwner<'a>> {
+pub fn new_operator<'a>(old: &Workload, new: &'a Workload, view: &View<'_>) -> Option<AddedOwner<'a>> {
     let adoption = view.adoption();
     let lost =
         is_cluster(old, adoption) && is_cluster_by_template(new, adoption) && !is_cluster(new, adoption);

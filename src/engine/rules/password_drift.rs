@@ -246,6 +246,7 @@ const NO_PASSWORDS: [&str; 12] = [
     "TIMEZONE",
 ];
 
+/// Returns whether the last word of this name means something else than a password.
 fn names_another_thing(name: &str) -> bool {
     let last = name.rsplit(['_', '-', '.']).next().unwrap_or_default();
     NO_PASSWORDS.iter().any(|word| last.eq_ignore_ascii_case(word)) && !is_secret_name(name)

@@ -8,8 +8,8 @@
 //! `mariadbd` itself does not read it: on a host `mysqld_safe` or systemd does, in a container no program does. Members that
 //! start without it find each other by their last view and form the cluster again without comparing their data. Measured: all
 //! servers were killed at once, one of them a few rows behind; 4 seconds later every pod was Ready, and that member never got
-//! those rows. The cluster also loses its identity, which becomes zeros, and no member can join it any more (`gatera explain
-//! G04`).
+//! those rows. The cluster also loses its identity, which becomes zeros, and no member can join it any more
+//! (`gatera explain G04`).
 //!
 //! # Example
 //!

@@ -201,7 +201,7 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
         Some(Object::StatefulSet(old)) => {
             let cluster =
                 view.cluster(&review.namespace, &review.name).filter(|it| may_hold_data(it, view))?;
-            let added = owners::added(review, view).or_else(|| owners::takes_over(old, new, view))?;
+            let added = owners::added(review, view).or_else(|| owners::new_operator(old, new, view))?;
             (added, format!("so would the whole cluster ({})", view.count(cluster)))
         }
         _ => {
