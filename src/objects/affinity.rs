@@ -10,7 +10,7 @@ use super::{Labels, Present, Selector};
 #[serde(default, rename_all = "camelCase")]
 pub struct Affinity {
     pub pod_anti_affinity: AntiAffinity,
-    /// The nodes that are required; only whether there are any is read.
+    /// The required nodes; only whether there is such a requirement is read.
     pub node_affinity: NodeAffinity,
 }
 
@@ -21,7 +21,7 @@ pub struct AntiAffinity {
     /// Required terms: the pod stays pending if they cannot be met.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "list")]
     pub required: Vec<AffinityTerm>,
-    /// Preferred terms, which count only if there is another node.
+    /// Preferred terms: the scheduler ignores a term if no node meets it.
     #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution", deserialize_with = "list")]
     pub preferred: Vec<WeightedTerm>,
 }
@@ -40,7 +40,7 @@ pub struct WeightedTerm {
     pub pod_affinity_term: AffinityTerm,
 }
 
-/// A term of an affinity: the selected pods do not share a value of the node label `topology_key`.
+/// A term of an anti-affinity: the pod and the selected pods run on nodes with different values of the label `topology_key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AffinityTerm {
@@ -50,7 +50,7 @@ pub struct AffinityTerm {
     /// Namespaces of the pods; empty: the pod's own.
     #[serde(deserialize_with = "list")]
     pub namespaces: Vec<String>,
-    /// Labels whose values must also be the same.
+    /// Labels: only pods with the same values of them are selected.
     #[serde(deserialize_with = "list")]
     pub match_label_keys: Vec<String>,
 }
@@ -62,11 +62,12 @@ pub struct SpreadConstraint {
     /// Selects the pods; absent: none.
     pub label_selector: Option<Selector>,
     pub topology_key: String,
-    /// The largest allowed difference between two values.
+    /// The largest allowed difference between the numbers of pods at two values.
     pub max_skew: i64,
     /// `DoNotSchedule` or `ScheduleAnyway`.
     pub when_unsatisfiable: String,
-    /// Pods of another revision are not counted; only whether this is set is read.
+    /// Labels: pods with other values of them, as after a change of the template, are not counted. Only whether the field is
+    /// set is read.
     pub match_label_keys: Option<Present>,
 }
 

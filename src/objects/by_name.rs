@@ -1,7 +1,7 @@
 //! A map with few entries: labels, annotations, the keys of a ConfigMap.
 //!
-//! Most have two or three entries, are read once and looked up often, and thousands of them are kept. So the entries are sorted
-//! in one allocation; each node of a `BTreeMap` would reserve room for eleven.
+//! Most of these maps have two or three entries, are read once and searched often, and thousands of them are kept. So the entries
+//! are sorted, in one allocation; each node of a `BTreeMap` would reserve room for eleven.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -56,7 +56,7 @@ impl<T: fmt::Debug> fmt::Debug for ByName<T> {
     }
 }
 
-/// Of two entries with the same name the last counts, as everywhere in JSON.
+/// If two entries have the same name, the last one counts, as everywhere in JSON.
 impl<T> FromIterator<(String, T)> for ByName<T> {
     fn from_iter<I: IntoIterator<Item = (String, T)>>(entries: I) -> Self {
         let mut all: Vec<_> = entries.into_iter().collect();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_with_the_same_name_the_last_counts() {
+    fn of_two_entries_with_the_same_name_the_last_counts() {
         let read: ByName<i64> = serde_json::from_str(r#"{"b":1,"a":2,"b":3,"":4}"#).unwrap();
         assert_eq!(
             read.iter().map(|(name, it)| (&**name, *it)).collect::<Vec<_>>(),

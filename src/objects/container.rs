@@ -33,7 +33,7 @@ pub struct Container {
     pub args: Vec<Literal>,
     #[serde(deserialize_with = "list")]
     pub env: Vec<EnvVar>,
-    /// ConfigMaps and Secrets of which every key becomes a variable.
+    /// ConfigMaps and Secrets whose keys all become variables.
     #[serde(deserialize_with = "list")]
     pub env_from: Vec<EnvFrom>,
     #[serde(deserialize_with = "list")]
@@ -108,11 +108,11 @@ pub struct ValueFrom {
     pub config_map_key_ref: Option<SourceRef>,
     /// A key of a Secret.
     pub secret_key_ref: Option<SourceRef>,
-    /// A field of the pod, which differs in each pod.
+    /// A field of the pod, whose value may differ in each pod.
     pub field_ref: Option<super::Present>,
 }
 
-/// All keys of one object as variables.
+/// A ConfigMap or Secret whose keys all become variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvFrom {
@@ -147,7 +147,7 @@ pub struct Mount {
 pub struct Handler {
     /// The command; empty for HTTP, TCP and gRPC.
     pub exec: Exec,
-    /// An HTTP probe; only whether there is one is read.
+    /// An HTTP probe; its content is not read.
     pub http_get: Option<super::Present>,
     /// A TCP probe.
     pub tcp_socket: Option<TcpSocket>,

@@ -46,9 +46,9 @@ pub type ReadCustom = fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadab
 pub struct CustomKind {
     /// The names that API servers, manifests and roles use.
     pub names: KindNames,
-    /// Its objects are watched and kept while the API server offers the kind; otherwise each request is judged by itself.
+    /// Whether its objects are watched and kept while the API server offers the kind. If not, each request is judged by itself.
     pub watched: bool,
-    /// Its objects are in no namespace.
+    /// Whether its objects are in no namespace.
     pub cluster_wide: bool,
     /// Reads the JSON text of one object.
     pub read: ReadCustom,

@@ -23,7 +23,7 @@ impl Fingerprint {
         Self(hasher.finish())
     }
 
-    /// Returns it as a number, the same in every process of one version of gatera.
+    /// Returns the fingerprint as a number, which is the same in every process of one version of gatera.
     pub fn number(self) -> u64 {
         self.0
     }

@@ -38,7 +38,7 @@ macro_rules! kinds {
         /// Every kind that is read without a pack.
         pub const KINDS: &[Kind] = &[$(Kind::$kind,)*];
 
-        /// One object. Boxed variants are large; a request holds two objects at most.
+        /// One object. Large variants are boxed; a request has only two objects, so this costs little.
         #[derive(Clone, Debug)]
         #[allow(missing_docs, reason = "each variant is the kind of its name")]
         pub enum Object {
@@ -156,7 +156,7 @@ impl Kinds {
         self.0.iter().filter(|custom| custom.watched).map(|custom| Kind::Custom(custom))
     }
 
-    /// Returns the kind of this group and name; a known name in another group is another kind.
+    /// Returns the kind of this group and name; a known name in another group is [`Kind::Other`].
     pub fn named(&self, group: &str, name: &str) -> Kind {
         self.find(|names| names.group == group && names.name == name)
     }
@@ -190,7 +190,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether an API server may lack the kind; its objects are watched while it is offered.
+    /// Returns whether the kind's objects are watched only while the API server offers the kind.
     pub fn is_optional(self) -> bool {
         matches!(self, Self::Custom(custom) if custom.watched)
     }

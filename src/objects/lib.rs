@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for Present {
     }
 }
 
-/// An object with a spec, and with a status where that is read.
+/// An object: its metadata, its spec, and its status, if that is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ApiObject<Spec, Status = Present> {
@@ -94,7 +94,7 @@ impl Claim {
         self.status.phase == "Bound"
     }
 
-    /// Returns the size of its volume, if it has one.
+    /// Returns the size of the claim's volume, if it has one.
     pub fn capacity(&self) -> Option<&Quantity> {
         self.status.capacity.get("storage")
     }
@@ -123,12 +123,12 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Returns whether it is a dry run. Of an eviction, API servers show this only in these options.
+    /// Returns whether the deletion is a dry run. In the request for an eviction, only these options say so.
     pub fn dry_run(&self) -> bool {
         self.dry_run.iter().any(|it| it == "All")
     }
 
-    /// Returns whether dependent objects stay.
+    /// Returns whether dependent objects are kept.
     pub fn orphans(&self) -> bool {
         self.propagation_policy == "Orphan" || self.orphan_dependents
     }
@@ -150,7 +150,7 @@ pub struct ConfigMap {
 const ENTRY_OVERHEAD: usize = 128;
 
 impl ConfigMap {
-    /// Returns whether it has this key.
+    /// Returns whether the ConfigMap has this key, for a text or for binary data.
     pub fn has(&self, key: &str) -> bool {
         self.data.contains_key(key) || self.binary_data.contains_key(key)
     }
@@ -168,7 +168,7 @@ impl ConfigMap {
         data.chain(bytes).chain(named).map(|length| ENTRY_OVERHEAD + length).sum()
     }
 
-    /// Returns whether it has `binaryData`, which is not text.
+    /// Returns whether the ConfigMap has `binaryData`, which is not text.
     pub fn has_binary_data(&self) -> bool {
         !self.binary_data.is_empty()
     }

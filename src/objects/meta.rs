@@ -75,7 +75,7 @@ where
     Ok(named)
 }
 
-/// Reads a list into no more memory than it needs: many lists are kept for long.
+/// Reads a list into no more memory than it needs, because many lists are kept for a long time.
 pub(super) fn list<'de, D, T>(input: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -125,7 +125,7 @@ pub struct Meta {
     pub creation_timestamp: Option<Timestamp>,
     /// The time of the deletion, which is set once the object is being deleted.
     pub deletion_timestamp: Option<String>,
-    /// The object is a claim that Kubernetes keeps until no pod uses it.
+    /// Whether the object has the finalizer [`PROTECTION`], so that Kubernetes keeps it until no pod uses it.
     #[serde(rename = "finalizers", deserialize_with = "is_protected")]
     pub protected: bool,
 }
@@ -152,7 +152,7 @@ impl Meta {
         self.owner_references.iter().find(|owner| owner.controller)
     }
 
-    /// Returns the operator that manages the object and recognises it as a database. KUDO's Instance does not count: it creates
+    /// Returns the operator that manages the object as a database. KUDO's Instance does not count: it creates
     /// the object from a user's templates.
     pub fn operator(&self) -> Option<&Owner> {
         self.controller().filter(|owner| !owner.is_of("kudo.dev", "Instance"))

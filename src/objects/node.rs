@@ -18,7 +18,7 @@ pub struct NodeSpec {
     pub taints: Vec<Taint>,
 }
 
-/// What keeps pods away from a node.
+/// A taint: it keeps pods that do not tolerate it away from the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Taint {

@@ -14,7 +14,7 @@ pub type Pod = ApiObject<PodSpec, PodStatus>;
 /// The pod template of a StatefulSet or Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Template {
-    /// Labels and marks that every pod gets.
+    /// Labels and annotations that every pod gets.
     pub metadata: Meta,
     pub spec: PodSpec,
     /// A fingerprint of the whole text, because every change restarts the pods, even of fields that are not read here.
@@ -43,20 +43,20 @@ pub struct PodSpec {
     pub ephemeral_containers: Vec<Container>,
     #[serde(deserialize_with = "list")]
     pub volumes: Vec<Volume>,
-    /// The ServiceAccount that it runs as; empty: `default`, which Kubernetes creates again.
+    /// The ServiceAccount that the pod runs as; empty: `default`, which Kubernetes creates again if it is deleted.
     pub service_account_name: String,
-    /// The Secrets that its images are pulled with.
+    /// The Secrets with which the images are pulled.
     #[serde(deserialize_with = "list")]
     pub image_pull_secrets: Vec<SourceRef>,
-    /// The Service that gives it a name in the network.
+    /// The Service that gives the pod a DNS name.
     pub subdomain: String,
     /// The node that the pod runs on; empty before the pod is scheduled.
     pub node_name: String,
     /// The grace period in seconds; the API server sets an absent number to 30.
     pub termination_grace_period_seconds: Option<i64>,
-    /// The pods that the pod may run beside.
+    /// The pods that this pod avoids, and the nodes that it requires.
     pub affinity: Affinity,
-    /// How evenly such pods are spread.
+    /// How evenly this pod and similar ones are spread over the nodes.
     #[serde(deserialize_with = "list")]
     pub topology_spread_constraints: Vec<SpreadConstraint>,
     /// The labels that the pod's node must have.
@@ -71,7 +71,7 @@ pub struct PodSpec {
 #[serde(default)]
 pub struct Toleration {
     pub key: String,
-    /// Exists, or Equal (also if empty).
+    /// `Exists`, or `Equal` (also if empty).
     pub operator: String,
     pub value: String,
     pub effect: String,
@@ -93,7 +93,7 @@ impl PodSpec {
     }
 }
 
-/// A volume, as far as it refers to an object. It is one of these kinds, so large ones are boxed.
+/// A volume. Only one of its sources is set, so large ones are boxed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Volume {
@@ -128,7 +128,7 @@ pub struct HostPath {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct EmptyDir {
-    /// Empty for the node's disk, or Memory.
+    /// Empty for the node's disk, or `Memory`.
     pub medium: String,
 }
 

@@ -127,7 +127,7 @@ impl Pod {
         !matches!(&*self.status.phase, "" | "Pending") || self.container_status(container).is_some_and(ran)
     }
 
-    /// Returns since when it is not Ready, as the kubelet wrote it, or since when it is pending without a node.
+    /// Returns since when the pod is not Ready, as the kubelet wrote it, or since when it is pending without a node.
     pub fn unready_since(&self) -> Option<&str> {
         let is_unready = |condition: &&PodCondition| condition.kind == "Ready" && condition.status != "True";
         let condition = self.status.conditions.iter().find(is_unready).or(self.unscheduled());
@@ -138,7 +138,7 @@ impl Pod {
         self.status.conditions.iter().find(|known| known.kind == "PodScheduled" && known.status == "False")
     }
 
-    /// Returns Kubernetes' reason why nothing runs in it: from the scheduler, from a kubelet that rejected it, or from
+    /// Returns Kubernetes' reason why nothing runs in the pod: from the scheduler, from a kubelet that rejected it, or from
     /// a container that waits.
     pub fn held_up_by(&self) -> Option<&str> {
         let PodStatus { phase, reason, message, .. } = &self.status;
@@ -164,8 +164,8 @@ impl Pod {
         self.status.container_statuses.iter().find(|status| status.name == container)
     }
 
-    /// Returns whether a container fails again and again, or cannot start at all: this pod does not become Ready by
-    /// waiting.
+    /// Returns whether the pod has failed, or a container keeps failing or cannot start: waiting does not make this pod
+    /// Ready.
     pub fn stuck(&self) -> bool {
         const HOPELESS: [&str; 3] =
             ["CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError"];

@@ -20,7 +20,7 @@ pub struct BudgetSpec {
 }
 
 impl Budget {
-    /// Returns whether it protects pods with these labels.
+    /// Returns whether the budget protects pods with these labels.
     pub fn protects(&self, labels: &Labels) -> bool {
         self.spec.selector.as_ref().is_some_and(|it| it.is_empty() || it.selects(labels))
     }
@@ -38,7 +38,7 @@ impl Budget {
 pub type Autoscaler = ApiObject<AutoscalerSpec>;
 
 impl Autoscaler {
-    /// Returns whether it sets the replicas of this StatefulSet.
+    /// Returns whether the autoscaler sets the replicas of this StatefulSet.
     pub fn scales(&self, stateful_set: &str) -> bool {
         let target = &self.spec.scale_target_ref;
         let of_kubernetes = target.api_version.is_empty() || target.api_version.starts_with("apps/");
@@ -52,7 +52,7 @@ pub struct AutoscalerSpec {
     pub scale_target_ref: ScaleTarget,
 }
 
-/// The kind and name of what is scaled.
+/// The object that is scaled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScaleTarget {

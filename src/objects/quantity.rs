@@ -22,7 +22,7 @@ impl PartialEq for Quantity {
 
 impl Eq for Quantity {}
 
-/// Billionths in one of each unit.
+/// Each unit, and the number of billionths in one of it.
 const UNITS: [(&str, i128); 16] = [
     ("Ki", (1 << 10) * ONE),
     ("Mi", (1 << 20) * ONE),
@@ -50,12 +50,12 @@ impl Quantity {
         &self.0
     }
 
-    /// Returns the number of bytes of `10Gi` or `500M`, rounded up. `None`: unknown.
+    /// Returns an amount such as `10Gi` or `500M` in bytes, rounded up. `None`: it is not an amount, or out of range.
     pub fn bytes(&self) -> Option<u64> {
         u64::try_from(self.billionths()?.checked_add(ONE - 1)?.div_euclid(ONE)).ok()
     }
 
-    /// Returns the value, as exactly as API servers keep it: a part smaller than a billionth counts as one.
+    /// Returns the value in billionths. As in API servers, a part that is smaller than a billionth counts as one.
     fn billionths(&self) -> Option<i128> {
         let (number, unit) = match self.0.split_once(['e', 'E']).filter(|(_, power)| !power.is_empty()) {
             Some((number, power)) => (number, ONE.checked_mul(10_i128.checked_pow(power.parse().ok()?)?)?),
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_percentages() {
+    fn a_quantity_is_a_number_a_percentage_or_an_amount() {
         let of = |json: &str| serde_json::from_str::<Quantity>(json).unwrap().of(3);
         assert_eq!((of("2"), of("\"2\""), of("\"50%\""), of("\"10Gi\"")), (Some(2), Some(2), Some(2), None));
         let bytes = |text: &str| Quantity(text.to_owned()).bytes();
@@ -146,6 +146,6 @@ mod tests {
         let is = |one: &str, other: &str| Quantity(one.into()) == Quantity(other.into());
         assert!(is("1Gi", "1024Mi") && is("1.5Gi", "1536Mi") && is("1", "1000m") && is("x", "x"));
         assert!(!is("1Gi", "1G") && !is("x", "y") && !is("50%", "50"));
-        assert_eq!(of("\"9223372036854775807%\""), None, "too much is no panic");
+        assert_eq!(of("\"9223372036854775807%\""), None, "an overflow gives no number");
     }
 }

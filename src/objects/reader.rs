@@ -1,6 +1,6 @@
 //! Readers of ConfigMaps: pods, and the objects that create pods, as far as they refer to ConfigMaps.
 //!
-//! They are read only when a ConfigMap is about to be deleted; the view holds much less.
+//! They are read from the API server only when the guard is about to delete a ConfigMap; the view does not hold most of them.
 
 use serde::Deserialize;
 

@@ -15,10 +15,10 @@ pub struct SourceRef {
     #[serde(alias = "secretName", deserialize_with = "name")]
     pub name: String,
     pub key: String,
-    /// The keys that become files; empty: all of them (volumes).
+    /// In a volume: the keys that become files; empty: all of them.
     #[serde(deserialize_with = "list")]
     pub items: Vec<KeyToPath>,
-    /// The pod starts without it.
+    /// Whether the pod starts without the object or the key.
     pub optional: bool,
 }
 
@@ -35,12 +35,12 @@ pub struct KeyToPath {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Uses<'a> {
     pub whole: bool,
-    /// Keys without which the pod does not start, or starts with an empty folder in place of a file.
+    /// The keys without which the pod does not start, or starts with an empty folder in place of a file.
     pub needed: Vec<&'a str>,
 }
 
 impl Uses<'_> {
-    /// Returns whether the value of this key is read.
+    /// Returns whether the value of this key is read. A key that only an optional reference names does not count.
     pub fn reads(&self, key: &str) -> bool {
         self.whole || self.needed.contains(&key)
     }
@@ -122,7 +122,7 @@ impl PodSpec {
         uses
     }
 
-    /// Returns files of a volume that are mounted one by one: a missing file becomes an empty folder.
+    /// Returns the files of a volume that are mounted one by one. Kubernetes mounts an empty folder in place of a missing file.
     fn single_files(&self, volume: &str) -> impl Iterator<Item = &str> {
         let mounts = self.all_containers().flat_map(|(_, container)| &container.volume_mounts);
         mounts
@@ -130,7 +130,7 @@ impl PodSpec {
             .map(|mount| &*mount.sub_path)
     }
 
-    /// Returns sources of the environment: with a key one variable, without one all of them.
+    /// Returns the sources of environment variables: the value of one key, or, without a key, all keys of the object.
     fn variables(&self, kind: ReferenceKind) -> impl Iterator<Item = &SourceRef> {
         let containers = self.all_containers().map(|(_, container)| container);
         containers.chain(&self.ephemeral_containers).flat_map(move |container| {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_is_reported_by_key() {
+    fn uses_name_each_key_that_a_pod_needs() {
         let spec: PodSpec = serde_json::from_str(
             r#"{"volumes":[{"name":"v","configMap":{"name":"c","items":[{"key":"a"}]}},
                 {"name":"w","configMap":{"name":"scripts"}},

@@ -22,7 +22,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// Returns the value as text, if it can be one; empty if there is none.
+    /// Returns the value as text; empty for a list, a map or no value.
     pub fn look(&self) -> &str {
         match self {
             Self::Text(text) | Self::Plain(text) => text,
@@ -78,7 +78,7 @@ impl fmt::Debug for Scalar {
     }
 }
 
-/// Reads a map; any other value becomes an empty one.
+/// Reads a map; any other value, or a map that cannot be read, becomes the default.
 pub fn map<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
     input: D,
 ) -> Result<T, D::Error> {
@@ -86,7 +86,7 @@ pub fn map<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
     Ok(if value.is_object() { T::deserialize(value).unwrap_or_default() } else { T::default() })
 }
 
-/// A list whose items are read one by one. An item that cannot be read is the default.
+/// A list whose items are read one by one. An item that cannot be read becomes the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Listed<T> {
     #[default]
@@ -131,8 +131,8 @@ impl<T: Hash> Weigh for T {
     }
 }
 
-/// Returns the approximate size of a value in memory, in bytes. `part` returns the size of each part that is hashed, from the
-/// number of its bytes.
+/// Returns the approximate size of a value in memory, in bytes. `part` turns the number of bytes of each hashed part
+/// into its size.
 pub fn weigh<P: Fn(usize) -> usize>(value: &impl Hash, part: P) -> usize {
     struct Weight<P>(usize, P);
     impl<P: Fn(usize) -> usize> Hasher for Weight<P> {

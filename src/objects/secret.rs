@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_value_is_shows_in_its_lines() {
+    fn the_text_of_a_value_shows_its_form() {
         let key = "0123456789abcdef0123456789ABCDEF";
         for (text, form) in [
             (format!("# keys\n1;{key}\n 2;{key}\n"), "Keys({(hidden), (hidden)})"),

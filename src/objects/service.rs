@@ -12,14 +12,13 @@ pub type Service = ApiObject<ServiceSpec>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
-    /// The labels of the pods that it leads to; an empty selector selects nothing.
+    /// The labels of the pods that the Service leads to; an empty selector selects nothing.
     pub selector: Labels,
-    /// `None` for a headless Service, which only has names.
+    /// The text `None` for a headless Service, which has only DNS names.
     #[serde(rename = "clusterIP")]
     pub cluster_ip: String,
     /// Whether the names of pods that are not Ready resolve, too.
     pub publish_not_ready_addresses: bool,
-    /// The ports that it has.
     #[serde(deserialize_with = "list")]
     pub ports: Vec<ServicePort>,
     /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`; empty is `ClusterIP`.
@@ -32,17 +31,17 @@ pub struct ServiceSpec {
 #[serde(default, rename_all = "camelCase")]
 pub struct ServicePort {
     pub port: i64,
-    /// The port of the pods, by number or by a declared name; absent: the same.
+    /// The port of the pods, by number or by a declared name; absent: the same as `port`.
     pub target_port: Option<Quantity>,
 }
 
 impl Service {
-    /// Returns whether it is headless: every member has a name of its own.
+    /// Returns whether the Service is headless, so that every member has a DNS name of its own.
     pub fn headless(&self) -> bool {
         self.spec.cluster_ip == "None"
     }
 
-    /// Returns whether it leads to pods with these labels.
+    /// Returns whether the Service leads to pods with these labels.
     pub fn selects(&self, labels: &Labels) -> bool {
         let selector = &self.spec.selector;
         !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))

@@ -1,8 +1,8 @@
 //! A value that copies of an object share until one of them changes it.
 //!
 //! A request shows an object before and after a change, and most of both is the same. Rules also copy an object to judge it with
-//! another field. Copying a template takes a hundred allocations; copying a [`Shared`] takes none. It also caches the one index that
-//! many rules look for, that of the server container.
+//! another field. Copying a template takes a hundred allocations; copying a [`Shared`] takes none. It also caches the index of
+//! the server container, which many rules look for.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -17,7 +17,7 @@ pub enum Unreadable {
         /// What is wrong with it.
         problem: String,
     },
-    /// There is no room to keep the object. A request about it contains the whole object, and is judged by that.
+    /// There is no room to keep the object. A request about it contains the whole object, so it can be judged.
     #[error("is not examined: {0}")]
     NotExamined(&'static str),
 }

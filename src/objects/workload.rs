@@ -13,13 +13,13 @@ pub type Workload = ApiObject<WorkloadSpec, WorkloadStatus>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadStatus {
-    /// The last change that the controller has seen.
+    /// The generation of the last change that the controller has observed.
     pub observed_generation: i64,
     /// The number of pods of the newest template.
     pub updated_replicas: i64,
-    /// The number of pods of the template that was rolled out last (StatefulSet).
+    /// The number of pods of the template that was last rolled out completely (StatefulSet).
     pub current_replicas: i64,
-    /// The template that was rolled out last (StatefulSet).
+    /// The template that was last rolled out completely (StatefulSet).
     pub current_revision: String,
     pub update_revision: String,
 }
@@ -38,7 +38,7 @@ pub struct WorkloadSpec {
     #[serde(deserialize_with = "name")]
     pub service_name: String,
     pub pod_management_policy: String,
-    /// Claims made for every ordinal (StatefulSet).
+    /// The templates of the claims that each ordinal gets (StatefulSet).
     #[serde(deserialize_with = "list")]
     pub volume_claim_templates: Vec<ClaimTemplate>,
     /// The way in which a new template reaches the pods (StatefulSet).
@@ -50,7 +50,7 @@ pub struct WorkloadSpec {
     pub ordinals: Ordinals,
 }
 
-/// A claim made for every ordinal.
+/// The template of a claim that each ordinal gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ClaimTemplate {
@@ -97,7 +97,7 @@ pub struct Resources {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Strategy {
-    /// Recreate or RollingUpdate; empty is RollingUpdate.
+    /// `Recreate` or `RollingUpdate`; empty is `RollingUpdate`.
     #[serde(rename = "type")]
     pub kind: String,
 }
@@ -106,7 +106,7 @@ pub struct Strategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UpdateStrategy {
-    /// RollingUpdate or OnDelete; empty is RollingUpdate.
+    /// `RollingUpdate` or `OnDelete`; empty is `RollingUpdate`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Details of `RollingUpdate`. API servers write them even without a type.
@@ -119,7 +119,7 @@ impl UpdateStrategy {
         self.kind == "OnDelete"
     }
 
-    /// Returns how many members, from the first, keep their old template.
+    /// Returns how many members, from the first, keep their old template: with `OnDelete`, all of them.
     pub fn held_back(&self) -> i64 {
         if self.on_delete() { i64::MAX } else { self.partition() }
     }
@@ -143,7 +143,7 @@ pub struct RollingUpdate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Retention {
-    /// The policy when the StatefulSet is deleted: Retain (also if empty) or Delete.
+    /// The policy when the StatefulSet is deleted: `Retain` (also if empty) or `Delete`.
     pub when_deleted: String,
     /// The same when the StatefulSet is scaled down.
     pub when_scaled: String,
@@ -179,7 +179,7 @@ impl Workload {
         self.spec.pod_management_policy == "Parallel"
     }
 
-    /// Returns whether pods are about to be replaced by those of a newer template, or whether that is unknown.
+    /// Returns whether the controller is replacing pods by those of a newer template, or has not observed the last change.
     pub fn rolls(&self) -> bool {
         let Self { spec, status, .. } = self;
         let reached = self.replicas().saturating_sub(spec.update_strategy.partition().max(0));
@@ -207,7 +207,7 @@ impl Workload {
     }
 
     /// Returns whether a new pod of this ordinal is created from the newest template. Without details of
-    /// RollingUpdate, pods that the rollout has not reached, counted from the first ordinal, keep the older one; with
+    /// RollingUpdate, the first `current_replicas` ordinals, which the rollout has not reached, keep the older template; with
     /// OnDelete every new pod gets the newest.
     pub fn creates_newest(&self, ordinal: i64) -> bool {
         let Self { spec: WorkloadSpec { update_strategy: strategy, ordinals, .. }, status, .. } = self;
@@ -232,7 +232,7 @@ pub fn ordinal(pod: &str, stateful_set: &str) -> Option<i64> {
 }
 
 /// The body of a `/scale` request. `replicas: 0` is sent as an absent field, so absent is zero here. It has the name and the
-/// namespace of its parent, and none of its labels.
+/// namespace of the object that is scaled, but none of its labels.
 pub type Scale = ApiObject<ScaleSpec>;
 
 /// The desired state in a scale request.
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn without_details_those_that_were_not_reached_come_back_as_they_were() {
+    fn without_details_a_pod_that_the_rollout_has_not_reached_is_recreated_from_the_older_template() {
         let status = r#"{"currentReplicas":2}"#;
         for (strategy, newest) in [
             (r#"{"type":"RollingUpdate"}"#, [false, false, true]),
@@ -272,7 +272,7 @@ mod tests {
             assert_eq!([0, 1, 2].map(|ordinal| stateful_set.creates_newest(ordinal)), newest, "{strategy}");
             assert!(
                 (0..3).all(|ordinal| stateful_set.older_revision_for(ordinal).is_none()),
-                "there is none"
+                "no status names an older revision"
             );
         }
         let status = r#"{"currentRevision":"a","updateRevision":"b"}"#;
