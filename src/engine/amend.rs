@@ -14,8 +14,8 @@ use facts::review::{Operation, Review};
 use facts::view::View;
 use objects::Pod;
 
-/// Returns the patch for an object; `None`: the object stays as it is. The guard's own writes are not corrected, so the leader's
-/// "present" is not undone.
+/// Returns the patch for an object; `None`: the object stays as it is. The guard's own writes are not corrected, so the
+/// marks that the leader sets stay.
 pub fn amend(
     review: &Review,
     object: &str,

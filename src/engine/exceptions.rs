@@ -60,7 +60,7 @@ fn lingers(review: &Review, meta: &Meta, kind: Kind) -> bool {
     let is_own = (review.kind, &review.name) == (kind, &meta.name);
     match review.origin {
         Origin::Validating | Origin::Live => {
-            // A `helm upgrade` writes half a dozen of them beside the StatefulSet, whose own warning is enough.
+            // A `helm upgrade` writes half a dozen such objects beside the StatefulSet, about which one warning is enough.
             let is_beside = matches!(
                 review.kind,
                 Kind::ConfigMap | Kind::Secret | Kind::Service | Kind::ServiceAccount | Kind::Budget
@@ -133,7 +133,7 @@ pub fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> WayOut {
         let annotation = format!("gatera.dev/override: \"{rule} until={until} reason=…\"");
         return except(rule, say(format!("add this annotation to the manifest: {annotation}")));
     }
-    // The namespace of a Namespace is its own name.
+    // A request about a Namespace has the name of that Namespace as its namespace.
     let place =
         if review.kind.is_cluster_wide() { String::new() } else { format!("-n {} ", review.namespace) };
     let (kind, name) = (review.kind.name().to_ascii_lowercase(), &review.name);

@@ -1,8 +1,8 @@
-//! Exemptions: requests that are not judged, by their user ([`users`], `driver`), because no server reads the object
-//! ([`unread`]), because they change nothing that a rule reads, or because the object is being deleted.
+//! Exemptions: requests that are not judged because of their user ([`users`], `driver`) or their namespace, because no server
+//! reads the object ([`unread`]), because they change nothing that a rule reads, or because the object is being deleted.
 //!
-//! Two tables. The rulebook looks into them before it evaluates any rule, and `webhooks` turns them into conditions, so that such
-//! requests succeed while the guard is down.
+//! The rulebook checks [`users`] and [`unread`], which are tables, before it evaluates any rule. `webhooks` turns both tables
+//! into conditions, so that these requests succeed while the guard is down.
 
 mod driver;
 pub mod unread;
@@ -12,14 +12,16 @@ use facts::review::{self, Change, Operation, Origin, Review};
 use facts::view::{NEVER_GUARDED, View};
 use objects::{Kind, Workload};
 
-/// Returns whether a request is exempt from all rules: requests in the control plane's own namespaces, the guard's own writes
-/// (but not its evictions), and requests about objects that are being deleted. The deletion of a terminating pod can still be
-/// forced, so its DELETE is judged; a terminating claim holds its data while a pod uses it, so writes to it are judged.
+/// Returns whether a request is exempt from all rules: in a namespace that is never guarded or is being deleted, from the guard
+/// itself (except evictions), from mariadb-operator (see `driver`), or about an object that is being deleted. The deletion of a
+/// terminating pod can still be forced, so its DELETE is judged; a terminating claim holds its data while a pod uses it, so
+/// writes to it are judged.
 pub fn is_exempt(review: &Review, view: &View<'_>) -> bool {
-    let again = review.operation == Operation::Delete && review.kind != Kind::Pod;
+    let deletes_again = review.operation == Operation::Delete && review.kind != Kind::Pod;
     let written = review.operation == Operation::Update && review.kind != Kind::Claim;
-    let going = (written || again) && review.objects().any(|object| object.meta().is_terminating());
-    going
+    let is_terminating =
+        (written || deletes_again) && review.objects().any(|object| object.meta().is_terminating());
+    is_terminating
         || view.settings.is_own(&review.user) && review.subresource != "eviction"
         || NEVER_GUARDED.contains(&&*review.namespace)
         || view.namespace_is_terminating(&review.namespace)
@@ -33,8 +35,8 @@ pub fn changes_nothing(review: &Review) -> bool {
     updated(review).is_some_and(|(old, new)| review::changes_nothing(old, new))
 }
 
-/// Returns whether an update of a workload changes neither its pods' template nor those of its claims, so that only the other
-/// checks are asked ([`Check::OfTemplates`](crate::rule::Check)).
+/// Returns whether an update of a workload changes neither its pods' template nor those of its claims, so that checks of
+/// templates ([`Check::OfTemplates`](crate::rule::Check)) are left out.
 pub fn keeps_templates(review: &Review) -> bool {
     updated(review).is_some_and(|(old, new)| {
         old.spec.template == new.spec.template

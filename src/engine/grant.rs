@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `positions.rs` | where each member's data ends, and what would be lost by starting from it |
 //!
-//! Owns [`refusal`], which decides whether the guard copies the request into a mark of its own. Nothing here starts a server: the
-//! member's step script does (`start-member.sh`), if its data matches the mark.
+//! Owns: [`refusal`], which decides whether the guard copies the request into a mark of its own. Nothing here starts a server:
+//! the member's step script (`start-member.sh`) does, if the member's data ends at the position in the mark.
 
 mod positions;
 
@@ -18,10 +18,10 @@ use facts::view::condition::Condition;
 use facts::view::{Cluster, Freshness, Member, PodFact, View};
 use objects::Pod;
 
-/// The time after a recovery's end in which members may still be restarted, because transfers take long.
+/// The time after the time limit of a recovery in which its members may still be restarted, because transfers take long.
 const RECREATION_WINDOW: SignedDuration = SignedDuration::from_hours(6);
 
-/// Returns why this recovery must not be granted, or not now; `None`: it may be granted.
+/// Returns why this recovery must not be granted, at all or for now; `None`: it may be granted.
 pub fn refusal(requested: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if view.freshness != Freshness::Current {
         return Some(format!("the state of the cluster is not known ({})", view.seen()));
@@ -59,12 +59,12 @@ pub fn serves(cluster: &Cluster) -> bool {
     cluster.ready() > 0 || cluster.bootstrap.pods.iter().any(|pod| pod.ready)
 }
 
-/// Returns the recovery that may be finished now.
+/// Returns the granted recovery of this cluster, if its time limit has not passed.
 pub fn recovery_under_way<'a>(cluster: &'a Cluster, view: &View<'_>) -> Option<&'a Recovery> {
     cluster.recovery().filter(|it| it.until > view.now)
 }
 
-/// Returns the recovery with which a new pod of this name may start first. The state may have changed since the request was
+/// Returns the recovery that lets a new pod of this name start the cluster. The state may have changed since the request was
 /// verified: the first member may have served and crashed since, while another one continued.
 pub fn recovery_started_by<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>) -> Option<&'a Recovery> {
     let named = recovery_under_way(cluster, view).filter(|it| it.member == pod && !serves(cluster));
@@ -73,8 +73,8 @@ pub fn recovery_started_by<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>)
         .filter(|it| current && other_with_right(cluster, pod).is_none() && is_still_valid(it, cluster, view))
 }
 
-/// Returns the node of the member that starts the cluster, for its new pod. Without this, a scheduler that keeps members apart
-/// could give the node to a waiting pod of another member, and no node would be left for the one that has to start first.
+/// Returns the node on which this new pod has to start the cluster. Without a fixed node, a scheduler that keeps members apart
+/// could give the node to a waiting pod of another member, and no node would be left for the member that has to start first.
 pub fn node_to_start_on<'a>(cluster: &'a Cluster, pod: &Pod, view: &View<'_>) -> Option<&'a str> {
     let node = recovery_started_by(cluster, &pod.metadata.name, view)?.node.as_deref()?;
     let takes = view.node(node).is_some_and(|it| it.is_reachable() && it.accepts(&pod.spec));
@@ -103,8 +103,8 @@ pub fn is_still_valid(requested: &Recovery, cluster: &Cluster, view: &View<'_>) 
     !another_served && data_loss(&all, &own, cluster).loss() == requested.loss
 }
 
-/// Returns whether a recovery may recreate this pod. It may recreate the member that is to start first and, once that member
-/// serves, each member that waits for an address that no longer exists.
+/// Returns whether a recovery may recreate this pod: the pod of the member that has to start first and, once that member serves,
+/// the pod of each member that waits for an address that no longer exists.
 pub fn may_recreate(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
     let (Some(recovery), Some(member)) = (cluster.recovery(), cluster.member(pod)) else { return false };
     let is_recent = view.now.duration_since(recovery.until) < RECREATION_WINDOW;
@@ -117,13 +117,14 @@ pub fn may_recreate(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
     first_serves && waits_in_vain(member, cluster, view) || starts_first()
 }
 
-/// Returns whether the server runs and has joined since it started: it may be a donor, or have lost contact a moment ago.
+/// Returns whether the server runs and has joined since it started, but is not Ready: it may be a donor, or have lost contact a
+/// moment ago.
 pub fn has_served(member: &Member) -> bool {
     member.pod.as_deref().is_some_and(|pod| pod.running && pod.starting_since.is_none() && !pod.ready)
 }
 
-/// Returns whether the member has not joined since its server started, or is cut off. A member that serves or receives a copy
-/// does not count.
+/// Returns whether the member has not joined since its server started, or is cut off. A member that serves does
+/// not count, nor one that receives a copy, unless its donor is gone.
 pub fn waits_in_vain(member: &Member, cluster: &Cluster, view: &View<'_>) -> bool {
     let condition = Condition::of(member, view);
     let cut_off = matches!(condition, Some(Condition::CutOff | Condition::Left));
@@ -148,7 +149,7 @@ fn donor_is_gone(cluster: &Cluster) -> bool {
         .all(|member| has_not_joined(member) && started_before(member, first))
 }
 
-/// Returns whether the server of this member has run longer than the other's, so that it may know an old address of the other.
+/// Returns whether this member's server started before the other's, so that it may still use an old address of the other.
 pub fn started_before(member: &Member, other: &Member) -> bool {
     let since =
         |member: &Member| member.pod.as_deref().and_then(|pod| pod.starting_since.or(pod.running_since));

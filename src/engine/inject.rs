@@ -2,7 +2,7 @@
 //!
 //! Owns: the list of additions, in [`into_pod`], and the marks. Must not know: HTTP, clients. The input is the pod as raw
 //! JSON (a typed pod would drop fields newer than our types) and the view of its cluster; the pod is changed in
-//! place. A part is added only if it is absent or not good enough, so a second injection changes nothing.
+//! place. A part is added only if it is absent or insufficient, so a second injection changes nothing.
 
 mod configuration;
 pub mod edit;
@@ -80,7 +80,7 @@ impl<'a> InjectTarget<'a> {
         self.view.ports(self.namespace, &self.typed.spec, self.server)
     }
 
-    /// Returns whether the server starts by the step script after injection.
+    /// Returns whether the server starts through the step script after injection.
     fn starts_with_step_script(&self) -> bool {
         self.planned.start == StartMethod::Prepended || EntryPoint::of(self.server) == EntryPoint::Step
     }
@@ -90,7 +90,7 @@ impl<'a> InjectTarget<'a> {
         self.cluster.filter(|_| self.member && self.starts_with_step_script())
     }
 
-    /// Returns whether an operator drives its cluster, and so writes addresses and configuration itself.
+    /// Returns whether an operator drives the cluster, and so writes addresses and configuration itself.
     fn is_driven(&self) -> bool {
         self.cluster.is_some_and(|cluster| driver::of(&cluster.workload).is_some())
     }
@@ -111,7 +111,7 @@ pub struct PlannedInjection {
     pub replaces_liveness: bool,
     /// The fault of the readiness probe that is replaced.
     pub replaces_readiness: Option<&'static str>,
-    /// The seconds that the startup probe waits, and those of its replacement.
+    /// The seconds for which the startup probe waits, and those of its replacement, if it is replaced.
     pub replaces_startup: Option<(i64, i64)>,
     /// Whether Ready will mean Synced.
     pub ready_means_synced: bool,
@@ -120,7 +120,7 @@ pub struct PlannedInjection {
 }
 
 impl PlannedInjection {
-    /// Returns the prospect of a server container, in a pod to which a StatefulSet adds the volumes of these claims.
+    /// Returns the effects on a server container, in a pod to which a StatefulSet adds the volumes of these claims.
     pub fn of<'a>(
         server: &Container,
         meta: &Meta,
@@ -232,8 +232,8 @@ pub fn outdated_addresses<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c
     if outdated.is_empty() || bootstraps_by_hand() { Vec::new() } else { outdated }
 }
 
-/// Sets the policy by which the last log lines become the termination message, unless something wrote to the file for it. The
-/// step script and the probes write to that file.
+/// Sets the policy by which the last log lines become the termination message, unless a program wrote to the file for it. The
+/// step script and the probes write to that file; a variable gives them its path, if the path is unusual.
 fn set_termination_message(container: &mut Value) {
     const DEFAULT: &str = "/dev/termination-log";
     let path = container["terminationMessagePath"].as_str().filter(|path| !matches!(*path, "" | DEFAULT));

@@ -9,7 +9,7 @@
 //!
 //! | room | owns |
 //! |---|---|
-//! | `snapshot` | the stored copy of a content |
+//! | `snapshot` | the ConfigMaps that keep one content of another ConfigMap |
 //! | `grant` | the right to start a cluster that is down |
 //! | `inject` | what is added to a member's pod |
 //! | `verdict` | findings, and their effects |
@@ -20,7 +20,7 @@
 //! | `webhooks` | which requests API servers send |
 //! | `rulebook` | all rules, the packs, and their evaluation |
 //!
-//! Each room uses those above it. No JSON is edited outside `amend` and `inject`.
+//! Each room uses only those above it. No JSON is edited outside `amend` and `inject`.
 #![forbid(unsafe_code)]
 
 pub mod amend;

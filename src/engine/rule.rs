@@ -5,7 +5,7 @@
 use facts::way_out::WayOut;
 use objects::Kind;
 
-// What every rule is written with. A rule imports it from here.
+// Every rule imports these from here.
 pub use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 pub use facts::review::{Change, Operation, Origin, Review};
 pub use facts::view::View;
@@ -19,7 +19,7 @@ pub struct Rule {
     /// Each kind that the rule judges, with the operations and the function that judges them. The rule is not evaluated for
     /// others.
     pub judges: &'static [(Kind, &'static [Verb], Check)],
-    /// The verdict depends on the state of the cluster, so the rule needs a test case in each state.
+    /// Whether the verdict depends on the state of the cluster, so that the rule needs a test case in each state.
     pub depends_on_state: bool,
     pub source: &'static str,
 }
@@ -101,7 +101,7 @@ impl Verb {
     }
 }
 
-/// A page that `gatera explain` prints: of a rule, or of objects that cannot be read.
+/// A page that `gatera explain` prints: about a rule, or about objects that cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
     pub id: &'static str,
@@ -160,7 +160,8 @@ impl Rule {
         self.finding(Verdict::Warn, field, says, why, instead)
     }
 
-    /// Returns a finding about what the view does not show: what is not known, and when the view was last current.
+    /// Returns a finding that refuses a request because the view does not show enough: `says` names what is unknown, and the
+    /// time when the view was last current is added.
     pub fn unknown(&self, field: &str, says: &str, why: &str, view: &View<'_>) -> Finding {
         self.finding(Verdict::Unknown, field, format!("{says} ({})", view.seen()), why, UNTIL_SEEN)
     }

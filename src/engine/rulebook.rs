@@ -38,9 +38,9 @@ pub struct Pack {
     pub kinds: &'static [&'static CustomKind],
     /// The rules, in the order of their ids.
     pub rules: &'static [Rule],
-    /// The webhook entries; one about a watched kind of a pack is registered while that kind is served.
+    /// The webhook entries. An entry about a watched kind is registered while the API server offers that kind.
     pub entries: &'static [Entry],
-    /// The test for a Deployment that the pack protects, so that the view keeps it too.
+    /// The function that returns whether the pack protects a Deployment, so that the view keeps it, too.
     pub keeps: KeepsDeployment,
 }
 
@@ -80,7 +80,7 @@ impl Rulebook {
         &self.rules
     }
 
-    /// Returns every kind that a rule reads.
+    /// Returns every kind that is read without a pack, and those of the packs.
     pub fn kinds(&self) -> &Kinds {
         &self.kinds
     }
@@ -107,8 +107,8 @@ impl Rulebook {
         Settings::read(yaml, &self.names())
     }
 
-    /// Returns the `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64. `served` are the kinds of packs
-    /// that the API server offers; an entry of a pack is included if its kinds are served.
+    /// Returns the `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64. `served` are the kinds of
+    /// packs that the API server offers; an entry of a pack is included if its watched kinds are among them.
     pub fn entries(
         &self,
         endpoint: Endpoint,

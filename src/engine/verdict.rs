@@ -23,7 +23,7 @@ pub enum Verdict {
     Amend,
     /// Refused for now: the cause ends by itself.
     Wait,
-    /// Refused because the guard cannot know: its view is incomplete or stale.
+    /// Refused because the guard cannot judge: its view is incomplete or stale.
     Unknown,
     /// Refused.
     Deny,
@@ -57,7 +57,7 @@ pub struct Finding {
     pub instead: WayOut,
     /// The exceptions that soften the finding.
     pub yields_to: YieldsTo,
-    /// The finding refuses in every mode of its rule.
+    /// Whether the finding refuses in every mode of its rule.
     pub in_every_mode: bool,
     /// The guard's changes of the object, if the verdict is [`Verdict::Amend`].
     pub edits: Vec<Edit>,

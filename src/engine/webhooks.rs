@@ -22,7 +22,7 @@ use conditions::{
 
 pub use rows::{ENTRIES, Endpoint, Entry, Only, Selects};
 
-/// The mode of a namespace that the guard ignores.
+/// The value of the mode label in a namespace that the guard ignores.
 const OFF: &str = "off";
 
 /// The address at which the API server reaches the guard.
@@ -124,7 +124,7 @@ pub(crate) fn rendered(
     per_selector.collect()
 }
 
-/// Returns name and CEL expression of the condition that leaves out other requests.
+/// Returns the name and the CEL expression of the condition for sending a request; `None`: all are sent.
 fn condition(only: Only) -> Option<(&'static str, String)> {
     Some(match only {
         Only::NoPlainMembers => ("no-plain-member", no_plain_member()),
@@ -156,8 +156,8 @@ fn not_labelled() -> Value {
     json!({ "key": MODE_LABEL, "operator": "DoesNotExist" })
 }
 
-/// Returns the requirement that excludes namespaces with mode off: they must not wait for the guard longer than ones without the
-/// label.
+/// Returns the requirement that excludes namespaces with mode off: they must not depend on the guard more than namespaces
+/// without the label.
 fn not_off() -> Value {
     json!({ "key": MODE_LABEL, "operator": "NotIn", "values": [OFF] })
 }

@@ -1,13 +1,14 @@
-//! Requests of mariadb-operator about the clusters that it drives. It founds and recovers them, restarts their members and
-//! creates their StatefulSets again, so these requests are not judged.
+//! Requests of mariadb-operator about the clusters that it drives. The operator creates and recovers these clusters, restarts
+//! their members and recreates their StatefulSets, so its requests about them are not judged.
 //!
 //! Owns: which of its requests are judged nevertheless, because no correct operation needs them: removing the majority while a
 //! member serves, restarting a member that serves (the operator does so when all others are Ready), and deleting data, or a
 //! StatefulSet with its pods. To recover, the operator scales to 0, repeatedly if a member does not become Ready: that is judged
-//! while others serve. Once all are Ready it is allowed: a recovery that has begun cannot end otherwise, even if the cluster has
-//! healed itself meanwhile.
+//! while some members serve. Once all are Ready it is allowed: a recovery that has begun cannot end otherwise, even if the
+//! cluster has healed itself meanwhile.
 //!
-//! The webhook configurations do not know the operator's account, so while no guard answers, its requests wait like any others.
+//! The webhook configurations have no condition for the operator's account, so while no guard answers, its requests are treated
+//! like all others.
 
 use facts::galera::driver;
 use facts::galera::quorum::floor_of_one_step;
@@ -15,7 +16,7 @@ use facts::review::{Change, Operation, Review};
 use facts::view::{Freshness, View};
 use objects::{Kind, Workload};
 
-/// Returns whether a request is the operator's, about a cluster that it drives, and need not be judged.
+/// Returns whether the operator sent this request about a cluster that it drives, and the request need not be judged.
 pub(super) fn is_exempt(review: &Review, view: &View<'_>) -> bool {
     view.settings.is_mariadb_operator(&review.user)
         && review.subresource.is_empty()
@@ -53,7 +54,7 @@ fn may_change_stateful_set(review: &Review, view: &View<'_>) -> bool {
     }
 }
 
-/// Returns whether the pod may serve.
+/// Returns whether the pod is Ready, or may be because the view is not current.
 fn may_be_ready(review: &Review, view: &View<'_>) -> bool {
     let cluster = view.cluster_of_pod(&review.namespace, &review.name);
     let is_ready = cluster.and_then(|cluster| cluster.pod(&review.name)).is_some_and(|pod| pod.ready);

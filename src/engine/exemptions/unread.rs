@@ -60,7 +60,7 @@ impl UnreadObject {
     }
 }
 
-/// Returns whether no server reads the object of this request, before and after.
+/// Returns whether no server reads the object of this request, neither before nor after it.
 pub fn is_unread(review: &Review) -> bool {
     let matches = |object: &Object| UNREAD.iter().any(|row| row.matches(object));
     review.subresource.is_empty() && review.objects().next().is_some() && review.objects().all(matches)

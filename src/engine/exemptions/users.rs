@@ -95,7 +95,7 @@ pub fn pod_delete_condition() -> String {
 /// The controller that creates the claims of generic ephemeral volumes, owned by their pods.
 const EPHEMERAL_CONTROLLER: &str = "system:serviceaccount:kube-system:ephemeral-volume-controller";
 
-/// Returns whether this user may set owners, because it sets only owners that exist.
+/// Returns whether this user may set the owners of an object of this kind, because it sets only owners that exist.
 pub fn may_add_owners(user: &str, kind: Kind) -> bool {
     user == EPHEMERAL_CONTROLLER || is_exempt(user, Operation::Delete, kind)
 }
@@ -106,7 +106,7 @@ pub fn controller_condition() -> String {
     username_condition(&[PROTECTION_CONTROLLER, EPHEMERAL_CONTROLLER])
 }
 
-/// Returns the CEL condition that the caller is a user who may delete pods, or one of these.
+/// Returns the CEL condition that the caller is an exempt user who may delete pods, or one of these users.
 fn username_condition(more: &[&'static str]) -> String {
     let rows = EXEMPT.iter().filter(|row| row.deletes.is_empty() || row.deletes.contains(&Kind::Pod));
     let (prefixes, mut names): (Vec<&str>, Vec<&str>) =

@@ -39,8 +39,8 @@ pub enum DataEnd<'a> {
     NotYetKnown(String),
 }
 
-/// The word in a report for a table that was being changed when the server crashed. Of two members with the same position, the
-/// one without it is better.
+/// The word in a report for a table that was being changed when the server crashed. If two members have the same position, a
+/// report without this word is better.
 const DDL: &str = "DDL";
 
 impl<'a> DataEnd<'a> {
@@ -116,7 +116,7 @@ impl<'a> DataEnd<'a> {
         }
     }
 
-    /// Returns the value by which members are ranked, best last.
+    /// Returns the value by which members are ranked; the largest is the best.
     fn rank(&self) -> Option<(u64, bool, bool)> {
         match self {
             Self::Position { position, how, safe } => Some((position.seqno, !how.contains(DDL), *safe)),
@@ -170,7 +170,7 @@ pub enum NewerData {
     Member(String),
     /// A member whose pod does not run.
     HeldUp(String),
-    /// No member: this claim had newer data when its member was stopped.
+    /// No member has it, but this claim had it when its member was stopped.
     Claim(String),
 }
 
@@ -250,7 +250,7 @@ pub fn data_loss(all: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluste
             data_end => doubts.push(format!("{} {data_end}, and may have had newer data", name(row))),
         }
     }
-    // A volume may have been replaced since by an older one, or by one of another cluster.
+    // Since then, the volume may have been replaced by an older one, or by one of another cluster.
     for claim in &cluster.claims {
         let Some(ended) = claim.stopped.as_ref().and_then(|it| it.position.as_ref()) else { continue };
         if ended.id != at.id {
@@ -273,8 +273,9 @@ pub fn data_loss(all: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluste
     }
 }
 
-/// Returns the best member to start from: the newest of the recorded history; among equals one without an unfinished table
-/// change, then one that was stopped last, then the lowest ordinal. A member whose pod does not run cannot start the cluster.
+/// Returns the best member to start from: the one with the newest data of the recorded history; among equals, first one without
+/// an unfinished table change, then one that is safe to bootstrap, then the lowest ordinal. A member whose pod does not run
+/// cannot start the cluster.
 pub fn best_member<'r, 'a>(all: &'r [MemberData<'a>], cluster: &Cluster) -> Option<&'r MemberData<'a>> {
     let usable = |row: &&MemberData<'_>| {
         let id = row.data_end.position().map(|it| &*it.id);

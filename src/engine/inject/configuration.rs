@@ -12,7 +12,7 @@ use facts::marks;
 use facts::revision::{self, Digest, Revision};
 use objects::{Container, Pod};
 
-/// Returns the revision that this pod starts with, if snapshots are used.
+/// Returns the revision that this pod starts with, as far as its volumes use it; `None`: it reads the ConfigMaps themselves.
 fn revision_at_start(target: &InjectTarget<'_>) -> Option<Revision> {
     let InjectTarget { typed, server, cluster, member, view, namespace, .. } = target;
     let looks_only = view.read_only_mode(namespace).is_some();

@@ -1,4 +1,4 @@
-//! Safe edits of raw JSON. Indexing a `Value` for writing panics on an unexpected shape; these functions do nothing then.
+//! Safe edits of raw JSON. Indexing a `Value` for writing panics on an unexpected shape; these functions leave it as it is.
 
 use serde_json::{Map, Value};
 

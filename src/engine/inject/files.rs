@@ -14,7 +14,7 @@ use objects::{Container, Mount, PodSpec, Volume};
 
 /// The folder of the server's status file. The server renames that file into place, so the folder must not be sticky.
 const RUN_FOLDER: &str = "/run/gatera";
-/// The annotation by which the cluster autoscaler knows volumes that may be lost with a node.
+/// The annotation that lists, for the cluster autoscaler, the volumes that may be lost with a node.
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
 /// The path of the script that probes and hooks run.
 pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
@@ -24,7 +24,7 @@ pub static SCRIPT_TEXT: LazyLock<String> =
 /// The text of the step script.
 pub static START_SCRIPT_TEXT: LazyLock<String> =
     LazyLock::new(|| without_comments("start-member.sh", include_str!("start-member.sh")));
-/// The text of the script that puts the step in front of Bitnami's server.
+/// The text of the script that puts the step script in front of Bitnami's server.
 pub static BITNAMI_SCRIPT_TEXT: LazyLock<String> =
     LazyLock::new(|| without_comments("bitnami.bash", include_str!("bitnami.bash")));
 
@@ -72,7 +72,7 @@ pub(super) fn conflict<'a>(
     volume.map(conflict).or_else(|| mount_conflict(server))
 }
 
-/// Returns whether a volume is the guard's, possibly of another version: it holds only the guard's marks.
+/// Returns whether the guard, possibly of another version, added this volume: it holds only the guard's annotations.
 fn shows_marks(volume: &Volume) -> bool {
     let ours = format!("metadata.annotations['{}", marks::PREFIX);
     let files = volume.downward_api.as_ref().map_or(&[][..], |it| &it.items);
@@ -130,7 +130,7 @@ pub(super) fn add_volumes(pod: &mut Value, target: &InjectTarget<'_>, identity: 
     if target.typed.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {
         edit::put_named(pod, &["spec", "volumes"], json!({ "name": RUN_VOLUME, "emptyDir": {} }));
     }
-    // An autoscaler keeps a node for each local volume that is not listed; this volume holds nothing that is worth it.
+    // An autoscaler keeps a node for each local volume that is not listed, but this volume holds nothing that must be kept.
     let annotation = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]);
     if let Some(annotation) = annotation.filter(|value| value.is_null() || value.is_string()) {
         let listed = annotation.as_str().unwrap_or_default();
@@ -178,8 +178,8 @@ pub(super) fn is_option_file(text: &str) -> bool {
 
 const ADDRESS_OPTION: &str = "wsrep_cluster_address";
 
-/// Returns the address that a member starts with. `None` for the bootstrap node itself, which creates the cluster, with
-/// `gatera.dev/address: keep`, and where an operator writes the address.
+/// Returns the address that a member starts with. `None` for the bootstrap node itself, which creates the cluster; with
+/// `gatera.dev/address: keep`; during a bootstrap by hand; and where an operator writes the address.
 fn address(target: &InjectTarget<'_>) -> Option<String> {
     let InjectTarget { typed, view, namespace, .. } = target;
     let kept = target.mark(marks::ADDRESS) == Some("keep") || target.is_driven();
@@ -195,7 +195,7 @@ pub(super) fn cluster_address(cluster: &Cluster, view: &View<'_>) -> Option<Stri
     let bootstrap = view.bootstrap_service(cluster);
     if service.is_empty() || bootstrap.is_none() && !cluster.has_data() {
         // In a first installation members join the bootstrap node through the user's own address. The Service of that node is not
-        // known yet, and a list without it would override the user's address, but lead to no server.
+        // known yet. A list without it would override the user's address, but name no running server.
         return None;
     }
     let members = cluster.members.iter().map(|member| format!("{}.{service}", member.name));

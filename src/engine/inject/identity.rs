@@ -18,8 +18,8 @@ use objects::Meta;
 /// The rule that refuses a second bootstrap. The step script follows its override and its mode.
 pub const SECOND_BOOTSTRAP: &str = "G04";
 
-/// Returns the value at a pod's CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, allows it to create
-/// the cluster anew.
+/// Returns the value at a pod's CREATE. An override of G04 on the StatefulSet, or on the pod of a bootstrap node itself, allows
+/// the pod to create the cluster again.
 pub(super) fn value_for_new_pod<'a>(target: &InjectTarget<'a>) -> Cow<'a, str> {
     let InjectTarget { typed, view, .. } = target;
     let started = |cluster| grant::recovery_started_by(cluster, &typed.metadata.name, view);
@@ -60,25 +60,25 @@ pub fn is_enforced(cluster: &Cluster, view: &View<'_>) -> bool {
 }
 
 /// Returns whether the step script keeps the pods from creating another cluster. A single member may create its cluster at every
-/// start, but not the first one of several that were stopped: another may have newer data.
+/// start, but the first of several stopped members may not, because another one may have newer data.
 fn is_gated(cluster: &Cluster, view: &View<'_>) -> bool {
     let members = cluster.stopped_members().unwrap_or(0).max(cluster.workload.replicas());
     is_enforced(cluster, view) && members > 1
 }
 
-/// Returns whether pods serve, but none of them is known to be in the recorded cluster: it may have been created anew while the
-/// guard was down.
+/// Returns whether pods serve, but none of them is known to be in the recorded cluster: the cluster may have been created again
+/// while the guard was down.
 fn record_looks_old(cluster: &Cluster, record: &Identity) -> bool {
     let mut serves = cluster.pods().filter(|pod| pod.ready).peekable();
     serves.peek().is_some() && serves.all(|pod| pod.identity.as_deref() != Some(record.as_str()))
 }
 
-/// Returns the value of the mark for a cluster with this id, or with none.
+/// Returns the value of the mark for a cluster with this id, or without an id.
 pub fn mark_value(id: Option<&Identity>) -> &str {
     id.map_or(NONE, Identity::as_str)
 }
 
-/// Returns the value for a pod that reported the id of its cluster, or none.
+/// Returns the value for a pod that reported the id of its cluster, or that the cluster has none.
 pub fn reported_value<'i>(cluster: &Cluster, view: &View<'_>, id: Option<&'i Identity>) -> &'i str {
     if is_gated(cluster, view) { mark_value(id) } else { FREE }
 }

@@ -1,4 +1,4 @@
-//! Probes and the preStop hook: all of them read the server's status file, and none needs a password.
+//! Probes and the preStop hook: they read the server's status file, or only connect to its port, so they need no password.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const STARTUP_PERIOD: i64 = 2;
 /// Thirty days, in seconds: the API server refuses numbers that do not fit 32 bits.
 const LONGEST_START: i64 = 30 * 24 * 3600;
 
-/// Adds the hook that makes a member wait while it is a donor. A hook of the user's stays.
+/// Adds the hook that makes a member wait while a joiner depends on it. A user's own hook stays.
 pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
     if !container["lifecycle"]["preStop"].is_object() || is_ours(&container["lifecycle"]["preStop"]) {
         edit::set(
@@ -58,7 +58,7 @@ fn add_readiness(container: &mut Value, target: &InjectTarget<'_>) -> bool {
     true
 }
 
-/// Returns the fault of a readiness probe of the user's, which injection replaces.
+/// Returns the fault of the user's readiness probe, if injection replaces it.
 pub(super) fn replaces_readiness(server: &Container, meta: &Meta) -> Option<&'static str> {
     let kept = meta.mark(marks::READINESS) == Some("keep");
     let own = server.readiness_probe.as_ref().filter(|probe| !kept && !sees_galera(probe))?;
@@ -69,8 +69,8 @@ pub(super) fn replaces_readiness(server: &Container, meta: &Meta) -> Option<&'st
     })
 }
 
-/// Returns whether a probe asks for Galera's state, by gatera's script at any path or in another way. The seed documents' script
-/// of that name takes no argument, and only waits.
+/// Returns whether a probe asks for Galera's state, by gatera's script at any path or in another way. An older script of
+/// that name, which takes no argument and only waits, does not count.
 pub(super) fn sees_galera(probe: &Handler) -> bool {
     let words: Vec<_> = probe.exec.command.iter().map(Literal::look).collect();
     let command = words.join(" ");
@@ -117,8 +117,8 @@ fn add_startup(container: &mut Value, target: &InjectTarget<'_>) {
     );
 }
 
-/// Returns whether a probe may ask the database: by its command, or by HTTP, which the server does not speak. In case of doubt it
-/// does, because replacing a probe does no harm.
+/// Returns whether a probe may ask the database: by its command, or by HTTP, which the server does not speak. In case of doubt
+/// the answer is yes, because replacing a probe does no harm.
 pub(super) fn asks_the_database(probe: &Handler) -> bool {
     let asks = |word: &str| {
         ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"]

@@ -1,7 +1,7 @@
 //! Profiles: how a server image reads options, which decides how much can be injected.
 //!
-//! An injected probe that can never succeed would cause an outage. If it is not known how the server is started, it gets no
-//! option and no probe that depends on one.
+//! An injected probe that can never succeed would cause an outage. So a server gets no option, and no probe that depends on one,
+//! if it is not known how that server is started.
 
 use facts::galera::added::{FOLDER, STATUS_FILE};
 use facts::galera::image::Image;

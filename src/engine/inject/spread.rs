@@ -7,7 +7,7 @@ use facts::marks;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Adds anti-affinity by host name unless the pod has some, or `gatera.dev/anti-affinity` says `none`.
+/// Adds anti-affinity by host name, unless the pod has a term of that kind or `gatera.dev/anti-affinity` is `none`.
 pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>) {
     // An operator that finds a member without a node scales the whole cluster to 0 and back, again and again.
     let Some(cluster) = target.cluster.filter(|_| target.member && !target.is_driven()) else { return };
@@ -42,7 +42,7 @@ pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>) {
     } else {
         ("preferredDuringSchedulingIgnoredDuringExecution", json!({ "weight": 100, "podAffinityTerm": term }))
     };
-    // Terms of the user's own for other topologies stay beside ours.
+    // The user's own terms for other topologies stay.
     let own = edit::at(pod, &["spec", "affinity", "podAntiAffinity", list]);
     match own {
         Some(Value::Array(terms)) => terms.push(item),

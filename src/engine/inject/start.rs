@@ -28,7 +28,7 @@ pub enum StartMethod {
 }
 
 impl StartMethod {
-    /// Returns the start of this container, in a pod with these annotations.
+    /// Returns how this container's server starts, in a pod with these annotations.
     pub(super) fn of(server: &Container, meta: &Meta) -> Self {
         match EntryPoint::of(server) {
             front if front.recovers() => Self::Recovers,
@@ -81,7 +81,7 @@ pub(super) fn add(container: &mut Value, target: &InjectTarget<'_>) {
             let mut command = vec![json!("sh"), json!(START_SCRIPT)];
             match container["command"].as_array() {
                 Some(own) if !own.is_empty() => command.extend(own.iter().cloned()),
-                // With a command of its own a container no longer gets the image's arguments.
+                // A container with a command of its own no longer gets the image's arguments.
                 _ => {
                     command.push(json!("docker-entrypoint.sh"));
                     if container["args"].as_array().is_none_or(Vec::is_empty) {
@@ -98,8 +98,8 @@ pub(super) fn add(container: &mut Value, target: &InjectTarget<'_>) {
     }
 }
 
-/// The time in which a new pod may start an operator's cluster again, by the operator's option file. After it the operator gives
-/// up by itself.
+/// The time in which a new pod may start an operator's cluster again, by the operator's option file. Afterwards the operator
+/// gives up by itself.
 const RESUME_TIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// Returns whether the option file with which an operator starts its cluster again may do so in this pod, and until when. It may

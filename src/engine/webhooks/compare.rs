@@ -137,6 +137,6 @@ mod tests {
         }
         let found = change("/clientConfig/caBundle", Value::Null);
         assert!(!same(&found, &wanted));
-        assert_eq!(first_difference(&found, &wanted), None, "another CA is part of every rotation");
+        assert_eq!(first_difference(&found, &wanted), None, "every rotation changes the CA");
     }
 }

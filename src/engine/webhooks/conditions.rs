@@ -7,8 +7,8 @@ use crate::exemptions::users;
 use facts::galera::adopt::{Requirement, TextSelector};
 use facts::marks::{self, OF_PEOPLE, PREFIX};
 
-/// Returns the CEL condition that one of these selectors selects the labels at this path, before or after. Keys and values are
-/// plain words (`adopt.rs` ensures this), so they need no escaping.
+/// Returns the CEL condition that one of these selectors selects the labels at this path, before or after. `adopt.rs` ensures
+/// that keys and values are plain words, so they need no escaping.
 pub(super) fn selected(selectors: &[TextSelector], place: &str) -> String {
     let by_one = |object: &str| {
         let labels = format!("{object}.{place}");
@@ -94,8 +94,8 @@ pub(super) fn break_glass_changed(mode_label: &str, off: &str) -> String {
 }
 
 /// Returns the CEL condition that the guard may have to amend the object, or to refuse it before the API server does. An update
-/// of a StatefulSet meets it if it changes the guard's marks, the template (which may hold marks; and if the API server answers
-/// "Invalid", `kubectl apply --force` deletes the StatefulSet), or a field that cannot be changed.
+/// of a StatefulSet is sent if it changes the guard's marks, the template (which may hold marks), or a field that cannot be
+/// changed: if the API server answers "Invalid" to an update, `kubectl apply --force` deletes the StatefulSet.
 pub(super) fn to_amend() -> String {
     let places = [
         ("spec.template", "{}"),
@@ -126,7 +126,7 @@ pub(super) fn workload_changed() -> String {
     format!("request.operation != 'UPDATE' || {}", changes.join(" || "))
 }
 
-/// Returns the CEL expression for the value at this path, or for the given empty one.
+/// Returns the CEL expression for the value at this path; `nothing` if it is absent.
 fn value_or(object: &str, place: &str, nothing: &str) -> String {
     format!("(has({object}.{place}) ? {object}.{place} : {nothing})")
 }

@@ -3,10 +3,10 @@
 //! Owns: [`ENTRIES`] and the meaning of its cells. Must not know: how an entry is written (`webhooks.rs`). The documentation
 //! lists the table, and tests compare the rules with it.
 //!
-//! Entries of one configuration never overlap for one request, because the API server would send it twice and show only one of
-//! the denials. An entry that selects by labels has a row for each selector, and each row leaves out what the rows before it
-//! select. Objects with labels are selected by them. Requests without labels (`/scale`) are always sent; outside labelled
-//! namespaces they are allowed if the guard does not answer in time.
+//! No request matches two entries of one configuration, because the API server would send it twice and show only one of the
+//! denials. An entry that selects by labels is registered once for each selector, each time without the objects that an earlier
+//! selector selects. Objects with labels are selected by them. Requests without labels (`/scale`) are always sent; outside
+//! labelled namespaces they are allowed if the guard does not answer in time.
 
 use std::collections::BTreeSet;
 
@@ -67,9 +67,10 @@ pub enum Only {
     NotExempt,
     /// Objects that a server may read (`exemptions/unread.rs`).
     Read,
-    /// Changes of labels, guard annotations, owners, a running pod's images, or a terminating object's finalizers.
+    /// Changes of labels, the guard's annotations, owners, or a pod's images.
     Marks,
-    /// New objects with owners, and the same changes of existing ones.
+    /// New objects with owners; for existing objects, the same changes as `Marks`, and those of a terminating object's
+    /// finalizers.
     OwnedOrMarked,
     /// Writes of `gatera.dev/break-glass` that no other row sends.
     BreakGlass,
@@ -90,12 +91,12 @@ pub struct Entry {
     pub requests: &'static [(&'static str, &'static str, &'static [&'static str])],
     pub selects: Selects,
     pub only: Only,
-    /// The API server refuses the request while the guard cannot answer.
+    /// Whether the API server refuses the request while the guard cannot answer.
     pub fail_closed: bool,
 }
 
 impl Entry {
-    /// The entry from which the validating rows differ: all requests, in every namespace, refused while the guard cannot answer.
+    /// The defaults of the validating rows: all requests, in every namespace, refused while the guard cannot answer.
     pub const VALIDATING: Self = Self {
         name: "",
         endpoint: Endpoint::Validate,
@@ -165,7 +166,7 @@ pub const ENTRIES: &[Entry] = &[
         only: Only::NotExempt,
         ..Entry::VALIDATING
     },
-    // Without its labels, requests about the pod would no longer be judged.
+    // If a pod lost its labels, requests about it would no longer be judged.
     Entry {
         name: "marks",
         requests: &[("", "pods", &["UPDATE"]), ("", "pods/status", &["UPDATE"])],
