@@ -24,7 +24,7 @@ zeros=00000000-0000-0000-0000-000000000000
 # Writes a line to a new file: the server's user may have put a link or a pipe there, and root would write through it.
 put() { rm -f "$1" && { (set -C && printf '%s\n' "$2" >"$1") || ! rm -f "$1"; }; } 2>/dev/null
 
-# Sets first: the first line of what is a file, and no link.
+# Sets first: the first line of a file; empty for a link or a pipe.
 read_line() {
     first=''
     [ ! -f "$1" ] || [ -L "$1" ] || read -r first <"$1"
@@ -50,8 +50,8 @@ find_server() {
 
 # An idle server never rewrites its file: after a kill, the next one starts beside an old SYNCED. So the file
 # must not be older than the server. The start is counted from boot, and the time of boot moves when the clock is
-# set (think of a paused virtual machine): an idle member would then be unready for good. So a server that once
-# was found to write the file is remembered by a mark beside it.
+# set (think of a paused virtual machine): an idle member would then be unready for good. So a mark
+# beside the file names each server that was found to write it.
 written_by_this_server() {
     mark=$status_file.of-$pid-$ticks
     [ -d "$mark" ] && return 0
@@ -131,8 +131,8 @@ joiner_is_connected() {
     grep -qs "^ *[0-9]*: [0-9A-F]*:[0-9A-F]* [0-9A-F]*:$port 01 " "$proc/net/tcp" "$proc/net/tcp6"
 }
 
-# Sets id, the cluster of this server, as grastate.dat names it; and recorded, what the guard knows of it ($identity, an
-# annotation of the pod; `unknown`: nothing yet).
+# Sets id: the cluster of this server, as grastate.dat names it; and recorded: the cluster as the guard knows it ($identity, an
+# annotation of the pod; `unknown`: not yet).
 read_cluster() {
     id='' recorded=''
     find_home
@@ -158,17 +158,17 @@ find_home() {
     put "$run/home" "$home"
 } 2>/dev/null
 
-# Zeros stand in grastate.dat while a DDL runs, and in a cluster that was formed without an id. Only there they are in
-# the head of galera.cache as well, where the history of the write sets has its name.
+# Zeros stand in grastate.dat while a DDL runs, and in a cluster that was formed without an id. Only in such a cluster are they
+# also in the head of galera.cache, which names the history of the write sets.
 has_no_id() {
     [ -f "$home/galera.cache" ] || return 1
     history=$(head -c 1024 "$home/galera.cache" | tr -d '\000' | sed -n 's/^GID: *\([0-9a-f-]*\).*/\1/p')
     [ "$history" = "$zeros" ]
 }
 
-# Reports the cluster to a guard that does not know it, by a probe that fails once: the kubelet makes an Event of its output. It
-# drops Events of a pod that made many, except one in five minutes; so the report is repeated until the guard has received it.
-# The pod itself remembers it, for start-member.sh.
+# Reports the cluster to a guard that does not know it, by a probe that fails once: the kubelet makes an Event of its output. If a
+# pod made many Events, kubelets drop all but one in five minutes; so the report is repeated until the guard has received it. It
+# is also kept in the pod, for start-member.sh.
 tell_cluster() {
     [ -n "$id" ] || return 0
     case $recorded,$id in
@@ -178,10 +178,10 @@ tell_cluster() {
     esac
     read_line "$run/told"
     told=${first%% *} at=${first#* }
-    # The server may write there. In seconds since boot, so a node that was started again begins anew.
+    # The server may write to this file, too. The time is in seconds since the node's boot.
     case $at in '' | 0?* | *[!0-9]*) told='' at=0 ;; esac
     since=$(($(seconds_since_boot) - at))
-    # Below 0: the node was started again meanwhile.
+    # Below 0: the node has restarted meanwhile.
     [ "$told" != "$id" ] || [ "$since" -ge 330 ] || [ "$since" -lt 0 ] || return 0
     put "$run/told" "$id $(seconds_since_boot)" || return 0
     [ "$id" = "$zeros" ] && id='has no id' || id="is $id"
@@ -203,9 +203,9 @@ joined() {
     put "$run/joined" "$now" && true >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"
 } 2>/dev/null
 
-# A server that is frozen leaves SYNCED in its file, and the kernel takes connections for it. Where some wait to be
-# accepted (the receive queue of a port in state 0A), only its greeting shows that it answers. It is not asked
-# without need: the server warns of every connection that does not log in.
+# A server that is frozen leaves SYNCED in its file, and the kernel takes connections for it. If some wait to be
+# accepted (the receive queue of a port in state 0A), only the server's greeting shows that it answers. Otherwise it is
+# not asked: the server logs a warning about every connection that does not log in.
 answers() {
     port=${GATERA_PORT:-3306}
     queue=$(printf '[0-9A-F]*:%04X [0-9A-F]*:0000 0A [0-9A-F]*:0*[1-9A-F]' "$port")
@@ -216,7 +216,7 @@ answers() {
     case $? in 124 | 143) echo "the server does not answer on its port" && return 1 ;; esac
 }
 
-# The server says that it has to restart, but may neither do so nor end: Galera's own words for a copy that broke off.
+# The server says that it has to restart, but may neither restart nor end. Galera writes this after a copy that broke off.
 has_to_restart() {
     case $now in GONE | APART | STALE | UNKNOWN) return 1 ;; esac
     [ -f "$status_file" ] && grep -qs 'node restart required' "$status_file"
@@ -225,8 +225,9 @@ has_to_restart() {
 # A socket of this port is in this state: 01 is connected, 0A listens.
 on_port() { grep -qs "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F]*:[0-9A-F]* $2 " "$proc/net/tcp" "$proc/net/tcp6"; }
 
-# A joiner copies (its donor is connected to one of its ports, or a script of the transfer runs that does not wait for that), or
-# works on what it got. If it did neither for two minutes, its transfer has failed and the server hangs, or its donor is busy.
+# A joiner copies (its donor is connected to one of its ports, or a script of the transfer runs and does not wait for the donor),
+# or works on what it has received. After two minutes of neither, its transfer has failed and the server hangs, or its donor is
+# busy.
 stalls() {
     [ "$now" = JOINING ] || return 1
     ! has_to_restart || return 0
@@ -290,8 +291,8 @@ require() {
     exit 1
 }
 
-# Of a pod that made many Events kubelets drop the next. A member that gives up joining leaves in its last words what it did. The step
-# asks, too: one that looked a moment ago must not write what is over by now.
+# If a pod made many Events, kubelets drop the next ones. So the state of a member that has not joined is also in the termination
+# message. The step script calls this, too: if joining has ended meanwhile, the message is emptied again.
 leave_words() {
     case ${start:+$now} in '' | GONE | APART | STALE | UNKNOWN) ;; *)
         echo "Startup probe failed: $said; $start" >"${GATERA_TERMINATION_LOG:-/dev/termination-log}" ;;
@@ -304,7 +305,8 @@ seconds_since_boot() { # not `date`: a clock that is set must not cut the wait s
     echo "${uptime%%.*}"
 }
 
-# Between the end of DONOR and the connection there is a short gap: only two calm looks in a row mean calm.
+# Between the end of DONOR and the connection there is a short gap, so the wait ends only after two looks in a row without a
+# reason.
 leave() {
     began=$(seconds_since_boot) told='' calm=0
     while :; do

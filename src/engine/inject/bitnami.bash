@@ -1,20 +1,21 @@
-# Puts start-member.sh in front of the server in Bitnami's image: bash reads this file before each of the image's scripts (BASH_ENV).
+# Puts start-member.sh in front of the server in Bitnami's image: bash reads this file before each of the image's scripts
+# (BASH_ENV).
 #
-# setup.sh may start a server of its own, which founds a cluster; the server that stays is started by an `exec` in run.sh. Only
-# that one is changed: it has the arguments that the image decided on. With `--defaults-file` among them a server does not read
-# the pod's own option file, so what stands there follows as arguments.
+# setup.sh may start a temporary server, which founds a cluster; run.sh starts the server that stays, by `exec`. Only this `exec`
+# is changed: it has the arguments that the image decided on. If `--defaults-file` is among them, the server does not read the
+# pod's own option file, so the options in that file are added as arguments.
 
 gatera_switches=(MARIADB_GALERA_CLUSTER_BOOTSTRAP MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP)
 
-# This variable tells the image to found a cluster.
+# Whether this variable is on, by itself or by the file that its _FILE variant names: it tells the image to found a cluster.
 gatera_is_on() {
     local file=${1}_FILE value=${!1:-}
     [[ ! -r ${!file:-} ]] || value=$(<"${!file}")
     case ${value,,} in yes | true | 1) return 0 ;; *) return 1 ;; esac
 }
 
-# Sets known: the cluster, as the guard knows it; and options: the lines of the option file. The address is among them only where
-# members are to find each other: not for an only member, for one that may found, or if the user passes another.
+# Sets known: the cluster, as the guard knows it; and options: the lines of the option file. The address is left out for a member
+# that may found a cluster, for the only member of a cluster that is not checked (`free`), and if the user passes another one.
 gatera_look() {
     local key equals value switch
     known='' options=()
@@ -50,8 +51,9 @@ case $0 in
     }
     ;;
 */entrypoint.sh)
-    # The image founds a cluster if a variable says so, or if no other member resolves and it has left no mark of an earlier start.
-    # Where the cluster exists, it sees no such variable, and a mark; where this member may found, an empty volume has no mark.
+    # The image founds a cluster if a variable says so, or if no other member's name resolves and there is no mark of an earlier
+    # start. If the cluster exists, the variables are unset and the mark is made. If this member may found, an empty volume gets
+    # no mark.
     gatera_prepare() {
         local known options name exists='' mark=${GATERA_ROOT:-}/bitnami/mariadb/.bootstrap/done
         rm -f "${GATERA_ROOT:-}/run/gatera/start" # servers of the image's own come before the step

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts a Galera server from the position of its data, and ends a server that hangs when its pod is deleted.
+# Starts a Galera server from the position of its data, and ends a server that hangs or ignores SIGTERM.
 #
 #   start-member.sh COMMAND...   the command of the image: docker-entrypoint.sh mariadbd ...
 #
@@ -13,11 +13,11 @@
 #   - the position is recovered and passed to this very start as an argument, never through a file that could be stale;
 #   - a server whose position Galera would ignore (set_view_aside), or which had not joined, does not form a cluster out of
 #     its last view;
-#   - a cluster that exists is not founded once more (gate): members that join the new one throw their data away;
+#   - a cluster that exists is not founded a second time (gate): members that join the new one throw their data away;
 #   - a cluster that is down is started from its newest data, only if the guard permits it, and only from that position (lead).
 # This shell stays the parent of the server, which ignores SIGTERM while it waits for others or for a copy. A shell that may
 # not signal the server is replaced by it (exec).
-# Plain POSIX shell. Of the image it needs the server itself, mv, what wait-for-sync.sh needs, and my_print_defaults where
+# Plain POSIX shell. From the image it needs the server itself, mv, what wait-for-sync.sh needs, and my_print_defaults where
 # option files say where the data is; as root also find and chown. The server's user may write in $run and where the data is,
 # so nothing is written through a link or a pipe there.
 set -u
@@ -41,8 +41,8 @@ put() { rm -f "$1" && { (set -C && printf '%s\n' "$2" >"$1") || ! rm -f "$1"; };
 
 is_file() { [ -f "$1" ] && [ ! -L "$1" ]; }
 
-# Reports what is known of the data: in the log, for the probe, and as the termination message, which is emptied when joining
-# is over.
+# Reports what is known about the data: in the log, for the probe, and as the termination message, which is emptied when
+# joining is over.
 tell() {
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ 2>/dev/null) || now='an unknown time'
     line="start of $now: $1, safe_to_bootstrap ${safe:-unknown}"
@@ -61,7 +61,8 @@ refuse() {
     exit 1
 }
 
-# Sets server, and before: how many words stand before the server's own arguments. Injection (galera/start.rs) knows the same.
+# Sets server, and before: how many words stand before the server's own arguments. Injection (galera/start.rs) reads
+# commands in the same way.
 split_command() {
     before=0 server='' last=''
     for word; do
@@ -97,7 +98,7 @@ take() {
         wsrep-data-home-dir) home=$value ;;
         innodb-data-home-dir) tablespaces=$value ;;
         wsrep-start-position) own_position=$value ;;
-        # The server takes every beginning of a name that is no other's.
+        # The server accepts every beginning of a name that no other name has.
         wsrep-cluster-a*) address=$value ;;
         wsrep-ne*) case $value in 0 | [Oo][Ff][Ff] | [Ff][Aa][Ll][Ss][Ee]) new='' ;; *) new=yes ;; esac ;;
         skip-wsrep-ne* | disable-wsrep-ne*) new='' ;;
@@ -155,16 +156,16 @@ read_recorded() {
     ! is_id "$seen" || recorded=$seen
 } 2>/dev/null
 
-# Whether the option file of an operator may found in this pod: only for some minutes, because other members may serve by then, and
-# not after a server of this pod has served.
+# Whether an operator's option file may found a cluster in this pod: only for some minutes, because other members may serve later,
+# and not after a server of this pod has served.
 may_resume() {
     [ "${driven#resume }" != "$driven" ] && [ ! -e "$run/resumed" ] && ! has_served || return 1
     now=$(date -u +%Y%m%d%H%M%S 2>/dev/null) || now=''
     [ -z "$now" ] || [ "$now" -lt "${driven#resume }" ] 2>/dev/null
 }
 
-# Refuses a server that would found a cluster where one exists, even if something got past the webhooks: an address out of a Secret, a
-# template that changed while the guard was down, a container that lost its disk.
+# Refuses a server that would found a cluster where one exists, even if the cause got past the webhooks: an address from a Secret,
+# a template that changed while the guard was down, a container that lost its disk.
 gate() {
     founding=''
     case $address in
@@ -194,8 +195,8 @@ gate() {
         "StatefulSet and delete this pod"
 }
 
-# The cluster is down, and the guard knows from every member where its data ends: this one starts it again, if its own ends
-# there. Once: when it falls afterwards the others may have more.
+# The cluster is down, and the guard has compared where each member's data ends: this member starts the cluster again, if its
+# data ends at the position of the right. Only once: if it stops afterwards, the others may have newer data.
 lead() {
     [ -n "$right" ] || return 0
     if [ -e "$run/led" ]; then
@@ -217,8 +218,8 @@ lead() {
     founds=--wsrep-new-cluster
 }
 
-# An operator starts its cluster again from this member, by an option file, and its agent wrote grastate.dat: what it says is replaced
-# by what the data says. Before the cluster is recorded nothing is known to compare with.
+# An operator starts its cluster again from this member, by an option file, and its agent wrote grastate.dat: its content is
+# replaced by the position of the data. Until the cluster is recorded, there is nothing to compare this position with.
 resume() {
     [ -n "$resumes" ] || return 0
     elsewhere="let the operator start from another member (forceClusterBootstrapInPod)"
@@ -231,7 +232,8 @@ resume() {
     say "its operator starts the cluster again from this member, from $at"
 }
 
-# Galera takes a position only beside a file of the same history, and founds only where that says so. Whole or not at all.
+# Galera uses a position only if grastate.dat has the id of the same history, and founds only if that file says so. It is written
+# completely or not at all.
 make_safe() {
     new_state=$home/grastate.dat.new
     put "$new_state" "# GALERA saved state
@@ -245,7 +247,7 @@ safe_to_bootstrap: 1" || return 1
 }
 
 # A member that joins another cluster than its own throws its data away. That may be right: the cluster may have been
-# founded anew. It waits for a minute, so that a person can stop it; only once, so that probes do not kill it again and again.
+# founded again. So it waits for a minute, for a person to stop it; only once, so that probes do not kill it again and again.
 name_stranger() {
     is_id "$own" || own=$uuid
     is_id "$own" && is_id "$recorded" && [ "$own" != "$recorded" ] && [ -z "$founding" ] || return 0
@@ -267,17 +269,17 @@ read_state() {
             safe_to_bootstrap:) safe=$value ;;
         esac
     done <"$home/grastate.dat"
-    # Programs that write this file may leave out the end of its last line. Other lines without one may be cut short.
+    # Programs that write this file may leave out the last line break. Any other line without one may be cut short.
     [ "$key" != safe_to_bootstrap: ] || safe=$value
     case $safe in 0 | 1) ;; *) safe='' ;; esac
     is_id "$uuid" || uuid=''
     case $seqno in '' | *[!0-9]*) seqno='' ;; esac
 } 2>/dev/null
 
-# Whether an operator's agent wrote grastate.dat: without Galera's first line.
+# Whether an operator's agent wrote grastate.dat: it lacks Galera's first line.
 is_the_agents() { [ -n "$driven" ] && [ -n "$uuid" ] && ! grep -qs '^# GALERA saved state' "$home/grastate.dat"; }
 
-# Galera writes an id when a copy is whole. The agent may write one over half a copy.
+# Galera writes an id when a copy is complete. The agent may write one while the copy is incomplete.
 distrust_agent() {
     [ -e "$mark" ] && is_the_agents || return 0
     mv -f "$home/grastate.dat" "$home/grastate.dat.set-aside" || refuse "$home/grastate.dat says that an incomplete copy is complete, and cannot be set aside"
@@ -292,8 +294,10 @@ holds_data() {
     return 1
 }
 
-# A state transfer began to replace the data, and did not end: its script touches a file before the data; wsrep_sst_mariabackup
-# makes .sst before it removes it, in any order. Where it could it took its file away, so there is a mark of our own. Galera knows no id then, nor for a moment before it copies only what is missing, and all data is there.
+# A state transfer began to replace the data and did not finish: its script makes sst_in_progress before it changes the data, and
+# wsrep_sst_mariabackup makes .sst before it removes files, in any order. A script that fails removes sst_in_progress if it can,
+# so watch_over makes a mark of our own. During a transfer grastate.dat has no id; nor has it for a moment before a transfer of
+# only what is missing, when all data is there.
 is_half_a_copy() {
     [ -z "$uuid" ] || return 1
     [ ! -e "$mark" ] || return 0
@@ -302,8 +306,8 @@ is_half_a_copy() {
         [ ! "$datadir/sst_in_progress" -nt "$tablespaces/ibdata1" ]; }
 }
 
-# The last view lets members find each other and form their cluster again. It belongs to a server whose position counts
-# then; and one that is cut short keeps the server from starting.
+# The last view lets members find each other and form their cluster again. Only a server whose position Galera compares may use
+# it; and a view that is cut short keeps the server from starting.
 set_view_aside() {
     [ -e "$home/gvwstate.dat" ] || return 0
     rm -f "$home/gvwstate.dat.set-aside" 2>/dev/null
@@ -311,8 +315,8 @@ set_view_aside() {
     say "gvwstate.dat is set aside: $1"
 }
 
-# Sets view: the id and the members of the last view; parts, by which it is whole; and missing: how many members of this pod's
-# StatefulSet the address names, less those in the view; empty: none.
+# Sets view: the id and the members of the last view; parts: the kinds of its lines, which show whether it is complete; and
+# missing: how many members of this pod's StatefulSet the address names, minus the members in the view; empty: it names none.
 read_view() {
     # shellcheck disable=SC3028 # the container runtime sets it: the pod's name
     view='' parts='' missing='' pod=${HOSTNAME:-} hosts=${address#gcomm://} hosts=${hosts%%\?*},
@@ -333,10 +337,10 @@ read_view() {
     done <"$home/gvwstate.dat"
 } 2>/dev/null
 
-# Sets unjoined: the last server of this pod wrote this view, and it had not joined. Of an earlier pod's nothing is known; it
-# has set such a view aside itself, if it could. Nor of a server that does not tell its state. A view that is as it was at the
-# start was only restored: Galera writes it anew under another my_uuid. The last word of a server that joined a moment ago may be in
-# its status file alone.
+# Sets unjoined if the last server of this pod wrote this view and had not joined. Nothing is known about a server without a
+# status file, or about one of an earlier pod, which has set such a view aside itself, if it could. A view that is the same as at
+# the start was only restored: Galera then writes the file again, with another my_uuid. That a server joined a moment ago may be
+# only in its status file.
 look_back() {
     unjoined='' known=''
     read_view
@@ -349,8 +353,8 @@ look_back() {
 # Whether a server of this pod has joined a cluster before this start.
 has_served() { [ -s "$run/joined" ] || { is_file "$status_file" && grep -Eqs '"state": *"(JOINED|SYNCED|DONOR)"' "$status_file"; }; }
 
-# Members that restore a view ask no others. If all are in it, the newest data is among theirs, and Galera compares what they
-# have. If not, the one that gave the data may be missing, and the others would go on from less, or as a new cluster.
+# Members that restore a view ask no other members. If all are in it, one of them has the newest data, and Galera compares their
+# positions. If not, the donor may be missing, and the others would continue with older data, or as a new cluster.
 judge_view() {
     [ -e "$home/gvwstate.dat" ] || return 0
     case $parts in .id.view.member*.end) ;; *) set_view_aside "it is cut short" && return 0 ;; esac
@@ -371,7 +375,7 @@ look_at_self() {
     case $capabilities in *[014589cd]?) may_signal='' ;; esac
 }
 
-# Asks the server for the position, with the very arguments of its start. Sets position.
+# Asks the server for the position, with exactly the arguments of its start. Sets position.
 recover() {
     log=$run/recovery.log position=''
     put "$log" '' || { log=${TMPDIR:-/tmp}/gatera-recovery.log && put "$log" ''; }
@@ -410,7 +414,7 @@ recover() {
         while IFS= read -r line; do echo "$line"; done <"$log" >&2
         [ -z "$hindered" ] || refuse "$datadir cannot be written ($hindered), so the server could not read its position; correct" \
             "that, and this member starts again"
-        # Without an id in grastate.dat Galera takes no position, and copies everything anew.
+        # Without an id in grastate.dat Galera uses no position, and copies everything.
         [ -n "$uuid$prepared" ] || { position=unasked && return 0; }
         [ -z "$prepared" ] || refuse "prepared transactions must be committed or rolled back by hand; the log shows the server's" \
             "messages; if other members have the data, empty $datadir, and this one copies everything from them"
@@ -421,7 +425,7 @@ recover() {
     fi
 }
 
-# Sets words: which option the server does not take, by what it said in the file. Never its value, which may be a password.
+# Sets words: which option the server does not accept, from its messages in this file. Never the value, which may be a password.
 name_option() {
     words=''
     while IFS= read -r text; do
@@ -436,7 +440,8 @@ name_option() {
     done <"$1"
 } 2>/dev/null
 
-# Adds to the message why the server ended, where that is an option: it names it when it is asked for its help, as images do.
+# Adds the reason to the termination message if the server ended because of an option: it names the option when it is run with
+# --help, as images run it.
 explain_end() {
     log=$run/recovery.log ended=$code
     put "$log" '' || return 0
@@ -467,8 +472,8 @@ await() {
     done
 }
 
-# Passes SIGTERM on to the server. One that has not joined ignores it: it waits for others, or receives a copy, and does so
-# again at its next start. One that has joined, or of which nothing is known, gets all the time it needs.
+# Passes SIGTERM on to the server. A server that has not joined ignores it while it waits for others or receives a copy, and will
+# do the same at its next start: it is killed. One that has joined, or whose state is unknown, gets all the time it needs.
 # shellcheck disable=SC2317 # by `trap`
 stop() {
     asked=yes
@@ -494,7 +499,7 @@ stop() {
     killer=$!
 }
 
-# Where this member starts from; adds the position to the command, if there is one to add.
+# Finds out where this member starts from. Sets position and founds, which are added to the command.
 prepare() {
     read_options "$@"
     put "$run/home" "$home" # where the probes find the cluster's id
@@ -511,8 +516,8 @@ prepare() {
     elif [ -n "$own_position" ]; then
         tell "position $own_position by option"
         [ "${own_position%%:*}" != "$uuid" ] || compared=yes
-    # A server that stops in order takes its view away. One that a lock paused writes its position, too, and may then
-    # crash: what grastate.dat says may by then be more than the disk has.
+    # A server that stops in order removes its view. One that a lock has paused writes its position, too, and may crash
+    # afterwards: then grastate.dat may name a later position than the data on the disk has.
     elif [ -n "$uuid" ] && [ -n "$seqno" ] && [ ! -e "$home/gvwstate.dat" ] && [ -z "$resumes" ] && ! is_the_agents; then
         at=$uuid:$seqno
         tell "position $at, stopped in order"
@@ -561,7 +566,7 @@ prepare() {
     name_stranger
 }
 
-# Where the data ends, for `gatera stop`: the kubelet keeps it until the pod is gone.
+# Reports where the data ends, for `gatera stop`: the kubelet keeps this message until the pod is gone.
 tell_end() {
     read_state
     [ -n "$uuid" ] && [ -n "$seqno" ] || return 0
@@ -571,7 +576,7 @@ tell_end() {
     { echo "$line" >"$message"; } 2>/dev/null
 }
 
-# Prints how many members the server is connected to. In IPv6 the same address can have a prefix.
+# Prints how many members the server is connected to. An IPv4 address may appear with an IPv6 prefix, too.
 peers() {
     seen=' ' count=0 group=$(printf %04X "${GATERA_GROUP_PORT:-4567}") prefix='\(0000000000000000FFFF0000\)*'
     # shellcheck disable=SC2013 # addresses have no blanks
@@ -582,9 +587,10 @@ peers() {
     echo "$count"
 }
 
-# Until the server has joined: marks a copy that replaces the data, before its script can take its own file away; and ends a server
-# that hangs: it has to be started again, its donor is gone, or, if that was so in this pod before ($longest), busy. A server in this
-# shell's place may not be signalled.
+# Until the server has joined: makes the mark of a copy that replaces the data, before the script of the copy can remove its own
+# file; and ends a server that hangs, because it has to be started again, or because nothing comes in: its donor is gone, or busy.
+# If a server of this pod was ended for that before, the next one gets more time ($longest) until its donor connects. A server
+# that has replaced this shell may not be signalled.
 watch_over() {
     looks=0 silent=0 came='' stays='' port=$(printf %04X "${GATERA_SST_PORT:-4444}")
     while sleep 1 >/dev/null 2>&1 && [ ! -s "$run/joined" ]; do
@@ -608,7 +614,7 @@ watch_over() {
                 ;;
             *) silent=0 stays='' && continue ;;
         esac
-        # A joiner counts for the majority: of two members the other one could not serve alone. A first install has no clients yet.
+        # A joiner counts for the majority: the only other member could not serve without it. A first install has no clients yet.
         case $recorded,$reply,$(peers) in
             ?*,*"is JOINING"*,1)
                 [ -n "$stays" ] || say "$why; this member stays until another one is back: without its vote the member that serves would stop"
