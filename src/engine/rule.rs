@@ -61,7 +61,8 @@ pub enum Verb {
 }
 
 /// The advice while the view does not know enough.
-pub const UNTIL_SEEN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for, or what it has no room for";
+pub const UNTIL_SEEN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for, or what it \
+                              has no room for";
 
 /// The advice for members that run without a StatefulSet.
 pub const APPLY_AGAIN: &str = "apply the StatefulSet again as it was, which takes over its pods";

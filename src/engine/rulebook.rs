@@ -245,5 +245,10 @@ fn partly_guarded_warning(review: &Review, view: &View<'_>) -> Option<String> {
         && is_cluster(new, view.adoption())
         && view.namespace_is_unlabelled(&review.namespace);
     let ns = &review.namespace;
-    is_partly_guarded.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without the cluster's labels not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
+    is_partly_guarded.then(|| {
+        format!(
+            "in namespace {ns} scaling is guarded only while gatera answers, and objects without the cluster's labels not at \
+             all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"
+        )
+    })
 }

@@ -67,7 +67,7 @@ fn missing_data_is_reported_before_a_cluster_starts() {
     stop(&galera);
     run_on_host(r#"rm -rf "$2" && mv "$1" "$2""#, &[&older, &galera.volume(0)]);
     let newer = format!(
-        "claim {} had newer data when it was stopped, and no member has that data now",
+        "claim {} had newer data when its member stopped, and no member has that data now",
         galera.claim(0)
     );
     recover_as_start_reports(&galera, "an older copy", &newer);

@@ -69,7 +69,8 @@ impl<'a> DataEnd<'a> {
                 }
                 Some(report) => Self::reported(report),
                 None if reader.stuck => Self::Unknown(format!(
-                    "has a pod that does not run, and pod {} could not read its data (kubectl describe pod and kubectl logs say why)",
+                    "has a pod that does not run, and pod {} could not read its data (kubectl describe pod and kubectl logs say \
+                     why)",
                     reader.name
                 )),
                 None => Self::NotYetKnown(format!(
@@ -187,7 +188,10 @@ impl fmt::Display for NewerData {
             Self::Member(name) => write!(f, "{name} has newer data"),
             Self::HeldUp(name) => write!(f, "{name} has newer data, but its pod does not run"),
             Self::Claim(name) => {
-                write!(f, "claim {name} had newer data when it was stopped, and no member has that data now")
+                write!(
+                    f,
+                    "claim {name} had newer data when its member stopped, and no member has that data now"
+                )
             }
         }
     }
@@ -224,7 +228,11 @@ pub fn data_loss(all: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluste
     };
     let mut doubts = Vec::new();
     if cluster.has_no_identity() {
-        doubts.push("the cluster lost its identity, so positions cannot be compared (gatera explain G04, a cluster without an identity)".to_owned());
+        doubts.push(
+            "the cluster lost its identity, so positions cannot be compared (gatera explain G04, a cluster without an \
+             identity)"
+                .to_owned(),
+        );
     }
     if let Some(recorded) = cluster.identity().filter(|it| it.as_str() != at.id) {
         doubts.push(format!("{} has data of cluster {}, but this is cluster {recorded}", name(from), at.id));
@@ -256,7 +264,7 @@ pub fn data_loss(all: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluste
         if ended.id != at.id {
             let (claim, ns) = (&claim.name, &cluster.id.namespace);
             doubts.push(format!(
-                "claim {claim} was stopped with data of cluster {}, but {} has data of {} (if that is intended: kubectl -n {ns} annotate \
+                "claim {claim} last held data of cluster {}, but {} has data of {} (if that is intended: kubectl -n {ns} annotate \
                  pvc {claim} gatera.dev/stopped-)",
                 ended.id,
                 name(from),

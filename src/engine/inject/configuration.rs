@@ -15,8 +15,8 @@ use objects::{Container, Pod};
 /// Returns the revision that this pod starts with, as far as its volumes use it; `None`: it reads the ConfigMaps themselves.
 fn revision_at_start(target: &InjectTarget<'_>) -> Option<Revision> {
     let InjectTarget { typed, server, cluster, member, view, namespace, .. } = target;
-    let looks_only = view.read_only_mode(namespace).is_some();
-    let cluster = cluster.filter(|_| *member && !looks_only && !target.is_driven())?;
+    let is_read_only = view.read_only_mode(namespace).is_some();
+    let cluster = cluster.filter(|_| *member && !is_read_only && !target.is_driven())?;
     let revision = view.revision_for(cluster, typed)?;
     let sources = revision::sources(&typed.spec, server);
     // After a second injection the volumes already refer to the snapshots.

@@ -32,7 +32,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     if let Some(stray) = guards.find(|mark| !of_pods.contains(mark)) {
         return forged(stray, "it does not belong on a pod");
     }
-    let Some((version, claim)) = meta.mark(INJECTED).map(|mark| mark.split_once(' ').unwrap_or((mark, "")))
+    let Some((version, proof)) = meta.mark(INJECTED).map(|mark| mark.split_once(' ').unwrap_or((mark, "")))
     else {
         return forged(first, "gatera did not inject this pod");
     };
@@ -68,13 +68,13 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     if StartMethod::of(server, meta) == StartMethod::Prepended {
         return forged(INJECTED, "the server does not start through the step script");
     }
-    let proves = || {
+    let ready_means_synced = || {
         let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
         sees && Profile::of(server, meta).keeps_probes().is_none()
     };
-    match claim {
+    match proof {
         marks::UNPROVEN => None,
-        "" if proves() => None,
+        "" if ready_means_synced() => None,
         _ => forged(INJECTED, "the readiness probe does not match it"),
     }
 }

@@ -94,8 +94,8 @@ fn startup_limit(meta: &Meta) -> i64 {
 pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, i64)> {
     let runs_our_script = |probe: &Handler| probe.exec.command.first().is_some_and(|it| it.look() == SCRIPT);
     let own = server.startup_probe.as_ref().filter(|probe| !runs_our_script(probe))?;
-    let (patience, limit) = (own.seconds_to_failure(), startup_limit(meta));
-    (patience < limit).then_some((patience, limit))
+    let (seconds, limit) = (own.seconds_to_failure(), startup_limit(meta));
+    (seconds < limit).then_some((seconds, limit))
 }
 
 /// Adds the startup probe, which holds back the other two until the member has joined.

@@ -31,7 +31,7 @@ impl StartMethod {
     /// Returns how this container's server starts, in a pod with these annotations.
     pub(super) fn of(server: &Container, meta: &Meta) -> Self {
         match EntryPoint::of(server) {
-            front if front.recovers() => Self::Recovers,
+            entry_point if entry_point.recovers() => Self::Recovers,
             _ if meta.mark(marks::START) == Some("keep") => Self::Blind {
                 why: "gatera.dev/start: keep leaves its command unchanged",
                 instead: "remove gatera.dev/start: keep from the template",
@@ -105,8 +105,8 @@ const RESUME_TIME: SignedDuration = SignedDuration::from_mins(10);
 /// Returns whether the option file with which an operator starts its cluster again may do so in this pod, and until when. It may
 /// not while a member serves, because such a file may be left over from the last time.
 fn founding_file(target: &InjectTarget<'_>) -> String {
-    let serves = target.cluster.is_none_or(|cluster| cluster.ready() > 0);
-    if serves || target.view.freshness != Freshness::Current {
+    let may_serve = target.cluster.is_none_or(|cluster| cluster.ready() > 0);
+    if may_serve || target.view.freshness != Freshness::Current {
         return "join".to_owned();
     }
     let until = target.view.now.saturating_add(RESUME_TIME).unwrap_or(target.view.now);

@@ -89,7 +89,8 @@ pub(super) fn break_glass_changed(mode_label: &str, off: &str) -> String {
         labelled("oldObject"),
     );
     format!(
-        "'{mark}' in {new} && (request.operation == 'CREATE' || !('{mark}' in {old}) || {old}['{mark}'] != {new}['{mark}']) && !({other_row})"
+        "'{mark}' in {new} && (request.operation == 'CREATE' || !('{mark}' in {old}) || {old}['{mark}'] != {new}['{mark}']) && \
+         !({other_row})"
     )
 }
 
