@@ -2,17 +2,18 @@
 //!
 //! Owns: how many letters may be wrong. Must not know: what the names are for.
 
-/// Returns the number of wrong, missing, surplus or swapped letters; `None` if that is too many for a name of this length.
+/// Returns the number of wrong, missing, surplus or swapped letters; `None`: too many for a name of this length.
 fn wrong_letters(written: &str, known: &str) -> Option<usize> {
-    let few = match known.len() {
+    let most = match known.len() {
         0..=3 => 0,
         4..=7 => 1,
         8..=15 => 2,
         _ => 3,
     };
     // The lengths are compared first, because that is cheap and lists of names are long.
-    let wrong = (written.len().abs_diff(known.len()) <= few).then(|| strsim::osa_distance(written, known))?;
-    (wrong <= few).then_some(wrong)
+    let wrong =
+        (written.len().abs_diff(known.len()) <= most).then(|| strsim::osa_distance(written, known))?;
+    (wrong <= most).then_some(wrong)
 }
 
 /// Returns the name that a user probably meant: the one with the fewest wrong letters, or else one that begins with the written

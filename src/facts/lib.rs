@@ -4,15 +4,16 @@
 //! | room | owns |
 //! |---|---|
 //! | `alike` | what a misspelt name was meant to be |
-//! | `galera` | options, images, addresses, data places, start reports |
+//! | `mode`, `pages` | how strictly a rule counts, and where its page is |
+//! | `way_out` | what a user does instead, as steps and commands |
+//! | `galera` | options, images, addresses, data folders, start reports |
 //! | `marks` | annotations, by who writes them |
-//! | `mode`, `pages`, `settings` | what an administrator chooses |
+//! | `settings` | what an administrator chooses |
 //! | `review` | one request |
 //! | `revision` | what servers read from ConfigMaps, as a value that can be compared |
-//! | `way_out` | what a person does instead, as steps and commands |
 //! | `view` | facts from the watches, the World of clusters, and the View of it at one moment |
 //!
-//! Each room uses those above it. The time is part of the [`view::View`].
+//! Each room uses only those above it. The current time is part of the [`view::View`].
 #![forbid(unsafe_code)]
 
 pub mod alike;

@@ -1,9 +1,9 @@
 //! The names of the guard's annotations. Each begins with `gatera.dev/`.
 //!
-//! Owns: who sets each one. G18 and `amend.rs` use that to protect the guard's annotations, the webhook entries select by it, and
-//! docs/members.md lists it. Must not know: what an annotation leads to. Every annotation that people do not set is the guard's,
-//! even an unknown one: so people cannot set an annotation of a later version before that version runs, and two versions do not
-//! undo each other's annotations.
+//! Owns: who sets each annotation. G18 and `amend.rs` protect those of the guard, the conditions of the webhook entries use them,
+//! and docs/members.md lists all. Must not know: what an annotation leads to. Every annotation that people do not set is the
+//! guard's, even an unknown one: so people cannot set an annotation of a later version before that version runs, and two versions
+//! do not undo each other's annotations.
 
 pub mod overrides;
 pub mod password;
@@ -25,14 +25,14 @@ pub const READINESS: &str = "readiness";
 pub const ADDRESS: &str = "address";
 /// `required`, `preferred` or `none`.
 pub const ANTI_AFFINITY: &str = "anti-affinity";
-/// `keep` leaves the server's command unchanged: nothing recovers its position after a crash.
+/// `keep` leaves the server's command unchanged: then gatera does not recover its position after a crash.
 pub const START: &str = "start";
 /// Seconds that a member may take to start, if an hour is not enough.
 pub const STARTUP_LIMIT: &str = "startup-limit";
 
 /// The member from which a cluster that is down is to be recovered ([`recovery`]).
 pub const RECOVER: &str = "recover";
-/// The position of a member since it was stopped ([`stopped`]).
+/// The position of a member that was stopped ([`stopped`]).
 pub const STOPPED: &str = "stopped";
 /// The key of a Secret whose new password MariaDB already accepts ([`password`]).
 pub const PASSWORD: &str = "password";
@@ -41,7 +41,7 @@ pub const PASSWORD: &str = "password";
 pub const INJECTED: &str = "injected";
 /// The addition to [`INJECTED`] on a pod whose Ready does not prove Synced.
 pub const UNPROVEN: &str = "readiness unproven";
-/// The text of the script that a pod mounts.
+/// The text of the script that the probes and the preStop hook of a pod run.
 pub const SCRIPT: &str = "script";
 /// The text of the step script, which stands in front of the server.
 pub const START_SCRIPT: &str = "start-script";
@@ -75,10 +75,10 @@ pub const KEEPS: &str = "keeps";
 pub const ROLLOUT: &str = "rollout";
 /// The objects of the bootstrap node that the guard removes, or the fact that it has removed them (`view/bootstrap.rs`).
 pub const BOOTSTRAP: &str = "bootstrap";
-/// The uid of the StatefulSet whose bootstrap node this was part of: the guard is about to delete it.
+/// On an object of a bootstrap node that the guard is about to delete: the uid of the StatefulSet that it belonged to.
 pub const REMOVING: &str = "removing";
 
-/// The annotations that people set and the guard reads. Each counts on the objects that docs/members.md names.
+/// The annotations that people set and the guard reads. docs/members.md names the objects on which each has an effect.
 pub const OF_PEOPLE: [&str; 13] = [
     OVERRIDE,
     BREAK_GLASS,
@@ -95,7 +95,7 @@ pub const OF_PEOPLE: [&str; 13] = [
     PASSWORD,
 ];
 
-/// The annotations that the guard writes, and corrects if anyone else does.
+/// The annotations that the guard writes, and corrects if anyone else writes them.
 pub const OF_GUARD: [&str; 13] = [
     INJECTED,
     SCRIPT,
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_do_not_set_is_the_guards() {
+    fn an_annotation_that_people_do_not_set_is_the_guards() {
         for key in ["gatera.dev/data", "gatera.dev/removing", "gatera.dev/of-a-later-version", "gatera.dev/"]
         {
             assert!(is_guards(key), "{key}");

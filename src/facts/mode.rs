@@ -1,6 +1,6 @@
 //! Modes: how strictly a rule's findings count.
 
-/// The mode of a rule, weakest first, so that the weaker of two is their `min`.
+/// The mode of a rule. The mildest comes first, so that the milder of two is their `min`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// The rule is not applied.

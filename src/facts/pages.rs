@@ -1,4 +1,4 @@
-//! The place of the rules' pages: the program, or the ConfigMap that the chart installs.
+//! The place where a user finds the rules' pages: the program, or the ConfigMap that the chart installs.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Pages {

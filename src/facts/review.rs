@@ -15,13 +15,14 @@ use objects::{DeleteOptions, Kind, Object, Unreadable, Workload};
 
 pub use request::{API_VERSION, Incoming, Malformed, read, value_count};
 
-/// Where a request comes from: the API server, a pipeline, the audit. The verdict is the same for all.
+/// Where a request comes from: the API server, `gatera check`, or the audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The mutating call; the object may still be changed.
     Mutating,
     /// The validating call; the object is final.
     Validating,
+    /// `gatera check` without `--live`: the object is in a file.
     Check,
     /// `gatera check --live`: the findings of both calls about a manifest that the API server has not seen.
     Live,
@@ -35,8 +36,8 @@ impl Origin {
         matches!(self, Self::Validating | Self::Live)
     }
 
-    /// Returns whether an existing object of this kind is judged on its own, too. A request concerns one object, so a
-    /// fault of an earlier object is reported for the object that makes it matter.
+    /// Returns whether each existing object of this kind is judged, too. Otherwise only one object is judged, and a fault of an
+    /// existing one is reported for the object that makes the fault matter.
     pub fn judges_each(self, kind: Kind) -> bool {
         match self {
             Self::Mutating | Self::Validating | Self::Live => false,
@@ -75,9 +76,9 @@ pub struct Review {
     pub dry_run: bool,
     /// Options of the deletion, on delete and eviction.
     pub options: DeleteOptions,
-    /// The object before; absent on create, unless the object adopts running members: then it is what these run.
+    /// The object before; absent on create, unless the request takes over running members: then it is what these run with.
     pub old: Option<Object>,
-    /// The request creates a StatefulSet around running members.
+    /// The request creates a StatefulSet whose members already run, or a ConfigMap that running members have read.
     pub takes_over: bool,
     /// The object after; absent on delete.
     pub new: Option<Object>,
@@ -124,7 +125,7 @@ impl Review {
         }
     }
 
-    /// Returns whether the object exists and can be annotated.
+    /// Returns whether the object exists already, so that it can be annotated.
     pub fn exists(&self) -> bool {
         self.old.is_some() && !self.takes_over
     }
@@ -146,8 +147,9 @@ impl Review {
         subject(self.kind, &self.namespace, &self.name)
     }
 
-    /// Returns the old object as if it were created now: what it already violates is not new when it is updated. A
-    /// label that adopts the object does not change what it violates.
+    /// Returns a review of the old object as if it were created now: a fault that it already has is not new when it is updated.
+    /// If the update adds the label that adopts the object, the old object gets it as well, because the fault is older than the
+    /// label.
     pub fn before(&self, adoption: &Adoption) -> Option<Review> {
         let mut old = self.old.clone()?;
         if let (

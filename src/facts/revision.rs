@@ -32,7 +32,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// All keys of a ConfigMap that no template is known to name. A cluster address in it has no effect.
+    /// All keys, for a ConfigMap whose readers are not known. A cluster address in it counts as one without effect.
     pub const ALL: Self = Self { names: None, optional: false, address_is_given: true };
 
     pub fn contains(&self, key: &str) -> bool {
@@ -89,8 +89,8 @@ fn keys(source: &SourceRef, sub_path: &str) -> Keys {
 
 /// The number of hexadecimal digits for the meaning: enough that collisions cannot be found by search.
 const MEANING_DIGITS: usize = 24;
-/// The number of hexadecimal digits in total. The others are for the spelling, because the cluster's address is not part
-/// of the meaning.
+/// The number of hexadecimal digits in total. The others are for the spelling: texts with the same meaning may differ,
+/// for example in the cluster's address, and each has its own snapshot.
 const DIGITS: usize = MEANING_DIGITS + 8;
 
 fn hex(sum: Context, digits: usize) -> String {
@@ -100,8 +100,8 @@ fn hex(sum: Context, digits: usize) -> String {
 /// The text between the name of the ConfigMap and the digest in the name of a snapshot.
 const SNAPSHOT_INFIX: &str = "-gatera-";
 
-/// The digest of those keys of one ConfigMap that are read. Two digests are equal if the contents mean the same, however
-/// they are written.
+/// The digest of the keys of one ConfigMap that servers read. Two digests are equal if the contents have the same meaning,
+/// even if they are written differently.
 #[derive(Clone, Debug)]
 pub struct Digest(String);
 
@@ -157,8 +157,8 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Returns the options in which two ConfigMaps differ, or the key where its texts are not readable option files. Only these
-/// keys are compared.
+/// Returns the options in which these keys of two ConfigMaps differ; of a key whose texts are not readable option files, the key
+/// itself.
 pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<String> {
     let mut all = BTreeSet::new();
     let read = one.data.keys().chain(other.data.keys()).filter(|key| keys.contains(key));
@@ -216,7 +216,7 @@ impl Revision {
         self.0.iter().map(|(name, digest)| (&**name, digest))
     }
 
-    /// Returns the names of its ConfigMaps as text, for a message.
+    /// Returns the names of the ConfigMaps as text, for a message.
     pub fn config_maps(&self) -> String {
         self.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
     }
@@ -240,12 +240,12 @@ impl Revision {
         self.0.get(source)
     }
 
-    /// Returns whether both are about the same ConfigMaps.
+    /// Returns whether both are revisions of the same ConfigMaps.
     pub fn is_about_the_same(&self, other: &Self) -> bool {
         self.0.keys().eq(other.0.keys())
     }
 
-    /// Returns the names of the snapshots that keep it.
+    /// Returns the names of the snapshots that keep this revision, one for each ConfigMap.
     pub fn snapshots(&self) -> impl Iterator<Item = String> {
         self.iter().map(|(source, digest)| digest.snapshot_name(source))
     }
@@ -354,7 +354,7 @@ mod tests {
         ] {
             assert_eq!(of(&sources, data).unwrap_err().to_string(), reason);
         }
-        // Bitnami's chart has such a file, and its image takes the address from a variable.
+        // The file of Bitnami's chart has such an address, but its image takes the address from a variable.
         let given = |(name, keys): (String, Keys)| (name, Keys { address_is_given: true, ..keys });
         let given: BTreeMap<_, _> = sources.clone().into_iter().map(given).collect();
         let founds = |text| of(&given, &format!(r#""data":{{"a.cnf":"[galera]\n{text}\n"}}"#));

@@ -1,7 +1,7 @@
 //! Validated settings.
 //!
-//! Owns: what the values of a settings file mean, and its errors; `file` has its form. Must not know: where the text came from
-//! (`reload.rs` reads files).
+//! Owns: what the values of a settings file mean, and the errors in them; `file` has the form. Must not know: where the text came
+//! from (`reload.rs` reads files).
 
 mod file;
 
@@ -34,11 +34,11 @@ pub struct Settings {
     pub pages: Pages,
     /// Whether pods of members are refused while no guard can inject them.
     pub injection_fails: bool,
-    /// The timeout of the webhooks that refuse if the guard does not answer, if it is set.
+    /// The timeout of the webhooks that refuse if the guard does not answer; `None`: the default.
     pub timeout_seconds: Option<u8>,
-    /// Packs that are switched off, with their rules in `modes`.
+    /// Packs that are switched off. Their rules are off in `modes`, too.
     without: BTreeSet<&'static str>,
-    /// The operators of the pack rds, if they are set.
+    /// The accounts of the operators of the pack rds; empty: those with a usual name.
     rds_operators: Vec<String>,
     /// The accounts of mariadb-operators, whose writes to the clusters that they drive are exempt.
     mariadb_operators: Vec<String>,
@@ -54,7 +54,7 @@ impl Settings {
         self.without.contains(pack)
     }
 
-    /// Returns the mode of a rule before the namespace's label.
+    /// Returns the mode of a rule, which the label of a namespace can make milder.
     pub fn mode(&self, rule: &str) -> Mode {
         self.modes.get(rule).copied().unwrap_or(self.default_mode())
     }
@@ -64,8 +64,8 @@ impl Settings {
         self.mode.unwrap_or(Mode::Enforce)
     }
 
-    /// Returns the new settings with the adoption and the user name of these: a new adoption counts only once there is a view of
-    /// what it selects.
+    /// Returns the new settings, but with the adoption and the user name of these: a new adoption counts only once there is a
+    /// view of what it selects.
     #[must_use]
     pub fn updated_by(&self, new: &Self) -> Self {
         Self { adoption: self.adoption.clone(), own_user: self.own_user.clone(), ..new.clone() }
@@ -88,7 +88,7 @@ impl Settings {
     #[must_use]
     pub fn no_milder_than(&self, others: &Self, rules: &[&str]) -> Self {
         let stricter = |rule: &&str| ((*rule).to_owned(), self.mode(rule).max(others.mode(rule)));
-        // The order of patterns with `!` matters.
+        // A pattern with `!` reverses earlier ones, so the patterns of different lists cannot be combined.
         let re_includes = |it: &Self| it.exclude.iter().any(|pattern| pattern.starts_with('!'));
         let exclude = if self.exclude != others.exclude && (re_includes(self) || re_includes(others)) {
             Vec::new()
@@ -193,7 +193,7 @@ fn timeout(seconds: i64) -> Option<u8> {
     u8::try_from(seconds).ok().filter(|seconds| (1..=30).contains(seconds))
 }
 
-/// What is wrong with a settings file.
+/// The reason why a settings file is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file does not have the form of settings.
@@ -206,10 +206,10 @@ pub enum Error {
         "adoptDefaults: false leaves nothing to adopt; write selectors in adopt, or leave adoptDefaults out"
     )]
     AdoptsNothing,
-    /// A rule that does not exist.
+    /// `modes` names a rule that does not exist.
     #[error("modes: there is no rule {0}; `gatera explain` lists them")]
     UnknownRule(String),
-    /// A pack that does not exist.
+    /// `packs` names a pack that does not exist.
     #[error("packs: there is no pack {name:?}; there are {known}")]
     UnknownPack { name: String, known: String },
     /// The name is not that of a ServiceAccount.
@@ -218,13 +218,13 @@ pub enum Error {
     /// The API server would not accept the timeout.
     #[error("webhooks: timeoutSeconds cannot be {0}; choose 1 to 30")]
     Timeout(i64),
-    /// The mode for all rules that are not named does not exist.
+    /// The value of `mode` is not a mode.
     #[error("mode cannot be {0:?}; choose enforce, warn, audit or off")]
     UnknownDefault(String),
     /// The place of the pages is not valid.
     #[error("pages cannot be {0:?}; write NAMESPACE/NAME of a ConfigMap")]
     Pages(String),
-    /// A mode that does not exist.
+    /// A value in `modes` is not a mode.
     #[error("modes: {rule} cannot be {mode:?}; choose enforce, warn, audit or off")]
     UnknownMode { rule: String, mode: String },
 }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_are_added_to_those_that_are_there_anyway() {
+    fn selectors_are_added_to_the_defaults() {
         let adopted = |yaml: &str| Settings::read(yaml, &KnownNames::default()).unwrap().adoption;
         let defaults = Adoption::default();
         let maria = Adoption::from_texts(["app=maria"]).unwrap();
@@ -291,10 +291,10 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_of_rds_are_those_that_are_named_or_all_of_a_usual_name() {
+    fn the_operators_of_rds_are_those_in_the_settings_or_else_those_with_a_usual_name() {
         let user = |name: &str| format!("system:serviceaccount:otc:{name}");
         let settings = Settings::default();
-        // The last two are those of its own chart, by the release.
+        // The last two are the names in the operator's own chart, for two names of the release.
         let usual = ["rdsoperator", "otc-rds-operator", "rdsoperator-otc-rds-operator"].map(user);
         assert!(usual.iter().all(|it| settings.is_rds_operator(it)));
         let other = user("databases");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_are_read_again_keep_the_guards_user() {
+    fn settings_that_are_read_again_keep_the_adoption_and_the_guards_user() {
         let now = Settings { own_user: Some("us".into()), ..Settings::default() };
         let new = Settings::read(
             "adopt: ['app=db']\nmodes: {G11: warn}\ninjection: {failurePolicy: Fail}\nwebhooks: {timeoutSeconds: 9}",

@@ -1,4 +1,4 @@
-//! The way out: what a user does instead of what is refused, or about what is wrong.
+//! The way out: the steps that a user can take instead of a refused change, or to end what a diagnosis reports.
 //!
 //! Owns: [`WayOut`], its steps, and the commands in them. Must not know: rules, layouts. The renderer decides where a
 //! line ends.
@@ -67,12 +67,13 @@ pub fn except(rule: &str, live: impl Into<WayOut>) -> WayOut {
 }
 
 impl WayOut {
-    /// Returns its first step.
+    /// Returns the first step of the first way.
     fn first_step(self) -> Step {
         self.ways.into_iter().flatten().next().unwrap_or_default()
     }
 
-    /// Returns what to do in the files that the objects come from. `removed`: the object is in none of them any more.
+    /// Replaces each change of a live object by the edit of its manifest, and each exception by a comment in that file.
+    /// `removed`: the object is no longer in the files, so the comment belongs in an earlier commit.
     #[must_use]
     pub fn in_files(mut self, removed: bool) -> Self {
         for word in self.ways.iter_mut().flatten().flat_map(|step| &mut step.0) {
@@ -104,7 +105,7 @@ impl WayOut {
         self.word(Word::Page(id))
     }
 
-    /// Adds the first step of another way out to the last step, and the rest of it after that.
+    /// Adds the first step of another way out to the last step, and the other steps and ways after it.
     #[must_use]
     pub fn and(mut self, other: impl Into<Self>) -> Self {
         let mut other = other.into();
@@ -115,7 +116,7 @@ impl WayOut {
         self.then(other)
     }
 
-    /// Adds the next step.
+    /// Adds the first way of another way out as the next steps, and its other ways as alternatives.
     #[must_use]
     pub fn then(mut self, next: impl Into<Self>) -> Self {
         let mut next_ways = next.into().ways.into_iter();
@@ -127,7 +128,7 @@ impl WayOut {
         self
     }
 
-    /// Adds another way.
+    /// Adds the ways of another way out as alternatives.
     #[must_use]
     pub fn or(mut self, other: impl Into<Self>) -> Self {
         self.ways.extend(other.into().ways);
@@ -167,18 +168,18 @@ impl WayOut {
         let mut ways = self.ways.iter().map(way);
         let first = ways.next().unwrap_or_default();
         ways.fold(first, |line, next| {
-            // A way that begins with its purpose reads better after a comma.
+            // A way that begins with its purpose or its condition reads better after a comma.
             let has_purpose = ["to ", "for ", "if "].iter().any(|word| next.starts_with(word));
             format!("{line}; or{} {next}", if has_purpose { "," } else { "" })
         })
     }
 }
 
-/// Returns the advice to waive the rule by a comment. A comment counts only where files are judged, because API servers see none.
+/// Returns the advice to waive the rule by a comment. It counts only where files are judged: API servers receive no comments.
 fn waiver(rule: &str, removed: bool) -> String {
     let before = if removed { ", in a commit before this one" } else { "" };
     format!(
-        "write the comment # gatera: waive {rule} reason=… above it{before} (when it is applied, the guard asks for an override: gatera explain {rule})"
+        "write the comment # gatera: waive {rule} reason=… above the object{before} (to apply the change, you also need an override: gatera explain {rule})"
     )
 }
 
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn one_goes_on_where_the_other_ends() {
+    fn and_joins_the_last_step_with_the_first_step_of_the_other_way_out() {
         let both = say("first: ").and(way_out()).say(", or ask");
         assert!(both.to_string().starts_with("first: wait until all are Ready (kubectl"));
         assert_eq!(both.ways().iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
@@ -316,7 +317,7 @@ mod tests {
         );
         let waiver = |before| {
             format!(
-                "first write replicas: 2, then wait; or, if not: write the comment # gatera: waive G03 reason=… above it{before} (when it is applied, the guard asks for an override: gatera explain G03)"
+                "first write replicas: 2, then wait; or, if not: write the comment # gatera: waive G03 reason=… above the object{before} (to apply the change, you also need an override: gatera explain G03)"
             )
         };
         assert_eq!(both.clone().in_files(false).to_string(), waiver(""));
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_is_quoted_where_a_shell_would_read_it_otherwise() {
+    fn an_argument_is_quoted_if_a_shell_would_interpret_it() {
         let command = CommandLine::new("kubectl annotate pod a").arg("key=it's $(x); y").arg("");
         assert_eq!(command.to_string(), r"kubectl annotate pod a 'key=it'\''s $(x); y' ''");
     }

@@ -187,7 +187,10 @@ fn a_change_says_what_it_does_and_the_way_out_is_an_edit() {
     fs::remove_dir_all(it.path().join("apps/db")).unwrap();
     output(&["apps", "--against=git:HEAD"]);
     let said = fs::read_to_string(it.path().join("out.json")).unwrap();
-    assert!(said.contains("# gatera: waive G03 reason=… above it, in a commit before this one"), "{said}");
+    assert!(
+        said.contains("# gatera: waive G03 reason=… above the object, in a commit before this one"),
+        "{said}"
+    );
     assert!(!said.contains("annotate"), "{said}");
     assert!(said.contains("\"shownAt\": {\n        \"file\": \"apps/web/web.yaml\""), "{said}");
 }

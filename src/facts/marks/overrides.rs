@@ -1,8 +1,8 @@
 //! The override: a user takes the responsibility for one step, for at most an hour.
 //!
-//! `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=moving to new disks"`, on the object itself, in the
-//! request, or on the StatefulSet of the cluster. `gatera.dev/break-glass: "until=… reason=…"` on a namespace suspends
-//! every rule for all objects in it. A malformed one suspends nothing and says why.
+//! `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=moving to new disks"` suspends rule G07 for the object that has
+//! it, or that gets it in the request, and on a StatefulSet for the whole cluster. `gatera.dev/break-glass: "until=… reason=…"`
+//! on a namespace suspends every rule for all objects in it. A malformed text suspends nothing; an error says why.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ const SKEW: SignedDuration = SignedDuration::from_mins(1);
 /// The largest length of an override, in bytes; messages repeat its reason.
 const LONGEST_TEXT: usize = 1024;
 
-/// Returns an end for an example, which leaves time enough for one step.
+/// Returns the end of an override in an example: late enough for one step, and without fractions of a second.
 pub fn example_end(now: Timestamp) -> Timestamp {
     let later = now.checked_add(SignedDuration::from_mins(30)).unwrap_or(now);
     Timestamp::from_second(later.as_second()).unwrap_or(later)
@@ -32,7 +32,7 @@ const EVERY_RULE: &str = "every rule";
 /// An override: one or several rules that are suspended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// The ids of the rules, or the text that stands for all.
+    /// The ids of the rules, or the one text that stands for all.
     pub rules: Vec<String>,
     pub until: Timestamp,
     pub reason: String,
@@ -60,7 +60,7 @@ pub enum InvalidException {
 }
 
 impl Override {
-    /// Reads the annotation's value as it counts now.
+    /// Reads the annotation's value. The error says why it has no effect now.
     pub fn read(text: &str, now: Timestamp) -> Result<Self, InvalidException> {
         let ids =
             |rules: &str| rules.split([',', ' ']).filter(|id| !id.is_empty()).map(str::to_owned).collect();
@@ -74,8 +74,8 @@ impl Override {
         Self::within(LONGEST_OVERRIDE + SKEW, InvalidException::BreakGlassForm, parts, text, now)
     }
 
-    /// Reads an override from the ids of its rules and what follows `until=`. The error is `form` if there are none, or if the
-    /// rest is written in another way.
+    /// Reads an override from its parts: the ids of its rules, and what follows `until=`. The error is `form` if there are no
+    /// ids, or if the rest has another form.
     fn within(
         longest: SignedDuration,
         form: InvalidException,
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_override_is_short_lived_and_says_why() {
+    fn an_override_needs_a_reason_and_an_end_within_an_hour() {
         let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
         let until: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
         let good =
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn break_glass_suspends_all_and_names_none() {
+    fn a_break_glass_suspends_every_rule_without_naming_one() {
         let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
         let open = Override::break_glass("until=2026-12-01T09:45:00Z reason=a node burns", now).unwrap();
         assert!(open.suspends("G01") && open.suspends("G18"));

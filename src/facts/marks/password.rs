@@ -9,7 +9,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-/// The mark on a Secret: the change that it permits.
+/// The annotation on a Secret: the change that it permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PasswordMark {
     /// The StatefulSet whose members read the key.
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_a_part_is_none() {
+    fn an_incomplete_text_permits_nothing() {
         for text in [
             "",
             "galera root-password",

@@ -15,7 +15,7 @@ use crate::galera::start_report::Position;
 
 /// The longest time that a recovery may last: a longer one would be forgotten.
 const LONGEST_RECOVERY: SignedDuration = SignedDuration::from_hours(1);
-/// The largest length of a request, in bytes. It repeats the loss that is accepted.
+/// The largest length of a request, in bytes. It contains the accepted loss in the user's words.
 const LONGEST_TEXT: usize = 512;
 
 /// A request to recover a cluster from one member.
@@ -48,7 +48,7 @@ pub enum InvalidRecovery {
 }
 
 impl Recovery {
-    /// Reads the annotation's value, as it counts now.
+    /// Reads the annotation's value. A request that is over, or ends too late, is an error.
     pub fn read(text: &str, now: Timestamp) -> Result<Self, InvalidRecovery> {
         let recovery = Self::of(text)?;
         match recovery.until {
@@ -88,10 +88,10 @@ impl Recovery {
         format!("{} {} until={}", super::RECOVERY, self.position, self.until.strftime("%Y%m%d%H%M%S"))
     }
 
-    /// Returns whether a pod with this text may start its cluster, or did so a moment ago.
+    /// Returns whether this text on a pod is a permission to start its cluster, in effect or over.
     pub fn is_permission(text: &str) -> bool {
-        let right = || text.strip_prefix(super::RECOVERY)?.strip_prefix(' ')?.split_once(" until=");
-        right().is_some_and(|(position, until)| {
+        let parts = || text.strip_prefix(super::RECOVERY)?.strip_prefix(' ')?.split_once(" until=");
+        parts().is_some_and(|(position, until)| {
             Position::read(position).is_some()
                 && until.len() == 14
                 && until.bytes().all(|it| it.is_ascii_digit())
@@ -120,7 +120,7 @@ mod tests {
     const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_request_is_read_as_it_is_written_and_any_other_text_is_an_error() {
         let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
         for text in [
             format!("galera-2 at {ID}:363 until=2026-12-01T10:00:00Z"),

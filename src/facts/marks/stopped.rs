@@ -1,10 +1,10 @@
 //! The record on a member's claim after `gatera stop` stopped that member: where its data ends, how many members there
-//! were, since when, and by which user.
+//! were, when it was stopped, and by which user.
 //!
 //! `gatera.dev/stopped: "66373a7e-e610-11f1-91b9-7e68ccac15f1:363 of=3 since=2026-12-01T09:30:00Z by=alice"`; the
 //! position is `unknown` if the member did not report it. The record outlives the StatefulSet. Users may change it: it
-//! only makes a start more careful (`grant/positions.rs`), and the state of a cluster of 0 replicas without a pod
-//! STOPPED instead of DOWN (`view/cluster.rs`). Must not know: clusters.
+//! only makes a start more careful (`grant/positions.rs`), and changes the state of a cluster with 0 replicas and no pod
+//! from DOWN to STOPPED (`view/cluster.rs`). Must not know: clusters.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ const LONGEST_NAME: usize = 128;
 pub struct StopRecord {
     /// The position of the member's data, if the member reported it.
     pub position: Option<Position>,
-    /// The number of members that there were. Every claim records it, so one that remains is enough.
+    /// The number of members that there were. Every claim records this number, so one remaining claim is enough.
     pub of: i64,
     pub since: Timestamp,
     /// The name of the user at the API server; empty: unknown.
@@ -46,7 +46,7 @@ impl StopRecord {
     }
 }
 
-/// Returns the name only if it can be that of a user: users may write anything here, and messages repeat it.
+/// Returns the text if it can be the name of a user, or else an empty one: users may write anything here, and messages repeat it.
 fn user_name(text: &str) -> String {
     let fits = text.len() <= LONGEST_NAME && !text.contains(|c: char| c == ';' || c.is_control());
     if fits { text.to_owned() } else { String::new() }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_record_is_read_as_it_is_written_and_any_other_text_is_not_one() {
         const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
         for text in [
             format!("{ID}:363 of=3 since=2026-12-01T09:30:00Z"),

@@ -1,7 +1,7 @@
 //! A request as the API server sends it: an AdmissionReview, read into a review.
 //!
-//! Owns: the envelope, and the errors about a body that is none. Must not know: rules, the view. Data: bytes in; the envelope
-//! first, then the objects, so that an answer can name the request, even if the object inside cannot be read.
+//! Owns: the envelope, and the errors about a body that is not an AdmissionReview. Must not know: rules, the view. The envelope
+//! is read first, then the objects, so that an answer can name the request even if an object in it cannot be read.
 
 mod body;
 
@@ -20,7 +20,8 @@ use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Present, Unreada
 pub struct Incoming<'a> {
     pub uid: String,
     pub review: Review,
-    /// The text of the new object for the patch, without what no rule reads.
+    /// The text of the new object for the patch, without what no rule reads; `None`: there is no object, or the update changes
+    /// nothing that a rule reads.
     pub object: Option<Cow<'a, str>>,
 }
 
@@ -59,7 +60,7 @@ struct Request<'a> {
     #[serde(default)]
     user_info: User,
     dry_run: Option<bool>,
-    /// Whether there is an object; it was taken out.
+    /// Whether there is an object; [`Body`] has taken out its text.
     object: Option<Present>,
     old_object: Option<Present>,
     #[serde(borrow, default)]
@@ -67,8 +68,7 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Returns a message if a name is longer than that of any existing object, because messages repeat names
-    /// completely.
+    /// Returns a message if a name is longer than any object's name can be, because messages repeat names completely.
     fn overlong(&self) -> Option<String> {
         let Self { uid, name, namespace, sub_resource, .. } = self;
         let known = [
@@ -119,7 +119,7 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
     if let Some(problem) = request.overlong() {
         return Err(Malformed(problem));
     }
-    // A name that is spelled with escapes was not recognised as one.
+    // A key that is spelled with escapes, such as `\u006fbject`, was not recognised in the first stage.
     if (request.object.is_some(), request.old_object.is_some())
         != (parts.object.is_some(), parts.old.is_some())
     {
@@ -174,7 +174,8 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
     Ok(Incoming { uid: request.uid, review, object })
 }
 
-/// Returns both objects without their templates, new before old, if the update changes nothing that a rule reads; `None`: it may.
+/// Returns both objects without their templates, new before old, if the update changes nothing that a rule reads; `None`: it may
+/// change something.
 fn unchanged_objects(kind: Kind, parts: &Body<'_>) -> Option<[Object; 2]> {
     let (new, old) = (parts.object.as_ref()?, parts.old.as_ref()?);
     let read = |part: &ObjectText<'_>| Object::read(kind, &part.without_template()).ok();

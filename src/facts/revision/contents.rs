@@ -18,13 +18,14 @@ pub struct Contents {
 #[derive(Clone, Debug)]
 enum KeyDigest {
     File {
-        /// The digests of its meaning and of its spelling, or the line from which it cannot be read.
+        /// The digests of its meaning and of its spelling, or the line at which a server stops reading.
         digests: Result<[Vec<u8>; 2], usize>,
-        /// Whether a switch in it makes a server found a cluster.
+        /// Whether the switch `wsrep_new_cluster` in it makes a server found a cluster.
         founds_by_switch: bool,
-        /// Whether its address does.
+        /// Whether its cluster address makes a server found a cluster.
         founds_by_address: bool,
     },
+    /// The digest of a text that is not an option file.
     Text(Vec<u8>),
 }
 
@@ -49,16 +50,16 @@ pub enum UnknownRevision {
 }
 
 impl Contents {
-    /// Returns the contents of a ConfigMap.
+    /// Computes the digests of all keys of a ConfigMap.
     pub fn of(map: &ConfigMap) -> Self {
-        let sum = |(key, text): (&String, &Literal)| {
+        let digested = |(key, text): (&String, &Literal)| {
             let is_file = options::is_file(key, text.look());
             (key.clone(), if is_file { of_file(text) } else { KeyDigest::Text(sum(text.look())) })
         };
-        Self { keys: map.data.iter().map(sum).collect(), binary: map.has_binary_data() }
+        Self { keys: map.data.iter().map(digested).collect(), binary: map.has_binary_data() }
     }
 
-    /// Returns the digest of these keys; `None`: there is no option file among them.
+    /// Returns the digest of these keys; `None`: there is no option file among them. `name` is for the error.
     pub fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, UnknownRevision> {
         let read: Vec<_> = self.keys.iter().filter(|(key, _)| keys.contains(key)).collect();
         if !read.iter().any(|(_, sum)| matches!(sum, KeyDigest::File { .. })) {
@@ -90,7 +91,7 @@ impl Contents {
         Ok(Some(Digest::of(all_meanings, all_texts)))
     }
 
-    /// Returns whether it is exactly the content in its name: an unchanged snapshot.
+    /// Returns whether this is exactly the content with this digest: then a snapshot with the digest in its name is unchanged.
     pub fn matches(&self, digest: &Digest) -> bool {
         self.digest("", &Keys::ALL).ok().flatten().is_some_and(|it| it.0 == digest.0)
     }

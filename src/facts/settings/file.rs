@@ -17,7 +17,7 @@ pub fn schema() -> schemars::Schema {
 pub(super) struct SettingsFile {
     /// Label selectors of pods that are Galera's, besides the usual ones: `key`, `key=value` or `key in (a, b)`.
     pub(super) adopt: Vec<String>,
-    /// The usual selectors count, too.
+    /// Whether the usual selectors count, too; true if it is left out.
     #[serde(rename = "adoptDefaults")]
     pub(super) adopt_defaults: Option<bool>,
     /// The mode of every rule that `modes` does not name.
@@ -74,7 +74,7 @@ pub(super) struct Injection {
     pub(super) failure_policy: FailurePolicy,
 }
 
-/// Ignore creates them without injection; Fail refuses them.
+/// Ignore creates such pods without injection; Fail refuses them.
 #[derive(Default, Deserialize, JsonSchema, PartialEq, Eq)]
 pub(super) enum FailurePolicy {
     #[default]
@@ -86,6 +86,6 @@ pub(super) enum FailurePolicy {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Webhooks {
-    /// 1 to 30.
+    /// The timeout of webhooks that refuse if the guard does not answer: 1 to 30.
     pub(super) timeout_seconds: Option<i64>,
 }

@@ -1,9 +1,9 @@
 //! The body of a request, taken apart in one pass: the envelope, and the objects without what no rule reads.
 //!
-//! More than half of an object is the list of who wrote which field, and the manifest as it was applied; an update carries both
-//! twice, and often the same template. A parser that checks all of that needs several times as long as for the rest. So these
-//! values are cut out here without being parsed, which is safe because the API server wrote them. Owns: where a value begins and ends,
-//! and how many there are. Must not know: kinds.
+//! More than half of an object is often the list of who wrote which field (`managedFields`), and the manifest as it was applied;
+//! an update has both twice, and usually the same template twice. A parser that checks all of that needs several times as long as
+//! for the rest. So these values are cut out here without being parsed, which is safe because the API server wrote them. Owns:
+//! where a value begins and ends, and how many values there are. Must not know: kinds.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -38,7 +38,7 @@ const EMPTY: &str = "{}";
 const APPLIED: &[u8] = b"kubectl.kubernetes.io/last-applied-configuration";
 
 impl<'a> Body<'a> {
-    /// Takes a body apart; `None`: it is not a review.
+    /// Takes a body apart; `None`: it is not JSON of the form of a review.
     pub(super) fn read(body: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(body).ok()?;
         let mut json = JsonCursor { json: body, at: 0 };
@@ -122,7 +122,7 @@ fn without<'a>(body: &'a str, part: Range<usize>, values: &[Range<usize>]) -> Co
     Cow::Owned(kept)
 }
 
-/// A place in a JSON text. Every method that returns `None` has found something else than it was called for.
+/// A position in a JSON text. A method returns `None` if the text there is not what the method expects.
 struct JsonCursor<'a> {
     json: &'a [u8],
     at: usize,
@@ -133,7 +133,7 @@ impl<'a> JsonCursor<'a> {
         self.json.get(self.at).copied()
     }
 
-    /// Moves on to the next byte that is not space, and returns its place.
+    /// Moves to the next byte that is not white space, and returns its place.
     fn next(&mut self) -> Option<usize> {
         while self.byte()?.is_ascii_whitespace() {
             self.at += 1;
@@ -165,14 +165,15 @@ impl<'a> JsonCursor<'a> {
         Some(())
     }
 
-    /// Goes past the next value if it begins with the text of this object: that text ends with its brace, so it is the whole value.
+    /// Goes past the next value if it begins with this text, which is an object: it ends with the closing brace, so it is the
+    /// whole value.
     fn skip_same(&mut self, other: Option<&str>) -> Option<()> {
         let other = other.filter(|it| it.starts_with('{'))?;
         self.json.get(self.at..)?.starts_with(other.as_bytes()).then(|| self.at += other.len())
     }
 
-    /// Goes through a Kubernetes object, and notes its spec, its template and what no rule reads. The spec or the template may be
-    /// that of the other object.
+    /// Goes through a Kubernetes object, and notes the places of its spec, its template and what no rule reads. A spec or
+    /// template with the same text as in the other object is not gone through again.
     fn object(&mut self, other: Option<&ObjectText<'_>>, found: &mut ObjectText<'_>) -> Option<()> {
         let ObjectText { unread, spec, template, .. } = found;
         self.fields(|json, key| {
@@ -271,14 +272,14 @@ fn past_quote(bytes: &mut Iter<'_, u8>) -> Option<()> {
     }
 }
 
-/// Returns an upper bound for the number of values in a JSON text: every value but the first follows `{`, `[` or `,`. Only if there
-/// seem to be more than `many`, those in strings are left out, and no more than `most` are counted.
+/// Returns an upper bound for the number of values in a JSON text: every value but the first needs one `{`, `[` or `,` before it.
+/// Those in strings are left out only if there seem to be more than `many` values; counting then stops above `most`.
 ///
 /// Not inlined: its caller is compiled for size, and then bytes would be compared one at a time.
 #[inline(never)]
 pub fn value_count(json: &[u8], many: usize, most: usize) -> usize {
-    let begins = |byte: &u8| matches!(byte, b'{' | b'[' | b',');
-    // In pieces whose count fits into a byte, a processor compares many bytes at once.
+    // A branch in the loop, or a count that does not fit into a byte, would keep the compiler from using vector instructions.
+    let begins = |byte: &u8| (*byte == b'{') | (*byte == b'[') | (*byte == b',');
     let pieces = json.chunks(u8::MAX.into());
     let rough = pieces.map(|it| usize::from(it.iter().map(|byte| u8::from(begins(byte))).sum::<u8>())).sum();
     if rough <= many {

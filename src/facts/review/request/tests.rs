@@ -1,4 +1,4 @@
-//! How a request body is read: as a review, or with an error message that repeats no long text.
+//! How a request body is read: as a review, or with an error message that repeats no text of the body.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -10,7 +10,7 @@ fn body(request: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_request_is_an_error_without_any_text_of_it() {
+fn a_body_that_is_not_a_request_is_an_error_that_repeats_none_of_its_text() {
     for text in [
         r#"{"request":{"uid":"u1","operation":"EXPLODE"}}"#,
         r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u1","kind":{"group":"","kind":"Pod"},"operation":"CREATE"}}"#,
@@ -26,7 +26,7 @@ fn what_is_no_request_is_an_error_without_any_text_of_it() {
 }
 
 #[test]
-fn names_that_no_object_has_are_not_read() {
+fn a_name_that_is_too_long_for_an_object_is_an_error() {
     for field in ["name", "namespace", "subResource"] {
         let with =
             |length: usize| body(&format!(r#""operation":"DELETE","{field}":"{}""#, "n".repeat(length)));
@@ -48,7 +48,7 @@ fn an_object_that_cannot_be_read_is_kept_as_a_finding() {
 }
 
 #[test]
-fn names_come_from_wherever_there_is_one() {
+fn the_name_comes_from_the_object_if_the_request_has_none() {
     for (request, name) in [
         (r#""operation":"DELETE","oldObject":{"metadata":{"name":"a"}},"object":null"#, "a"),
         (r#""operation":"CREATE","object":{"metadata":{"generateName":"a-"}}"#, "a-"),
@@ -63,9 +63,9 @@ fn names_come_from_wherever_there_is_one() {
     }
 }
 
-/// `kubectl drain --dry-run=server` sends such a request, and an API server shows the dry run nowhere else.
+/// `kubectl drain --dry-run=server` sends an eviction in which only these options say that it is a dry run.
 #[test]
-fn an_eviction_that_is_only_tried_says_so_in_its_own_options() {
+fn a_dry_run_of_an_eviction_is_read_from_its_own_options() {
     for (options, tried) in [
         (r#"{"dryRun":["All"]}"#, true),
         (r#"{"dryRun":[]}"#, false),
@@ -80,7 +80,7 @@ fn an_eviction_that_is_only_tried_says_so_in_its_own_options() {
     }
 }
 
-/// Texts with everything that could be taken for the end of a value.
+/// Generates values with every character that could be mistaken for the end of a value.
 fn any_text() -> impl Strategy<Value = Json> {
     prop_oneof![
         r#"[a-z"\\{}\[\],: é\n]{0,12}"#.prop_map(Json::from),
@@ -91,7 +91,7 @@ fn any_text() -> impl Strategy<Value = Json> {
 }
 
 proptest! {
-    /// Both objects are read as from their own texts, with any text around them; the values that no rule reads are left out.
+    /// Each object is read like its own text, no matter what surrounds it; the values that no rule reads are left out.
     #[test]
     fn a_body_is_taken_apart_as_a_parser_would(
         texts in proptest::collection::vec(any_text(), 6),
@@ -133,7 +133,7 @@ proptest! {
         let mut envelope = review.clone();
         (envelope["request"]["object"], envelope["request"]["oldObject"]) = (json!({}), json!({}));
         prop_assert_eq!(read(&parts.envelope), envelope);
-        // A part of it is no review, and no panic either.
+        // A body that ends too early is not a review, and causes no panic.
         for end in 0..text.len() {
             let cut = text.as_bytes().get(..end).and_then(Body::read);
             prop_assert!(cut.is_none_or(|parts| serde_json::from_str::<Json>(&parts.envelope).is_err()), "{end}");
@@ -142,7 +142,7 @@ proptest! {
 }
 
 #[test]
-fn an_object_whose_key_is_not_spelled_plainly_is_no_request() {
+fn an_object_under_an_escaped_or_repeated_key_is_an_error() {
     for request in [
         r#""operation":"CREATE","\u006fbject":{"metadata":{"name":"a"}}"#,
         r#""operation":"CREATE","object":{"metadata":{"name":"a"}},"object":{"metadata":{"name":"b"}}"#,
@@ -152,9 +152,9 @@ fn an_object_whose_key_is_not_spelled_plainly_is_no_request() {
     }
 }
 
-/// The template that an update leaves alone is read once, and judged as if it had been read twice.
+/// A template that an update does not change is read once, with the same result as if it were read twice.
 #[test]
-fn the_same_template_is_read_once() {
+fn an_unchanged_template_is_the_same_on_both_sides() {
     let object = |image: &str, note: &str| {
         format!(
             r#"{{"metadata":{{"name":"a","annotations":{{"gatera.dev/note":"{note}"}}}},"spec":{{"template":{{"spec":{{"containers":[{{"image":"{image}"}}]}}}}}}}}"#
@@ -171,9 +171,9 @@ fn the_same_template_is_read_once() {
     }
 }
 
-/// A validating call about an update that changes nothing that a rule reads does not read the templates.
+/// In a validating call, the templates are not read if the update changes nothing that a rule reads.
 #[test]
-fn a_template_that_nothing_is_asked_about_is_not_read() {
+fn a_template_is_read_only_if_a_rule_needs_it() {
     for (origin, annotation, is_read) in [
         (Origin::Validating, "example.com/note", false),
         (Origin::Validating, "gatera.dev/note", true),
@@ -200,7 +200,7 @@ fn a_template_that_nothing_is_asked_about_is_not_read() {
 
 /// No object of an API server has a field twice.
 #[test]
-fn a_spec_that_is_there_twice_is_not_read() {
+fn an_object_with_a_repeated_field_is_unreadable() {
     for object in [
         r#"{"spec":{"template":{"spec":{}}},"spec":{}}"#,
         r#"{"spec":{},"spec":{"template":{"spec":{}}}}"#,
