@@ -1,8 +1,8 @@
 //! Facts about MariaDB and Galera: what makes a pod a Galera server, the meaning of its option files, cluster address,
 //! image and probes, and how many members a cluster needs.
 //!
-//! Owns: facts that do not depend on Kubernetes. Must not know: rules, requests, the view. Every function is pure: it
-//! takes text and parsed objects, and returns facts about them.
+//! Owns: facts that follow from texts and objects alone, without the state of a cluster. Must not know: rules, requests,
+//! the view. Every function is pure: it takes text and parsed objects, and returns facts about them.
 
 pub mod accounts;
 pub mod added;

@@ -241,7 +241,7 @@ impl Revision {
     }
 
     /// Returns whether both are revisions of the same ConfigMaps.
-    pub fn is_about_the_same(&self, other: &Self) -> bool {
+    pub fn has_sources_of(&self, other: &Self) -> bool {
         self.0.keys().eq(other.0.keys())
     }
 

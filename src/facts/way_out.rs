@@ -179,7 +179,8 @@ impl WayOut {
 fn waiver(rule: &str, removed: bool) -> String {
     let before = if removed { ", in a commit before this one" } else { "" };
     format!(
-        "write the comment # gatera: waive {rule} reason=… above the object{before} (to apply the change, you also need an override: gatera explain {rule})"
+        "write the comment # gatera: waive {rule} reason=… above the object{before} \
+         (to apply the change, you also need an override: gatera explain {rule})"
     )
 }
 
@@ -317,7 +318,8 @@ mod tests {
         );
         let waiver = |before| {
             format!(
-                "first write replicas: 2, then wait; or, if not: write the comment # gatera: waive G03 reason=… above the object{before} (to apply the change, you also need an override: gatera explain G03)"
+                "first write replicas: 2, then wait; or, if not: write the comment # gatera: waive G03 reason=… above the \
+                 object{before} (to apply the change, you also need an override: gatera explain G03)"
             )
         };
         assert_eq!(both.clone().in_files(false).to_string(), waiver(""));

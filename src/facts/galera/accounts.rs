@@ -28,7 +28,7 @@ pub struct Password {
 const LONGEST_PASSWORD: usize = 64;
 
 impl Password {
-    /// Reads a password that is in use; `None`: the text is not one line.
+    /// Reads a password that is in use; `None`: the text is empty, or not one line.
     pub fn in_use(text: &str) -> Option<Self> {
         let one_line = !text.is_empty() && !text.contains(['\n', '\r', '\0']);
         one_line.then(|| Self::of(text))
@@ -78,7 +78,7 @@ pub struct Account {
     methods: Vec<Method>,
 }
 
-/// The output hides the hashes, because a hash is enough to log in.
+/// The output hides the hashes, because a password can be guessed from its hash.
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Account at {} with {} methods", self.host, self.methods.len())
@@ -148,7 +148,7 @@ impl Account {
     }
 }
 
-/// The text that [`change`] prints if it has changed the account.
+/// The text that the statements of [`change`] print if they have changed the account.
 pub const CHANGED: &str = "changed";
 /// A row of `mysql.global_priv`, in characters that every client and every mode of the server prints unchanged.
 const ROW: &str = "CONCAT(HEX(Host), ':', HEX(Priv))";

@@ -1,4 +1,4 @@
-//! The names by which the parts that injection adds to a pod are recognised. The injection itself is `inject.rs`.
+//! The names of the parts that injection adds to a pod, so that they are recognised. The injection itself is in `inject.rs`.
 
 use super::bitnami;
 use objects::{Container, EnvVar};

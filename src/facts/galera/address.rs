@@ -13,7 +13,7 @@ use objects::{Container, Literal};
 /// The meaning of an address for a server that starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// `gcomm://` without a host: start a new, empty cluster.
+    /// `gcomm://` without a host: start a new cluster.
     NewCluster,
     /// Join the first host that answers.
     Peers(Vec<String>),
@@ -25,7 +25,7 @@ impl Address {
     pub fn read(text: &str) -> Option<Self> {
         let rest = text.trim().strip_prefix("gcomm://")?;
         let hosts = rest.split(['?', '/']).next().unwrap_or_default();
-        // The first host decides. (Galera reads 0.0.0.0 as no host, too; another check refuses it, because it means the
+        // The first host decides. (For Galera 0.0.0.0 means no host, too; another check refuses it, because it means the
         // pod itself.)
         if hosts.split(',').next().is_none_or(|first| first.trim().is_empty()) {
             return Some(Self::NewCluster);
@@ -77,7 +77,7 @@ pub struct PlacedAddress<'a> {
     pub text: String,
 }
 
-/// A place where an address can be written: each one overrides those before it.
+/// A place where an address can be written. Each place overrides those that are listed before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressSource<'a> {
     /// A key of a ConfigMap.
@@ -99,7 +99,7 @@ pub fn of_container<'a>(container: &'a Container, files: &[ConfigMapFile<'a>]) -
         let text = flag.value.map_or(String::new(), |value| value.look().to_owned());
         return if_complete(AddressSource::Word(flag.field, flag.index), text);
     }
-    // A start script may set the variable, differently for each member.
+    // A start script may set a variable differently for each member.
     let assigns = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('='));
     let mut words = container.command.iter().chain(&container.args).map(Literal::look);
     if words.any(|word| VARIABLES.iter().any(|name| assigns(word, name))) {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_in_every_form() {
+    fn hosts_are_read_in_every_form() {
         for (text, host) in [
             ("a-0.hs", Host::Name("a-0", "hs")),
             ("a-0.hs:4567", Host::Name("a-0", "hs")),

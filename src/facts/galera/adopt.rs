@@ -1,7 +1,7 @@
 //! Adoption: which pod templates are Galera's, by label.
 //!
-//! The selectors are written as `kubectl -l` takes them and are kept as data, because three readers need them: this
-//! file judges labels, `webhooks.rs` turns them into what the API server selects by, `watch.rs` into what it lists.
+//! The selectors are written as for `kubectl -l` and are kept as data, because they have three uses: this file compares labels
+//! with them, `webhooks.rs` writes them into webhook entries, and `watch.rs` lists and watches objects by them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,8 @@ pub struct Adoption(Vec<TextSelector>);
 )]
 pub struct BadSelector(String);
 
-/// The default selectors: our own label; the seed documents' labels; Bitnami's chart. A test reads each of them.
+/// The default selectors: gatera's own label, the labels of the seed documents (docs/seeds.md), and the label of Bitnami's chart.
+/// A test proves that each of them is valid.
 const DEFAULT_SELECTORS: [&str; 3] = [
     "gatera.dev/cluster",
     "app in (galera, galera-bootstrap),instance",
@@ -65,7 +66,7 @@ impl Adoption {
         self.0.iter().any(|selector| selector.selects(labels))
     }
 
-    /// Returns the selectors, for requests to the API server.
+    /// Returns the selectors.
     pub fn selectors(&self) -> &[TextSelector] {
         &self.0
     }
@@ -168,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_adopted() {
+    fn the_default_selectors_adopt_by_known_labels() {
         let adoption = Adoption::default();
         assert!(adoption.adopts(&labels(&[("app", "galera"), ("instance", "a")])));
         assert!(adoption.adopts(&labels(&[("app", "galera-bootstrap"), ("instance", "a")])));
         assert!(adoption.adopts(&labels(&[("gatera.dev/cluster", "")])));
         assert!(adoption.adopts(&labels(&[("app.kubernetes.io/name", "mariadb-galera")])));
-        assert!(!adoption.adopts(&labels(&[("app", "galera")])), "without an instance it is a stranger");
+        assert!(!adoption.adopts(&labels(&[("app", "galera")])), "the label instance is missing");
         assert!(!adoption.adopts(&labels(&[("app", "web"), ("instance", "a")])));
     }
 

@@ -13,17 +13,19 @@ pub const SCRIPT: &str = "/etc/gatera/bitnami.bash";
 /// The variable from which the image takes further options.
 pub const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
 
-/// Mounts with an option file for the image, in the order in which they are searched, each with the path of a file with the same
-/// text: the image copies a mounted file to its own path, and its default file into a folder that is mounted there.
+/// The mounts that decide which option file the image uses, in the order in which the image looks for them, each with the path of
+/// a file with the same content. The image copies a mounted file to its own path; if the folder of that path is mounted, the
+/// image copies its default file into it.
 const OPTION_FILES: [(&str, &str); 3] = [
     ("/bitnami/conf/my.cnf", "/bitnami/conf/my.cnf"),
     ("/bitnami/conf", "/bitnami/conf/my.cnf"),
     ("/opt/bitnami/mariadb/conf", "/opt/bitnami/mariadb/conf.default/my.cnf"),
 ];
+/// The option file of the image if none of these is mounted.
 const OPTION_FILE: &str = "/opt/bitnami/mariadb/conf/my.cnf";
 
-/// Returns whether this container has Bitnami's image. Other images have the same name, and some take its variables; a mirror
-/// changes the registry, but not the paths in the image.
+/// Returns whether this container has Bitnami's image. Other images have the same name, and some take its variables. A mirror
+/// changes the repository, but not the paths in the image, so a mount at one of them counts.
 pub fn is_its_image(container: &Container) -> bool {
     let its_own = |path: &str| path.starts_with("/bitnami") || path.starts_with("/opt/bitnami");
     let image = Image::read(&container.image);
@@ -37,8 +39,8 @@ pub fn is_script(variable: &EnvVar) -> bool {
     variable.name == BASH_ENV && variable.value.look() == SCRIPT
 }
 
-/// Returns the command line with which the image starts the server, in a container with these mounts and further options, where
-/// the image prepares no data.
+/// Returns the command line with which the image would start the server in a container with these mounts and further options. It
+/// is for a pod in which the image's scripts do not run.
 pub fn server(mounts: &[&str], further: &str) -> Vec<String> {
     let is_mounted = |path: &str| mounts.iter().any(|mount| mount.trim_end_matches('/') == path);
     let option_file = OPTION_FILES.iter().find(|(mount, _)| is_mounted(mount)).map_or(OPTION_FILE, |it| it.1);

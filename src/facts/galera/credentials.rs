@@ -10,8 +10,8 @@ use objects::{Container, PodSpec, Volume};
 use super::accounts::Password;
 use super::options;
 
-/// The variables of images that hold a password, each with the variable that holds its account, and the account if that is not
-/// set.
+/// The variables of images that hold a password, each with the variable that holds its account, the account if that variable is
+/// not set, and its role.
 const VARIABLES: [(&str, &str, &str, Role); 5] = [
     ("MARIADB_ROOT_PASSWORD", "MARIADB_ROOT_USER", "root", Role::Root),
     ("MYSQL_ROOT_PASSWORD", "MYSQL_ROOT_USER", "root", Role::Root),
@@ -58,7 +58,7 @@ pub struct Credential {
     pub role: Role,
     pub secret: String,
     pub key: String,
-    /// The password; `None`: the value is not one line.
+    /// The password; `None`: the value is empty, or not one line.
     pub password: Option<Password>,
 }
 
@@ -202,7 +202,7 @@ mod tests {
                 own("root", "MYSQL_ROOT_PASSWORD", "a"),
                 own("mariabackup", "MARIADB_GALERA_MARIABACKUP_PASSWORD", "b")
             ],
-            "an account without a name is none"
+            "MYSQL_PASSWORD belongs to no account, because MYSQL_USER is not set"
         );
         let written_out =
             r#"{"containers":[{"name":"mariadb","env":[{"name":"MARIADB_ROOT_PASSWORD","value":"a"}]}]}"#;
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_all_but_the_password() {
+    fn only_the_password_in_an_option_file_changes() {
         let new = Password::new("new-1").unwrap();
         assert_eq!(with_password("old", "root", &new).as_deref(), Some("new-1"));
         let file = "[mariadbd]\n# the user\nwsrep-sst-auth=sst:old # of old\nmax_connections = 7\n";

@@ -24,11 +24,12 @@ pub struct DataFolder {
     pub volume: Option<String>,
     /// The folder in the volume, without slashes at its ends; empty: all of it.
     pub folder: String,
-    /// Each pod has a different folder.
+    /// Whether each pod has a different folder.
     pub of_each: bool,
 }
 
-/// The storage of the data, by the name that identifies it for a new pod, because a volume may be renamed.
+/// The storage of the data. A claim or a folder of the node identifies it, not the name of the volume, because a template may
+/// rename the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// The claim of each member from this template.
@@ -39,6 +40,7 @@ pub enum Backing {
     Node(String),
     /// A volume of another kind, by its name.
     Volume(String),
+    /// The container's own file system: no volume is mounted.
     Container,
 }
 
@@ -48,7 +50,7 @@ impl DataFolder {
         Some(Self::at(workload, server, directory(server, files)?))
     }
 
-    /// Returns the storage of this folder, as the server sees it.
+    /// Returns the storage of this data directory. `directory` is the path that the server sees.
     pub fn at(workload: &Workload, server: &Container, directory: String) -> Self {
         let (mount, rest) = covering(&server.volume_mounts, &directory);
         let Some(mount) = mount else {
@@ -71,7 +73,7 @@ impl DataFolder {
         }
     }
 
-    /// Returns whether both are the same data.
+    /// Returns whether both are the same folder of the same storage, even if it is mounted elsewhere.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.backing, &self.folder) == (&other.backing, &other.folder)
     }
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_the_node_is_known_by_its_path() {
+    fn a_folder_of_the_node_is_identified_by_its_path() {
         let volume = r#"{"name":"disk","hostPath":{"path":"/srv/db"}}"#;
         let mounts = r#""volumeMounts":[{"name":"disk","mountPath":"/var/lib/mysql"}]"#;
         let is = "/var/lib/mysql: folder /srv/db of its node";
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_named_by_a_field_of_the_pod_is_another_one_for_each() {
+    fn a_folder_that_a_field_of_the_pod_names_differs_for_each_pod() {
         let of_each = |name: &str, from: &str| {
             let json = format!(
                 r#"{{"metadata":{{"name":"g"}},"spec":{{"template":{{"spec":{{"containers":[{{"name":"s","image":"mariadb:10.11",
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_not_guessed() {
+    fn a_data_directory_that_the_manifest_does_not_show_is_unknown() {
         let script = r#""command":["bash","-c","exec /start.sh"],"volumeMounts":[{"name":"data","mountPath":"/var/lib/mysql"}]"#;
         assert_eq!(place("mariadb:10.11", script, "", ""), None);
         let elsewhere = r#""volumeMounts":[{"name":"data","mountPath":"/data"}]"#;

@@ -1,7 +1,7 @@
 //! The resource of mariadb-operator that drives a StatefulSet.
 //!
-//! Its operator founds and recovers the cluster, restarts members for a new configuration, and writes their addresses, so the
-//! guard leaves these chores to it. What the guard adds to pods needs no knowledge of the operator.
+//! mariadb-operator founds and recovers the cluster, restarts members for a new configuration, and writes their addresses, so the
+//! guard leaves these tasks to it. What the guard adds to pods does not depend on the operator.
 
 use objects::{Owner, Workload};
 

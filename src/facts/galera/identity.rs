@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(String);
 
-/// A member's report about its cluster: a probe of `wait-for-sync.sh` makes it while the guard does not know the
+/// A member's report about its cluster: a probe of `wait-for-sync.sh` prints it while the guard has not recorded this
 /// cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IdentityReport {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_id_is_one() {
+    fn only_a_uuid_that_is_not_all_zeros_is_an_identity() {
         let id = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
         assert_eq!(Identity::read(id).unwrap().to_string(), id);
         let reported = |text: &str| IdentityReport::read(&format!("Startup probe failed: {text}"));

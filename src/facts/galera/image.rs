@@ -1,6 +1,6 @@
 //! Image references: the vendor of the server, its series, and whether the reference can change by itself.
 //!
-//! A tag is only text. Unknown servers, and numbers of unknown series, are not guessed.
+//! A tag is only text. Of unknown servers and unknown series nothing is guessed.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub enum Vendor {
     Percona,
 }
 
-/// A series, such as `10.11`: within it files and state transfers stay compatible.
+/// A series, such as `10.11`: within a series, data files and state transfers stay compatible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Series(pub u32, pub u32);
 
@@ -34,13 +34,13 @@ pub enum VersionChange {
     Same,
     /// A change to the next series, or to the next one with long support.
     Up,
-    /// A change further than that; this series must come first.
+    /// A change to a later series than that; this series must come first.
     Skips(Series),
     Down,
 }
 
 impl<'a> Image<'a> {
-    /// Splits a reference. Nothing is an error here: the kubelet will report one.
+    /// Splits a reference. An invalid one is not an error here: the kubelet reports it.
     pub fn read(text: &'a str) -> Self {
         let (rest, digest) =
             text.trim().split_once('@').map_or((text.trim(), None), |(rest, digest)| (rest, Some(digest)));
@@ -55,7 +55,7 @@ impl<'a> Image<'a> {
         self.repository.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Returns whether it is an official image, or a copy of it in a mirror: no other name precedes its own.
+    /// Returns whether it is an official image, or its copy in a mirror: its path is only a name, or ends with `library/NAME`.
     pub fn is_official(&self) -> bool {
         let is_registry = |part: &str| part == "localhost" || part.contains(['.', ':']);
         let path = match self.repository.split_once('/') {
@@ -77,7 +77,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Returns whether the same reference may name another image later.
+    /// Returns whether the reference may name an image of another series later: it has no tag, or a tag such as `latest`.
     pub fn floats(&self) -> bool {
         const MOVING: [&str; 9] =
             ["latest", "lts", "stable", "rolling", "edge", "nightly", "main", "master", "dev"];
@@ -103,8 +103,8 @@ impl<'a> Image<'a> {
         plausible.then_some(series)
     }
 
-    /// Returns the third number of the version, and the highest that the series can have reached by this year: eight
-    /// releases a year, four of them planned. `None`: the tag has no third number, or the series is unknown.
+    /// Returns the third number of the version, and the highest that the series can have reached by the end of this year:
+    /// eight releases a year, four of which are planned. `None`: the tag has no third number, or the series is unknown.
     pub fn release(&self, year: i16) -> Option<(u32, u32)> {
         let series = self.series().filter(|_| self.vendor() == Some(Vendor::MariaDb))?;
         let (_, first_year) = MARIADB_SINCE.iter().find(|(known, _)| *known == series)?;
@@ -118,8 +118,8 @@ impl<'a> Image<'a> {
         third.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     }
 
-    /// Returns whether it is an earlier release of the same series. `None`: within one series, one of them
-    /// names no release.
+    /// Returns whether it is an earlier release of the same series. `None`: both are of one series, but one
+    /// has no third number.
     pub fn is_earlier_than(&self, other: &Self) -> Option<bool> {
         let same_series =
             self.vendor() == other.vendor() && self.series().is_some() && self.series() == other.series();
@@ -134,7 +134,7 @@ impl<'a> Image<'a> {
     }
 }
 
-/// The series with long support, oldest first; all early ones had it.
+/// The series with long support, oldest first; all early series had it.
 const MARIADB_LONG: [Series; 12] = [
     Series(5, 5),
     Series(10, 0),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_taken_apart() {
+    fn vendor_series_and_floating_tags_are_recognised() {
         for (text, vendor, series, floats) in [
             ("mariadb:10.11", Some(MariaDb), Some(Series(10, 11)), false),
             ("mariadb:10.11-jammy", Some(MariaDb), Some(Series(10, 11)), false),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_between_series() {
+    fn changes_of_series_are_classified() {
         let s = |text: &str| Image::read(&format!("mariadb:{text}")).series().unwrap();
         for (from, to, step) in [
             ("10.11", "10.11", VersionChange::Same),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_of_one_series_are_compared_where_both_name_one() {
+    fn releases_of_one_series_are_compared_if_both_tags_name_one() {
         let earlier = |was: &str, is: &str| Image::read(is).is_earlier_than(&Image::read(was));
         assert_eq!(earlier("mysql:8.0.32", "mysql:8.0.28-debian"), Some(true));
         assert_eq!(earlier("mysql:8.0.9", "mysql:8.0.10"), Some(false));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn old_names_are_gone_where_they_are_gone() {
+    fn official_images_from_11_0_on_have_no_old_names() {
         for (text, dropped) in [
             ("mariadb:11.4", true),
             ("r:5000/mariadb:11.0.2-jammy", true),

@@ -1,8 +1,8 @@
 //! Option files as MariaDB reads them (its mysys/my_default.c): groups, quotes, escapes and comments. The last value of
 //! an option counts.
 //!
-//! Owns: the meaning of a text, line by line, and the values that a server uses. Must not know: which values are good
-//! (that is `keys`), ConfigMaps, rules. The input is a text; the output is lines that borrow from it, each with its
+//! Owns: what each line of a text means, and the values that a server uses. Must not know: which values are good
+//! (`keys` knows it), ConfigMaps, rules. The input is a text; the output is lines that borrow from it, each with its
 //! number and the place of its value. `Debug` hides values, because an option file may hold `wsrep_sst_auth` and
 //! passwords of clients.
 
@@ -27,7 +27,7 @@ pub use meaning::{Meaning, Unclear};
 pub use provider::provider_options;
 pub use value::{OptionValue, number, same, switch};
 
-/// The content of one line. Empty lines and comments have none.
+/// The content of one line. Empty lines, comments and `[group]` lines have none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionLine<'a> {
     /// `key = value`, or a bare key.
@@ -37,7 +37,7 @@ pub enum OptionLine<'a> {
         line: usize,
         what: Include<'a>,
     },
-    /// The server stops reading here: it skips the rest of an included file, and does not start with such a main file.
+    /// The server stops reading here: it skips the rest of an included file, and does not start if this is its main file.
     Broken {
         /// Its line, counted from 1.
         line: usize,
@@ -55,7 +55,7 @@ pub enum Include<'a> {
 }
 
 impl<'a> Include<'a> {
-    /// Reads a directive; `None`: the line is not one, and servers skip it.
+    /// Reads a directive; `None`: the line is not a directive, and servers skip it.
     fn read(line: &'a str) -> Option<Self> {
         let directive = line.strip_prefix('!')?.trim_start_matches(is_space);
         let named = |word: &str| {
@@ -73,7 +73,7 @@ pub fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
     lines.filter_map(|line| Include::read(line.trim_start_matches(is_space)))
 }
 
-/// A line with an option that is not parsed yet: of a large text, most lines are not needed.
+/// A line with an option that is not parsed yet, because most lines of a large text are not needed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UnparsedSetting<'a> {
     /// The `[group]` of the line.
@@ -101,7 +101,7 @@ pub struct Setting<'a> {
     pub readers: Readers,
     /// The key in its canonical spelling: lower case, `_`, without `loose_`, `skip_` and the like.
     pub key: Cow<'a, str>,
-    /// A server that does not know the option only warns.
+    /// Whether a server that does not know the option only warns.
     pub loose: bool,
     /// The value without its quotes; `None` for a bare key.
     pub value: Option<OptionValue<'a>>,
@@ -117,7 +117,7 @@ impl Setting<'_> {
     }
 }
 
-/// Reads all lines of a text, in order. No text is an error here: a rule reports what a server cannot read.
+/// Reads all lines of a text, in order. Every text is accepted here: a rule reports lines that a server cannot read.
 pub fn lines(text: &str) -> impl Iterator<Item = OptionLine<'_>> {
     let mut group = None;
     content_lines(text).filter_map(move |(line, start, text)| one_line(text, start, line, &mut group))
@@ -174,8 +174,8 @@ pub fn last<'a>(text: &'a str, key: &str) -> Option<Setting<'a>> {
     of_server_with(text, last_word(key)).filter(|it| it.key == key).last()
 }
 
-/// Returns the value that a server uses. MariaDB distinguishes case in the name of an option, so a text that does not
-/// contain the key's last word can be skipped.
+/// Returns the value that a server uses for this key. A text that does not contain the key's last word is skipped: MariaDB
+/// accepts only lower case in the name of an option.
 pub fn effective<'a>(text: &'a str, key: &str) -> Option<OptionValue<'a>> {
     text.contains(last_word(key)).then(|| last(text, key))??.value
 }
@@ -201,13 +201,13 @@ pub fn configures_galera(text: &str) -> bool {
     text.contains("wsrep") && of_server_with(text, "wsrep").any(is_galera)
 }
 
-/// The name by which a field refers to the line that includes other files.
+/// The name that stands for the line that includes other files, in the field of a finding.
 pub const INCLUDES: &str = "!include";
-/// The name by which a field refers to the line at which servers stop reading.
+/// The name that stands for the line at which servers stop reading, in the field of a finding.
 pub const STOPS: &str = "!stop";
 
-/// Returns the line of the option `name` that a server reads; or else of `key` in the group `name`; or else of the first
-/// option in that group.
+/// Returns the number of the line with the option `name` that a server reads; or else with `key` in the group `name`; or
+/// else with the first option in that group.
 pub fn line_of(text: &str, name: &str, key: Option<&str>) -> Option<usize> {
     if name.starts_with('!') {
         return lines(text).find_map(|line| match line {

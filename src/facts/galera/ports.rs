@@ -2,18 +2,16 @@
 
 use super::options::{flags, last, provider_options};
 use super::reading::ConfigMapFile;
+use super::server::GALERA_PORT;
 use objects::Container;
 
 /// The default port for clients.
 pub const DEFAULT_PORT: i64 = 3306;
 
-/// The default port for group communication.
-const DEFAULT_GROUP_PORT: i64 = 4567;
-
 /// The default port for incremental state transfers.
 const DEFAULT_INCREMENTAL_PORT: i64 = 4568;
 
-/// The ports that options set.
+/// The ports that options set; `None`: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
     /// The port for clients; 3306 by default.
@@ -27,7 +25,7 @@ pub struct Ports {
 }
 
 /// The variable from which Bitnami's images take the port.
-const NUMBER: &str = "MARIADB_PORT_NUMBER";
+const PORT_VARIABLE: &str = "MARIADB_PORT_NUMBER";
 
 impl Ports {
     /// Returns the ports of a server with these files.
@@ -39,19 +37,19 @@ impl Ports {
             of_flag.or_else(|| Some(of_files()?.look().to_owned()))
         };
         // The address has the form HOST:PORT.
-        let behind = |address: &str| address.rsplit_once(':').and_then(|(_, port)| number(port));
+        let port_of = |address: &str| address.rsplit_once(':').and_then(|(_, port)| number(port));
         let variable =
-            || server.env.iter().find(|var| var.name == NUMBER).and_then(|it| number(it.value.look()));
+            || server.env.iter().find(|var| var.name == PORT_VARIABLE).and_then(|it| number(it.value.look()));
         let provider = option_or_flag("wsrep_provider_options").unwrap_or_default();
         let option = |named: &str| provider_options(&provider).filter(|(name, _)| *name == named).last();
-        // By default incremental transfers use the port after the group's.
+        // By default incremental transfers use the next port after the one for group communication.
         let group = option("base_port").and_then(|(_, port)| number(port));
         let next = || group.map(|port| port + 1).filter(|port| *port != DEFAULT_INCREMENTAL_PORT);
         Self {
             clients: option_or_flag("port").map_or_else(variable, |it| number(&it)),
-            transfer: option_or_flag("wsrep_sst_receive_address").and_then(|it| behind(&it)),
-            group: group.filter(|port| *port != DEFAULT_GROUP_PORT),
-            incremental: option("ist.recv_addr").and_then(|(_, address)| behind(address)).or_else(next),
+            transfer: option_or_flag("wsrep_sst_receive_address").and_then(|it| port_of(&it)),
+            group: group.filter(|port| *port != GALERA_PORT),
+            incremental: option("ist.recv_addr").and_then(|(_, address)| port_of(address)).or_else(next),
         }
     }
 }
@@ -66,7 +64,7 @@ mod tests {
     use objects::Literal;
 
     #[test]
-    fn options_win_over_files_and_those_over_the_image() {
+    fn the_command_line_wins_over_option_files() {
         let file = |text| [ConfigMapFile { map: "conf", key: "g.cnf", text }];
         let mut server = Container::default();
         assert_eq!(Ports::of(&server, &file("[client]\nport=3307\n")), Ports::default());

@@ -1,4 +1,4 @@
-//! Command lines: which programs they run, also inside `sh -c`, and what those programs need of the server.
+//! Command lines: which programs they run, also inside `sh -c`, and what those programs need from the server.
 //!
 //! Shell syntax is understood only as far as it separates a program from its arguments. A command line may contain a
 //! password, so only names from the tables here leave this file.
@@ -21,12 +21,12 @@ const CLIENTS: [(&str, &str); 9] = [
 /// Servers by their old names, and their current names.
 const SERVERS: [(&str, &str); 2] = [("mysqld_safe", "mariadbd-safe"), ("mysqld", "mariadbd")];
 
-/// Returns the clients by both names.
+/// Returns the names of all clients, old and current.
 pub(super) fn clients() -> impl Iterator<Item = &'static str> {
     CLIENTS.into_iter().flat_map(|(old, new)| [old, new])
 }
 
-/// Returns the first program with an old name: old and new.
+/// Returns the old and the current name of the first program that has an old name.
 pub fn old_name(words: &[Literal]) -> Option<(&'static str, &'static str)> {
     commands(words).iter().find_map(|command| {
         let (program, _) = program(command)?;
@@ -51,11 +51,12 @@ pub fn demand(words: &[Literal]) -> Option<&'static str> {
     logs_in.then_some("a login")
 }
 
-/// Returns whether the command line runs such a program, alone or among others. `such` receives its path and its
-/// arguments.
-pub fn runs(words: &[Literal], mut such: impl FnMut(&str, &[String]) -> bool) -> bool {
-    let called = |command: &Vec<String>| called(command).is_some_and(|(path, rest)| such(path, rest));
-    commands(words).iter().any(called)
+/// Returns whether the command line runs a program that `selects` accepts, alone or among others. `selects` receives the
+/// path of the program and its arguments.
+pub fn runs(words: &[Literal], mut selects: impl FnMut(&str, &[String]) -> bool) -> bool {
+    let is_selected =
+        |command: &Vec<String>| program_path(command).is_some_and(|(path, rest)| selects(path, rest));
+    commands(words).iter().any(is_selected)
 }
 
 /// Returns whether the command line sets this variable to one of these values, with or without `export`.
@@ -71,14 +72,14 @@ pub fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// Returns the program of a command without its path, and its arguments.
+/// Returns the name of a command's program without its path, and its arguments.
 fn program(command: &[String]) -> Option<(&str, &[String])> {
-    let (path, arguments) = called(command)?;
+    let (path, arguments) = program_path(command)?;
     Some((name(path), arguments))
 }
 
-/// Returns the program of a command, and its arguments. Assignments, keywords and wrappers come before it.
-fn called(command: &[String]) -> Option<(&str, &[String])> {
+/// Returns the path of a command's program, and its arguments. Assignments, keywords and wrappers before it are skipped.
+fn program_path(command: &[String]) -> Option<(&str, &[String])> {
     const BEFORE: [&str; 24] = [
         "if",
         "then",
@@ -124,7 +125,7 @@ fn called(command: &[String]) -> Option<(&str, &[String])> {
     Some((program, arguments))
 }
 
-/// Returns the simple commands of a command line: itself, or those of its script.
+/// Returns the simple commands of a command line: the line itself, or the commands of the script that a shell runs.
 fn commands(words: &[Literal]) -> Vec<Vec<String>> {
     let is_shell = |word: &Literal| ["sh", "bash", "dash", "ash"].contains(&name(word.look()));
     let is_flag = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_probes_demand() {
+    fn the_demand_of_a_probe_is_recognised() {
         for (line, demanded) in [
             (&["mysqladmin", "ping"][..], None),
             (&["/usr/bin/mariadb-admin", "ping"], None),
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_only_prepare_the_start() {
+    fn programs_and_variables_of_a_script_are_found() {
         let starts = |line: &[&str]| runs(&words(line), |path, _| path == "/opt/scripts/entrypoint.sh");
         assert!(starts(&["bash", "-ec", "exec /opt/scripts/entrypoint.sh /opt/scripts/run.sh"]));
         assert!(starts(&["/opt/scripts/entrypoint.sh"]));
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_by_their_old_names() {
+    fn old_names_of_programs_are_found() {
         for (line, old) in [
             (&["mysqladmin", "ping"][..], Some("mysqladmin")),
             (&["/usr/bin/mysql", "-e", "x"], Some("mysql")),

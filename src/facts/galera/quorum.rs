@@ -1,4 +1,4 @@
-//! The number of members that must stay.
+//! How many members must stay so that the cluster keeps its majority.
 
 /// Returns the smallest size that one step down from `size` may reach: a majority of the old members must remain after
 /// the others have left, however abruptly. A cluster of two may shrink to one, but only in order: after an abrupt loss,
@@ -22,18 +22,15 @@ mod tests {
         for size in (1..200).filter(|size| *size != 2) {
             let leaving = size - floor_of_one_step(size);
             assert!(survives(size, 0, leaving), "{size}");
-            assert!(!survives(size, 0, leaving + 1), "{size}: one more would be allowed too");
+            assert!(!survives(size, 0, leaving + 1), "{size}: one more member could crash");
         }
     }
 
     #[test]
     fn the_figures_seen_on_real_clusters() {
         assert!(survives(3, 0, 1) && !survives(3, 0, 2), "three members survive one crash, not two");
-        assert!(
-            !survives(2, 0, 1) && survives(2, 1, 0),
-            "two members survive a departure in order, not a crash"
-        );
-        assert_eq!(floor_of_one_step(2), 1, "or there would be no way down to one");
+        assert!(!survives(2, 0, 1) && survives(2, 1, 0), "two members survive an orderly stop, not a crash");
+        assert_eq!(floor_of_one_step(2), 1, "otherwise two members could never become one");
         assert!(!survives(4, 0, 2), "four members survive as many crashes as three");
     }
 }

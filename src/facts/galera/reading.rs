@@ -1,8 +1,8 @@
 //! Which files of a ConfigMap a server reads together, as far as a pod's containers show it.
 //!
 //! Owns: how that follows from mounts, items, `subPath`, `--defaults-file` and includes. Must not know: rules, or the
-//! rest of the files. A server reads the folders that its image names; a file that is mounted elsewhere may be copied
-//! or named, differently for each member: it is reported as such, and not guessed.
+//! rest of the files. A server reads the folders that its image names. A script may copy a file that is mounted
+//! elsewhere, or name it to the server, differently for each member: such files are in a set of their own.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,13 +18,14 @@ pub struct ConfigMapFile<'a> {
     pub text: &'a str,
 }
 
-/// How the keys of one ConfigMap reach one server. Keys that no container sees are in neither set.
+/// How the keys of one ConfigMap reach one server. Keys that neither it nor an init container mounts are in neither set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading<'s, 'k> {
     /// Keys that it reads together.
     pub together: BTreeSet<&'k str>,
-    /// Keys of which it may read one, or some.
+    /// Keys from which it may read one or some.
     pub chosen: BTreeSet<&'k str>,
+    /// The mount path of the first of these keys.
     pub chosen_from: Option<&'s str>,
 }
 
@@ -36,7 +37,7 @@ fn is_included(included: &BTreeSet<Include<'_>>, path: &str) -> bool {
     included.contains(&Include::File(path)) || path.rsplit_once('/').is_some_and(in_folder)
 }
 
-/// Returns where the server finds these files, as far as that is the same for every pod.
+/// Returns the paths at which the server finds these files, except paths that differ for each pod.
 pub fn paths(spec: &PodSpec, server: &Container, all: &[ConfigMapFile<'_>]) -> BTreeSet<String> {
     let of_map = |map: &str| all.iter().filter(|it| it.map == map).map(|it| it.key).collect();
     let maps: BTreeSet<_> = all.iter().map(|file| file.map).collect();
@@ -48,7 +49,8 @@ pub fn paths(spec: &PodSpec, server: &Container, all: &[ConfigMapFile<'_>]) -> B
     found.filter_map(|(_, path)| path).collect()
 }
 
-/// Returns how these keys of this ConfigMap reach the server; `None`: no container of the pod mounts it.
+/// Returns how these keys of this ConfigMap reach the server; `None`: neither the server nor an
+/// init container mounts it.
 pub fn reading<'s, 'k>(
     spec: &'s PodSpec,
     server: &'s Container,
@@ -63,7 +65,7 @@ pub fn reading<'s, 'k>(
             || is_included(included, path)
     };
     let (mut all, mut mounted) = (Reading::default(), false);
-    // A container that prepares the server's files may choose among those that it sees.
+    // An init container may choose among the files that it mounts.
     let prepares = spec.init_containers.iter().map(|container| (container, false));
     for (container, serves) in std::iter::once((server, true)).chain(prepares) {
         for (mount, source) in spec.mounted_config_maps(container).filter(|(_, it)| it.name == map) {
@@ -82,7 +84,7 @@ pub fn reading<'s, 'k>(
     mounted.then_some(all)
 }
 
-/// Returns the paths of these keys in this mount, or none where they differ for each pod.
+/// Returns the keys in this mount, each with its path; `None`: the path differs for each pod.
 fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec<(&'k str, Option<String>)> {
     let is_item = |key: &str| source.items.is_empty() || source.items.iter().any(|item| item.key == key);
     let keys = keys.iter().copied().filter(|key| is_item(key));
@@ -98,7 +100,7 @@ fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec
     }
 }
 
-/// Returns whether images have their servers read this file, or its folder.
+/// Returns whether a server reads this file, or its folder, by default in a usual image.
 fn is_read_from(path: &str) -> bool {
     let mut parts = path.split('/').rev();
     let (file, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

@@ -85,8 +85,8 @@ impl Runs {
         }
     }
 
-    /// Returns what these words run. A server that is started among other programs counts; a script may start one that
-    /// is not visible.
+    /// Returns what these words run. A server counts even if other programs are started, too. A script may start a server
+    /// that is not visible, so it counts as unknown.
     fn by_words(words: &[Literal]) -> Self {
         let runs = |what| programs::runs(words, |path, arguments| of_program(path, arguments) == what);
         let hides =
@@ -119,10 +119,10 @@ fn of_program(path: &str, arguments: &[String]) -> Runs {
     }
 }
 
-/// Programs that start no server, no matter the image, and words of a shell.
+/// Programs that start no server in any image, and words of a shell.
 const IDLE: [&str; 10] = ["cat", "done", "echo", "false", "fi", "pause", "sleep", "trap", "true", "wait"];
 
-/// Returns the program that this container runs, if all that it runs is known and none of it is, or starts, a server.
+/// Returns the first program that this container runs, if all its programs are known not to be a server and not to start one.
 pub fn no_server(container: &Container) -> Option<String> {
     let (words, mut first) = (started(container), None);
     let other = programs::runs(&words, |path, _| {
@@ -134,12 +134,12 @@ pub fn no_server(container: &Container) -> Option<String> {
     first.filter(|_| !other).map(str::to_owned)
 }
 
-/// Returns whether the entry point of its image starts a server.
+/// Returns whether the container has an image whose entry point starts a server.
 pub fn has_a_servers_image(container: &Container) -> bool {
     IMAGES.contains(&Image::read(&container.image).name())
 }
 
-/// Returns whether the image's own entry point still starts the server: no command replaces it, or one that ends in it.
+/// Returns whether the image's own entry point starts the server: no command replaces it, or the command runs it.
 pub fn starts_as_the_image_does(container: &Container) -> bool {
     container.command.is_empty()
         || programs::runs(&started(container), |path, _| ENTRY_POINTS.contains(&path))
@@ -151,10 +151,9 @@ pub fn starts_by_a_script(container: &Container) -> bool {
     !starts_as_the_image_does(container) && !programs::runs(&started(container), a_server)
 }
 
-/// Returns what runs if a command replaces the entry point: a script may be in the arguments.
+/// Returns the words of the command and of the arguments, without the step script.
 pub(super) fn started(container: &Container) -> Vec<Literal> {
     let words: Vec<_> = container.command.iter().chain(&container.args).collect();
-    // The command behind the step.
     let begin = words.iter().position(|word| start::is_step(word)).map_or(0, |step| step + 1);
     words.into_iter().skip(begin).cloned().collect()
 }
@@ -175,7 +174,7 @@ mod tests {
 
     /// The examples in docs/members.md: image, command line (a command and then arguments), what it runs.
     #[test]
-    fn examples_of_the_page() {
+    fn examples_in_the_documentation_are_recognised() {
         let page = include_str!("../../../docs/members.md").replace("\\|", "\0");
         let (_, table) = page.split_once("| image | command line | what it runs |\n|---|---|---|\n").unwrap();
         let rows: Vec<_> = table.lines().take_while(|row| row.starts_with('|')).collect();
@@ -191,7 +190,7 @@ mod tests {
                 _ => panic!("{row}"),
             };
             let words = words(&line.replace('\0', "|"));
-            // It makes no difference whether the image's entry point comes first.
+            // The result is the same for a command as for arguments, which follow the image's entry point.
             let as_arguments = Container { image: image.into(), args: words.clone(), ..Container::default() };
             assert_eq!(Runs::of(&as_arguments), runs, "{row}, as arguments");
             if !line.is_empty() && !line.starts_with('-') {
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_no_server() {
+    fn a_container_that_runs_no_server_is_recognised() {
         for (line, runs) in [
             ("sleep infinity", Some("sleep")),
             ("/bin/sleep 1d", Some("sleep")),
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_in_order_and_stand_in_one_table() {
+    fn the_table_is_sorted_and_no_name_is_in_two_tables() {
         assert!(OTHERS.is_sorted());
         let all = || SERVERS.into_iter().chain(ARBITRATORS).chain(others()).chain(OPAQUE);
         let names: std::collections::BTreeSet<_> = all().collect();

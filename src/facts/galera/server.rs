@@ -12,7 +12,7 @@ pub const CONTAINER: &str = "container";
 
 /// The directories in which images keep their data; a container with a mount there may be a server.
 pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
-/// The port for group communication.
+/// The default port for group communication.
 pub const GALERA_PORT: i64 = 4567;
 
 /// Returns the server container of a template.
@@ -21,7 +21,7 @@ pub fn of(template: &Shared<Template>) -> Option<&Container> {
     template.spec.containers.get(index?)
 }
 
-/// Returns the server container of a pod or pod template. The pod of a Job ends, so it runs none.
+/// Returns the server container of a pod or pod template. A pod of a Job has none, because it ends by itself.
 pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
     let of_a_job = metadata.controller().is_some_and(|owner| owner.is_of("batch", "Job"));
     if of_a_job { None } else { container(spec, metadata.mark(CONTAINER)) }
@@ -29,7 +29,8 @@ pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
 
 /// Returns the server container: the one that `gatera.dev/container` names; else one that runs a server, preferably
 /// where the data is mounted; else, of those that run unknown programs, one that mounts the data, declares the group
-/// communication port, or has a server's image and a claim. `None`: a workload of another kind with the same labels.
+/// communication port, or has a server's image and a claim; else one with a server's image that mounts the data.
+/// `None`: it is a workload of another kind with the same labels.
 pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Container> {
     spec.containers.get(server_index(spec, named)?)
 }
@@ -67,8 +68,8 @@ fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
     container.volume_mounts.iter().any(|mount| outlives_pod(&mount.name))
 }
 
-/// Returns the switch that makes this server found a new cluster, in the form in which a user would look for it; `None`
-/// if nothing visible makes it do so. The command line wins over the environment, the environment over the files.
+/// Returns the setting that makes this server found a new cluster, with the place where a user finds it; `None` if
+/// nothing visible makes it do so. The command line wins over the environment, the environment over the files.
 pub fn founds_new_cluster<'a>(container: &'a Container, files: &[ConfigMapFile<'a>]) -> Option<String> {
     let flags = flags(container);
     let new_cluster = flags.iter().find(|flag| flag.key == NEW_CLUSTER && switched_on(flag.value.as_ref()));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_wins_over_the_environment_and_that_over_files() {
+    fn a_setting_that_founds_a_cluster_is_named_unless_the_command_line_overrides_it() {
         let words = |words: &[&str]| words.iter().map(|word| Literal::from(*word)).collect::<Vec<_>>();
         let file = |text| [ConfigMapFile { map: "conf", key: "g.cnf", text }];
         let founding = file("[galera]\nwsrep_cluster_address=gcomm://\n");

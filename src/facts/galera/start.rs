@@ -13,13 +13,13 @@ pub const STEP_SCRIPT: &str = "start-member.sh";
 /// How the position of a server that crashed is recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryPoint {
-    /// The step precedes the server.
+    /// The step script precedes the server.
     Step,
     /// The image, or mysqld_safe, recovers the position itself.
     Itself,
-    /// The command is one that the step can precede.
+    /// A plain command of the server, which the step script can precede.
     Bare,
-    /// A user's script, of which nothing is known.
+    /// Another command, such as a user's script. What it does is not known.
     Unknown,
 }
 
@@ -28,7 +28,7 @@ impl EntryPoint {
     pub fn of(container: &Container) -> Self {
         let words = || container.command.iter().chain(&container.args);
         let image = Image::read(&container.image);
-        // The official image's scripts read that file, too, and do nothing with it.
+        // In the official image bash reads this file, too, but the file changes only scripts of Bitnami's image.
         let by_bash = || !image.is_official() && container.env.iter().any(bitnami::is_script);
         if words().any(is_step) || by_bash() {
             return Self::Step;
@@ -41,14 +41,14 @@ impl EntryPoint {
         if starts_a_server(&started(container)) { Self::Bare } else { Self::Unknown }
     }
 
-    /// Returns whether a server that crashed knows its position.
+    /// Returns whether a server recovers its position after a crash.
     pub fn recovers(self) -> bool {
         matches!(self, Self::Step | Self::Itself)
     }
 }
 
-/// Returns the words that injection puts behind the step: a container with a command of its own no longer gets the
-/// image's entry point, nor its arguments.
+/// Returns the words that injection puts after the step script. They include the entry point and the arguments of the
+/// image, which Kubernetes does not use for a container with a command of its own.
 pub fn started(container: &Container) -> Vec<&str> {
     let entry_point = container.command.is_empty().then_some("docker-entrypoint.sh");
     let server = (container.command.is_empty() && container.args.is_empty()).then_some("mariadbd");
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_front() {
-        for (image, command, front) in [
+    fn entry_points_are_recognised() {
+        for (image, command, expected) in [
             ("mariadb:10.11", &[][..], EntryPoint::Bare),
             ("mariadb:10.11", &["docker-entrypoint.sh", "mariadbd"], EntryPoint::Bare),
             ("mariadb:10.11", &["/usr/local/bin/docker-entrypoint.sh"], EntryPoint::Unknown), // it would start nothing
@@ -123,7 +123,7 @@ mod tests {
         ] {
             let command = command.iter().map(|word| Literal::from(*word)).collect();
             let container = Container { image: image.into(), command, ..Container::default() };
-            assert_eq!(EntryPoint::of(&container), front, "{image} {:?}", container.command);
+            assert_eq!(EntryPoint::of(&container), expected, "{image} {:?}", container.command);
         }
     }
 }

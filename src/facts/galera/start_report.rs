@@ -1,5 +1,5 @@
-//! A member's report of its start: the line of `start-member.sh`, as it comes back in a termination message or in the
-//! output of a startup probe.
+//! A member's report of its start: the line that `start-member.sh` writes, as a termination message or the output of a startup
+//! probe contains it.
 //!
 //! Any program in the container can write such a line, and its position is the one that the member *started* from, which may be
 //! out of date. So nothing is decided by this report alone.
@@ -34,20 +34,20 @@ pub struct Start {
 /// The phase of a server that runs and is not Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinPhase {
-    /// None of the peers that the server reaches is in a Primary component.
+    /// The server reaches no peer that is in a Primary component.
     Looks,
-    /// The server's component has no majority: it restored its last view, and some of its members are missing, or it
-    /// lost the others.
+    /// The server is in a component without a majority: some members of the last view that it restored are missing, or it
+    /// has lost the others.
     Waits,
     /// The server receives a state transfer.
     Receives,
-    /// The server is about to receive a state transfer, and nothing arrives.
+    /// The server waits for a state transfer, and nothing arrives.
     Stalls,
     /// The server's disk is full; this outranks every other phase.
     Full,
     /// The server is Synced in another cluster than the recorded one.
     Strays,
-    /// Clients can connect to the server, and it does not answer.
+    /// The server's port is open, but the server does not answer.
     Freezes,
 }
 
@@ -98,16 +98,16 @@ impl JoinPhase {
 /// The position that a member starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartPosition {
-    /// Its last transaction, and how that is known.
+    /// The position of its last transaction, and how the position is known.
     Position(Position, String),
     /// Any other start, in the words of the script.
     Words(String),
 }
 
-/// The number of a transaction in a history.
+/// A transaction: the history, and its number in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The id of the history: members of one cluster share it.
+    /// The id of the history, which is the same for all members of a cluster.
     pub id: String,
     pub seqno: u64,
 }
@@ -130,15 +130,15 @@ impl fmt::Display for Position {
     }
 }
 
-/// The beginning of a refusal.
+/// The beginning of the report if the step script did not start the server.
 pub const REFUSED: &str = "gatera did not start the server: ";
-/// The text that precedes the reason of the server's end.
+/// The text before the reason why the server ended.
 const ENDED: &str = "; the server ended: ";
 /// The largest length of a report, in bytes: the script writes short lines, so a longer one is not its own.
 const LONGEST_REPORT: usize = 1000;
 
 impl StartReport {
-    /// Reads the report from a text that may hold one.
+    /// Reads the report from a text that may contain one.
     pub fn read(text: &str) -> Option<Self> {
         let line = |prefix: &str| {
             let (_, rest) = text.split_once(prefix)?;
@@ -164,7 +164,8 @@ impl StartReport {
 
     /// Returns whether Galera will compare the position: no DDL was under way, and `grastate.dat` belongs to the data.
     pub fn is_compared(&self) -> bool {
-        matches!(self, Self::Started(Start { from: StartPosition::Position(_, how), .. }) if !how.contains("DDL"))
+        let from = self.start().map(|start| &start.from);
+        matches!(from, Some(StartPosition::Position(_, how)) if !how.contains("DDL"))
     }
 
     /// Returns the start, unless the step script did not start the server.
@@ -177,7 +178,7 @@ impl StartReport {
         self.start()?.phase
     }
 
-    /// Returns why its server ended, if the cause is an option that it does not accept.
+    /// Returns why the server ended, if the cause is an option that it does not accept.
     pub fn ended(&self) -> Option<&str> {
         self.start()?.ended.as_deref()
     }
@@ -193,7 +194,8 @@ impl StartReport {
 
     /// Returns whether its data comes from a cluster that was formed without an identity.
     pub fn has_no_identity(&self) -> bool {
-        matches!(self, Self::Started(Start { from: StartPosition::Words(words), .. }) if words.contains("formed without an identity"))
+        let from = self.start().map(|start| &start.from);
+        matches!(from, Some(StartPosition::Words(words)) if words.contains("formed without an identity"))
     }
 
     /// Returns the position, if one is known.
@@ -214,7 +216,7 @@ pub fn stop_position(text: &str) -> Option<Position> {
 
 fn position(words: &str) -> Option<StartPosition> {
     let (text, how) = words.strip_prefix("position ")?.split_once(", ")?;
-    // With wsrep_gtid_mode MariaDB's own position follows.
+    // With wsrep_gtid_mode, MariaDB's own position (a GTID) follows after a comma.
     let position = Position::read(text.split(',').next()?)?;
     Some(StartPosition::Position(position, how.to_owned()))
 }
@@ -246,7 +248,7 @@ mod tests {
     const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 
     #[test]
-    fn what_the_step_writes_is_read() {
+    fn the_report_of_the_step_script_is_read() {
         let reported = |words: &str| StartReport::read(&format!("start of 2026-11-22T01:02:48Z: {words}\n"));
         for (words, shown, seqno) in [
             (
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_nothing() {
+    fn a_text_of_another_form_is_not_a_report() {
         for text in [
             "",
             "OOMKilled",

@@ -176,7 +176,7 @@ impl Rollout<'_, '_> {
             Some(RolloutRequest::Paused) => Err(PAUSED.to_owned()),
             Some(RolloutRequest::Invalid) => Err(ODD_REQUEST.to_owned()),
             Some(RolloutRequest::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
-            Some(RolloutRequest::Keep { revision, .. }) if !revision.is_about_the_same(live) => Err(format!(
+            Some(RolloutRequest::Keep { revision, .. }) if !revision.has_sources_of(live) => Err(format!(
                 "annotation gatera.dev/rollout asks for {revision}, but members do not read all of its ConfigMaps"
             )),
             Some(RolloutRequest::Keep { revision, .. }) => {

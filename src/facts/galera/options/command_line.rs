@@ -1,4 +1,4 @@
-//! Options on a server's command line.
+//! Options that a container passes to its server.
 
 use super::{OptionValue, one_spelling_and_switch};
 use crate::galera::bitnami::EXTRA_FLAGS;
@@ -7,16 +7,16 @@ use crate::galera::runs::SERVERS;
 use objects::{Container, EnvVar, Literal};
 use std::borrow::Cow;
 
-/// One option on a command line.
+/// One option for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag<'a> {
     /// The field of the container that holds it.
     pub field: &'static str,
-    /// The word's index in the field.
+    /// The index of its word in the field.
     pub index: usize,
     /// The key in its canonical spelling.
     pub key: Cow<'a, str>,
-    /// A server that does not know the option only warns.
+    /// Whether a server that does not know the option only warns.
     pub loose: bool,
     /// The value; `None` for a bare option.
     pub value: Option<OptionValue<'a>>,
@@ -25,8 +25,8 @@ pub struct Flag<'a> {
 /// The variable from which Bitnami's images take `wsrep_cluster_name`.
 const CLUSTER_NAME: &str = "MARIADB_GALERA_CLUSTER_NAME";
 
-/// Returns every option that a container passes to its server: `--key=value`, `--key value`, `--key`. The last one
-/// counts.
+/// Returns every option that a container passes to its server as `--key=value`, `--key value` or `--key`: in its command
+/// line, in a script there, or in variables of Bitnami's image. The last one of a key counts.
 pub fn flags<'c>(container: &'c Container) -> Vec<Flag<'c>> {
     let command = container.command.iter().map(Literal::look).collect::<Vec<_>>();
     let args = container.args.iter().map(Literal::look).collect::<Vec<_>>();
@@ -60,23 +60,23 @@ pub fn flags<'c>(container: &'c Container) -> Vec<Flag<'c>> {
     found
 }
 
-/// Returns the options that a script passes to its server. Options that depend on a condition are unknown, and so are
-/// values that the shell fills in.
+/// Returns the options that a script passes to its server. There are none if they are not certain: the script has a
+/// condition, starts several servers, or lets the shell fill in a value.
 fn of_script(container: &Container) -> Vec<Flag<'_>> {
     let words: Vec<_> = container.command.iter().chain(&container.args).cloned().collect();
     let mut servers = Vec::new();
-    let mut decides =
+    let mut has_condition =
         words.iter().any(|it| ["if ", "case ", "||"].iter().any(|word| it.look().contains(word)));
     programs::runs(&words, |path, arguments| {
         let name = programs::name(path);
-        decides |= ["[", "test", "case", "for"].contains(&name);
+        has_condition |= ["[", "test", "case", "for"].contains(&name);
         if SERVERS.contains(&name) || name == "docker-entrypoint.sh" {
             servers.push(arguments.to_vec());
         }
         false
     });
     let [arguments] = &*servers else { return Vec::new() };
-    if decides || arguments.iter().any(|it| it.contains(['$', '`'])) {
+    if has_condition || arguments.iter().any(|it| it.contains(['$', '`'])) {
         return Vec::new();
     }
     let index = container.command.iter().chain(&container.args).position(|it| it.look().contains("--"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_script_what_its_server_gets() {
+    fn options_of_a_server_that_a_script_starts_are_found() {
         for (script, read) in [
             ("exec mariadbd --a=1 \\\n  --b; echo --c", "a=1 b="),
             ("exec mariadbd --a=1\necho --c", "a=1"),

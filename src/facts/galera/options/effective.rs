@@ -1,5 +1,5 @@
-//! The options that a server uses from several files: for each key the last value in a group that the server reads, and
-//! only the last line of `wsrep_provider_options`.
+//! The options that a server uses from several files and its command line: for each key the last value in a group that the
+//! server reads; of several lines with `wsrep_provider_options`, only the last one.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +11,13 @@ use super::{Flag, OptionValue, UnparsedSetting, keys, of_server, provider_option
 pub struct PlacedValue<'a> {
     /// The file, or the field of a container.
     pub file: &'a str,
-    /// The line in the file, counted from 1; in a field the word, counted from 0.
+    /// The number of the line in the file, counted from 1; in a field, the index of the word, counted from 0.
     pub line: usize,
     /// The value; `None` for a bare key.
     pub value: Option<OptionValue<'a>>,
-    /// Earlier places with the same key: file and line.
+    /// Earlier places with the same key and value: file and line.
     pub also: Vec<(&'a str, usize)>,
+    /// Whether it is an option in `wsrep_provider_options`.
     of_provider: bool,
 }
 
@@ -58,7 +59,7 @@ pub struct Effective<'a> {
 }
 
 impl<'a> Effective<'a> {
-    /// Reads files in the order in which servers read them: by name.
+    /// Reads files, which must come in the order in which servers read them: by name.
     pub fn of_files(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = Self::default();
         for (file, text) in files {
@@ -88,7 +89,8 @@ impl<'a> Effective<'a> {
     /// Stores a value; a later one wins. Keys that no rule judges are not kept.
     fn put(&mut self, key: Cow<'a, str>, file: &'a str, line: usize, value: Option<OptionValue<'a>>) {
         let placed = PlacedValue { file, line, value, also: Vec::new(), of_provider: false };
-        // Options of the provider may follow the address, too.
+        // Options of the provider may follow the hosts of the address: `gcomm://a,b?pc.weight=2`. The address itself has no row
+        // in `keys`.
         if key == "wsrep_cluster_address" {
             let (_, options) = placed.look().split_once('?').unwrap_or_default();
             for (name, value) in options.split('&').filter_map(|it| it.split_once('=')) {
@@ -100,7 +102,7 @@ impl<'a> Effective<'a> {
             }
             return;
         }
-        // Only the plugins that hold the keys of encrypted pages count.
+        // Of the plugins, only those that manage the keys of encrypted pages count.
         if key.starts_with("plugin_load") {
             if placed.look().contains("key_management") {
                 self.settings.insert(Cow::Borrowed("plugin_load_add"), placed);
@@ -139,7 +141,7 @@ impl<'a> Effective<'a> {
         self.settings.get(key)
     }
 
-    /// Returns lines of `wsrep_provider_options` whose options are lost, because the server uses only the last line.
+    /// Returns the lines of `wsrep_provider_options` with options that are lost, because the server uses only the last line.
     pub fn lost(&self) -> Vec<LostOptions<'a>> {
         let Some((last_line, earlier)) = self.provider.split_last() else { return Vec::new() };
         let kept: BTreeSet<_> = provider_options(last_line.look()).map(|(name, _)| name).collect();
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_provider_only_the_last_line_counts() {
+    fn only_the_last_line_of_provider_options_counts() {
         let all = Effective::of_files([(
             "a.cnf",
             "[galera]\nwsrep_provider_options = 'gcache.size=1G; pc.ignore_sb=true'\nwsrep_provider_options = 'pc.weight=0; gcache.size=2G'\n",

@@ -1,4 +1,4 @@
-//! The groups of option files: which programs read a `[group]`.
+//! The groups of option files: which programs read each `[group]`.
 
 use crate::galera::programs;
 
@@ -15,7 +15,7 @@ pub enum Readers {
 /// The groups in mariadbd's `load_default_groups`, besides those of its series.
 const SERVER: [&str; 6] = ["mysqld", "server", "mariadb", "mariadbd", "client-server", "galera"];
 
-/// Programs of the same packages besides the clients, and scripts that read option files.
+/// Other groups of programs and scripts in MariaDB's packages, besides the clients.
 const OTHER_PROGRAMS: [&str; 30] = [
     "aria_chk",
     "aria_pack",

@@ -1,4 +1,5 @@
-//! The options that matter to a Galera cluster: the class of each, and why. One row per key, sorted by key.
+//! The options that matter to a Galera cluster: the class of each, and why. The rows are sorted by key; a key of two classes has
+//! two rows.
 //!
 //! Owns: the table and its lookups. Must not know: files, rules, verdicts. Options of the provider are keys with a dot.
 //! A key that can be changed at any time on one member alone has no row.
@@ -8,7 +9,7 @@
 pub struct Key {
     /// The name in its canonical spelling.
     pub name: &'static str,
-    /// The condition that it must meet.
+    /// The condition that the option must meet.
     pub class: Class,
     pub why: &'static str,
     /// The beginning of the way out.
@@ -31,14 +32,15 @@ pub enum Class {
     Node,
     /// The value is fixed for the life of the data. Lists the server's default values, if they are known.
     Format(&'static [&'static str]),
-    /// The value must be the same on every member; while members change to another value one by one, they differ.
+    /// The value must be the same on every member, but differs while members restart with another value one by one.
     Cluster {
         /// The server's default values.
         default: &'static [&'static str],
-        /// Members that differ cannot form one cluster.
+        /// Whether members with different values cannot form one cluster.
         fatal: bool,
     },
-    /// The option must stay set: without it a server has one of these values, with which it is not in a cluster.
+    /// The option must stay set: without it a server has one of these values, with which it cannot join a cluster or cannot read
+    /// its data.
     Kept(&'static [&'static str]),
 }
 
@@ -48,6 +50,7 @@ pub enum BadValue {
     Any,
     /// One of these, in any spelling.
     Is(&'static [&'static str]),
+    /// Any value but these.
     Not(&'static [&'static str]),
     /// A list that contains one of these.
     Among(&'static [&'static str]),
@@ -58,7 +61,7 @@ pub enum BadValue {
     Local,
     /// A list that does not end with a comma.
     Closed,
-    /// Not the number of a port.
+    /// A value that is not the number of a port.
     NoPort,
 }
 
@@ -100,11 +103,11 @@ pub fn rows(key: &str) -> &'static [Key] {
 
 /// Returns whether a rule judges this key.
 pub fn is_judged(key: &str) -> bool {
-    // No key is this short. A hostile text may consist of such lines, and this check skips the search for each of them.
+    // No key has fewer than three letters. This saves a search for each line of a hostile text that consists of short lines.
     key.len() > 2 && KEYS.binary_search_by(|row| row.name.cmp(key)).is_ok()
 }
 
-/// Returns whether a server would know this key, as far as that is possible without a list of all options.
+/// Returns whether this is probably an option of a server: it is in the table, or has a usual name or prefix.
 pub fn is_server_option(key: &str) -> bool {
     const PREFIXES: [&str; 12] = [
         "aria_",
@@ -139,7 +142,7 @@ pub fn is_server_option(key: &str) -> bool {
     is_judged(key) || NAMES.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns whether the value of this key may be printed. Names of files that hold keys are not worth the risk.
+/// Returns whether the value of this key may be printed: it is neither a secret nor the name of a file with a key.
 pub fn may_be_shown(key: &str) -> bool {
     let words = ["password", "passphrase", "passwd", "secret", "auth", "credential"];
     let names_a_key = key.contains('.') && key.contains("key");
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_bad() {
+    fn bad_values_are_recognised() {
         for (key, value, bad) in [
             ("binlog_format", Some("statement"), true),
             ("binlog_format", Some("row"), false),

@@ -1,5 +1,5 @@
-//! The options that servers know, by series, because a server does not start with an option that it does not know; and which of
-//! them a running server accepts.
+//! The options that servers know, by series, because a server does not start with an option that it does not know; and which
+//! options can be set in a running server.
 //!
 //! Owns: the table in `known.txt`, and which option a misspelt one was meant to be. Must not know: files, rules. Options of
 //! plugins are in no table, because a server knows them only while their plugin is loaded.
@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 use crate::alike;
 use crate::galera::image::Series;
 
-/// Why a server does not know an option.
+/// The reason why a server does not know an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownOption {
-    /// No server knows the option; the known one that was meant, if one is similar.
+    /// No server knows the option. If a known option has a similar name, that was probably meant.
     Nowhere(Option<&'static str>),
     /// This series is the first that knows the option.
     Since(Series),
@@ -20,7 +20,7 @@ pub enum UnknownOption {
     Until(Series),
 }
 
-/// The series for which the table was made.
+/// The series whose servers were asked for their options to make the table.
 const TABLED: [Series; 4] = [Series(10, 5), Series(10, 11), Series(11, 4), Series(11, 8)];
 
 /// The prefixes of the options of plugins that come with MariaDB, or with its images.
@@ -57,12 +57,14 @@ const OF_PLUGINS: [&str; 30] = [
     "sql_err",
 ];
 
-/// An option, and the series between which it is known.
+/// An option, and the first and the last series that know it.
 struct KnownOption {
     name: &'static str,
-    /// A running server accepts it.
+    /// Whether it can be set in a running server.
     is_dynamic: bool,
+    /// The first series that knows it; `None`: every early series does.
     since: Option<Series>,
+    /// The last series that knows it; `None`: every later series does.
     until: Option<Series>,
 }
 
@@ -81,7 +83,7 @@ impl KnownOption {
     }
 
     /// Returns why a server of this series does not know the option. A server of a series between two of the table is assumed to
-    /// know what a server of either does.
+    /// know an option that a server of either of the two knows.
     fn unknown_to(&self, series: Series) -> Option<UnknownOption> {
         let above = TABLED.into_iter().find(|it| *it >= series).unwrap_or(series);
         let below = TABLED.into_iter().rfind(|it| *it <= series).unwrap_or(series);
@@ -96,7 +98,7 @@ fn series(text: &str) -> Option<Series> {
 }
 
 /// Returns why a server does not know an option, in its canonical spelling. An option that is not in the table is unknown to a
-/// server of a series in the table; to another server only if it looks like a misspelt one.
+/// server whose series is in the range of the table; to another server only if it looks like a misspelt option.
 pub fn unknown(key: &str, image: Option<Series>) -> Option<UnknownOption> {
     let key = key.strip_prefix("maximum_").unwrap_or(key);
     let is_name = |key: &str| key.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
@@ -104,7 +106,7 @@ pub fn unknown(key: &str, image: Option<Series>) -> Option<UnknownOption> {
     let at = TABLE.partition_point(|row| row.name < key);
     match TABLE.get(at) {
         Some(row) if row.name == key => known.and_then(|series| row.unknown_to(series)),
-        // Servers accept the beginning of a name for the whole, and warn about it themselves.
+        // Servers accept the beginning of a name in place of the whole name, and warn about it themselves.
         Some(row) if row.name.starts_with(key) => None,
         _ if !is_name(key) || OF_PLUGINS.iter().any(|prefix| key.starts_with(prefix)) => None,
         _ => {
@@ -114,7 +116,7 @@ pub fn unknown(key: &str, image: Option<Series>) -> Option<UnknownOption> {
     }
 }
 
-/// Returns whether a running server accepts an option, in its canonical spelling.
+/// Returns whether an option, in its canonical spelling, can be set in a running server.
 pub fn is_dynamic(key: &str) -> bool {
     TABLE.binary_search_by(|row| row.name.cmp(key)).is_ok_and(|at| TABLE[at].is_dynamic)
 }
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_server_accepts_what_the_table_marks() {
+    fn an_option_is_dynamic_if_the_table_marks_it() {
         assert!(is_dynamic("max_connections") && is_dynamic("wsrep_mode"));
         assert!(
             !is_dynamic("wsrep_on") && !is_dynamic("innodb_log_group_home_dir") && !is_dynamic("no_option")
@@ -140,10 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn what_rules_judge_is_known_somewhere() {
+    fn every_judged_option_is_known_to_some_server() {
         let of_server = keys::KEYS.iter().filter(|row| !row.name.contains('.'));
         for row in of_server {
-            // These are set in the provider's text, or come with a plugin.
+            // These two are options of the provider.
             let known = ["base_host", "base_port"].contains(&row.name) || unknown(row.name, None).is_none();
             assert!(known, "{}", row.name);
         }

@@ -1,9 +1,9 @@
 //! The meaning of an option file: the options and values of every group that a program reads, as a text that is the
 //! same for all files with the same meaning.
 //!
-//! Owns: when two files mean the same. Must not know: ConfigMaps, or which options are good. Comments, order, spaces
-//! and unread groups have no meaning; in a file that includes others, and in one of more than 64 KiB, everything
-//! counts. The cluster's address is left out everywhere, because it follows the number of members and no member
+//! Owns: whether two files mean the same. Must not know: ConfigMaps, or which options are good. Comments, the order of different
+//! options, spaces and unread groups have no meaning; but in a file that includes others, and in one of more than 64 KiB,
+//! everything counts. The cluster's address is left out everywhere, because it follows the number of members and no member
 //! restarts for it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub struct Meaning(BTreeMap<(String, String), Vec<String>>);
 pub struct Unclear(pub usize);
 
 impl Meaning {
-    /// Reads a text. A server that stops in the middle of a file ignores the rest, or does not start.
+    /// Reads a text. An error is the line at which a server stops reading: it ignores the rest, or does not start.
     pub fn of(text: &str) -> Result<Self, Unclear> {
         let (mut all, mut includes) = (Self::default(), false);
         let is_short = text.len() <= LONGEST_TEXT;
@@ -84,12 +84,12 @@ impl Meaning {
 }
 
 /// The longest text, in bytes, that is interpreted; a longer one counts literally. Real option files are shorter, and a
-/// large one must not delay others.
+/// large one must not delay requests about other objects.
 const LONGEST_TEXT: usize = 64 * 1024;
-/// The name of such a text among the differences.
+/// The name under which a longer text is kept as a whole.
 const TOO_LONG: &str = "!text";
 
-/// The group that stands for all groups that servers of every version read, and no other program.
+/// The group that stands for all groups that servers of every version read and no other program reads.
 const SERVER: &str = "mysqld";
 
 fn is_every_servers(group: &str) -> bool {
@@ -102,7 +102,7 @@ fn is_word(text: &str) -> bool {
     text.len() <= 64 && text.chars().all(plain)
 }
 
-/// Returns a value literally; a bare key is not an empty value.
+/// Returns a value literally, after a `=`; the result is empty for a bare key.
 fn verbatim(setting: &Setting<'_>) -> String {
     setting.value.as_ref().map_or_else(String::new, |value| format!("={}", value.look()))
 }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn how_it_is_written_means_nothing() {
+    fn spelling_order_and_comments_have_no_meaning() {
         let text = "[mysqld]\nmax_connections = 100\ninnodb-buffer-pool-size=1G # mine\nskip-name-resolve\n[client]\nport=1\n";
         for same in [
             "# new\n[server]\ninnodb_buffer_pool_size=1073741824\nMAX-CONNECTIONS='100'\n\n[mariadb]\nskip_name_resolve\n[client]\nport = 1\n",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named() {
+    fn options_that_differ_are_named() {
         let text = "[mysqld]\na=1\nplugin_load_add=x\nplugin_load_add=y\n[sst]\nstreamfmt=xbstream\n!include /etc/a\n";
         for (other, named) in [
             (text.replace("a=1", "a=2"), "a"),
@@ -164,17 +164,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_means_what_it_says() {
+    fn a_long_text_counts_literally() {
         let long = format!("[mysqld]\na=1\n{}", "# as it was\n".repeat(LONGEST_TEXT / 12));
         assert_eq!(differ(&long, &long.clone()), Vec::<String>::new());
         assert_eq!(differ(&long, &format!("{long}#\n")), ["a file of more than 64 KiB"]);
         assert_eq!(Meaning::of(&format!("{long}[broken\n")), Err(Unclear(LONGEST_TEXT / 12 + 3)));
         let short = &long[..LONGEST_TEXT];
-        assert_eq!(differ(short, "[mysqld]\na=1\n"), Vec::<String>::new(), "one that fits");
+        assert_eq!(differ(short, "[mysqld]\na=1\n"), Vec::<String>::new(), "64 KiB are interpreted");
     }
 
     #[test]
-    fn where_a_server_stops_nothing_is_clear() {
+    fn a_text_in_which_a_server_stops_reading_is_an_error() {
         assert_eq!(Meaning::of("[mysqld]\na=1\n[broken\n"), Err(Unclear(3)));
         assert_eq!(Meaning::of("a=1\n"), Err(Unclear(1)));
         assert_eq!(Meaning::of("").unwrap(), Meaning::default());

@@ -1,6 +1,6 @@
-//! `wsrep_provider_options`: options in an option, for the Galera library.
+//! `wsrep_provider_options`: one option that contains the options of the Galera library.
 
-/// Reads `a=b; c=d`, in order. The last option of a name counts.
+/// Reads names and values from `a=b; c=d`, in order. The last option with the same name counts.
 pub fn provider_options(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split(';').filter_map(|option| {
         let (key, value) = option.split_once('=')?;
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_in_a_line() {
+    fn options_are_separated_by_semicolons() {
         let all = |text| provider_options(text).collect::<Vec<_>>();
         assert_eq!(
             all("gcache.size=1G; pc.ignore_sb = true ;"),

@@ -1,4 +1,4 @@
-//! The reader of option files, line by line.
+//! Option files are read line by line as MariaDB reads them.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn all(text: &str) -> Vec<(&str, String, Option<String>, usize)> {
     read(text).map(|it| (it.group, it.key.clone().into_owned(), shown(it.clone()), it.line)).collect()
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "as it stands in what is compared")]
+#[allow(clippy::unnecessary_wraps, reason = "it is compared with values of type Option")]
 fn value(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
@@ -29,12 +29,12 @@ fn reads_as_mariadb_does() {
         ]
     );
     let last = |text, key| effective(text, key).map(|value| value.look().to_owned());
-    assert_eq!(last(text, "wsrep_on"), value("ON"), "[innodb] is a group no server reads");
+    assert_eq!(last(text, "wsrep_on"), value("ON"), "no server reads group [innodb]");
     assert_eq!(last("[mysqld]\na=1\n[mariadb-10.11]\na=2\n", "a"), value("2"), "later wins");
 }
 
 #[test]
-fn prefixes_that_switch() {
+fn prefixes_that_mean_on_or_off_are_read() {
     for (line, key, value) in [
         ("skip-wsrep-on", "wsrep_on", Some("0")),
         ("skip_wsrep_on=0", "wsrep_on", Some("1")),
@@ -51,14 +51,14 @@ fn prefixes_that_switch() {
 }
 
 #[test]
-fn the_place_of_a_value_is_exact() {
+fn each_setting_has_the_place_of_its_value() {
     let text = "[mysqld]\r\n  a-b\t=\t'x y' # why\r\nc = \r\nd\r\n";
     let places: Vec<_> = read(text).map(|it| (it.key.into_owned(), &text[it.at])).collect();
     assert_eq!(places, [("a_b".into(), "'x y'"), ("c".into(), ""), ("d".into(), "")]);
 }
 
 #[test]
-fn where_the_server_gives_up() {
+fn lines_at_which_a_server_stops_are_found() {
     let broken = |text: &str| {
         lines(text).find_map(|line| {
             if let OptionLine::Broken { line, what } = line { Some((line, what)) } else { None }

@@ -7,14 +7,14 @@ use objects::Hidden;
 /// The value of an option, borrowed unless it had to be unescaped. Use it in a message only if its key holds no secret.
 pub type OptionValue<'a> = Hidden<Cow<'a, str>>;
 
-/// Reads a value as it is written in a file: one pair of quotes around it is not part of it, and `\n` is a line break.
+/// Reads a value as it is written in a file: one pair of quotes around it is left out, and escapes such as `\n` are resolved.
 pub(super) fn unquoted(raw: &str) -> OptionValue<'_> {
     let inside = |quote: char| raw.strip_prefix(quote)?.strip_suffix(quote);
     let inner = inside('"').or_else(|| inside('\'')).unwrap_or(raw);
     if inner.contains('\\') { unescaped(inner).into() } else { inner.into() }
 }
 
-/// Unescapes a text. A backslash before any other character stays, and so does one at the end.
+/// Resolves the escapes in a text. A backslash that begins no known escape stays, and so does a backslash at the end.
 fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -33,8 +33,8 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Reads a switch: `ON`, `1` and `true` are one value, and `yes`, which Galera's own options also know. `None`: not a
-/// switch.
+/// Reads a switch: `ON`, `1` and `true` mean the same, and so do `yes` and `y`, which Galera's own options accept. `None`:
+/// the text is not a switch.
 pub fn switch(text: &str) -> Option<bool> {
     let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
     match () {
@@ -44,7 +44,7 @@ pub fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns whether both are the same value: `16K` and `16384`, `ON` and `1`, in any case unless it is a path.
+/// Returns whether both are the same value, such as `16K` and `16384`, or `ON` and `1`. Case matters only in paths.
 pub fn same(one: &str, other: &str) -> bool {
     one == other
         || !one.contains('/') && one.eq_ignore_ascii_case(other)
@@ -52,7 +52,7 @@ pub fn same(one: &str, other: &str) -> bool {
         || switch(one).is_some_and(|it| Some(it) == switch(other))
 }
 
-/// Reads a number with its suffix: K, M, G, T, P, E.
+/// Reads a number, with or without a suffix: K, M, G, T, P, E.
 pub fn number(text: &str) -> Option<u128> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let power = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_written_in_two_ways() {
+    fn two_spellings_of_one_value_are_the_same() {
         for (one, other) in
             [("16K", "16384"), ("16k", "16K"), ("on", "1"), ("TRUE", "ON"), ("rsync", "RSYNC"), ("0", "off")]
         {
