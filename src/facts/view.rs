@@ -1,8 +1,8 @@
 //! The view: immutable facts about every cluster, as far as the API server shows them.
 //!
 //! Owns: [`Facts`] (what the watches know), [`World`] (what follows from it, swapped as a whole) and [`View`] (what a
-//! rule gets: the world, the time, the settings). Must not know: watches, requests, rules. Data: objects in,
-//! [`World::after`] a change, clusters out. `gatera check` builds the same World from files.
+//! rule gets: the world, the time, the settings). Must not know: watches, requests, rules. Data: objects go into Facts,
+//! and [`World::after`] builds the clusters that they changed. `gatera check` builds the same World from files.
 
 mod beside;
 mod bootstrap;
@@ -63,7 +63,7 @@ pub use world_diff::{Changed, Places, WorldDiff};
 
 /// Namespaces that no rule ever touches: the control plane must be able to repair itself.
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
-/// The label that completes the protection of a namespace, and sets how strict it is.
+/// The label of a namespace in which objects without labels of their own are guarded, too. Its value is the mode.
 pub const MODE_LABEL: &str = "gatera.dev/mode";
 
 /// The time for which a failed creation counts: longer than a StatefulSet controller waits before it tries again.
@@ -79,7 +79,7 @@ pub enum Freshness {
     Current,
     /// A watch has been silent for this long: later changes are unknown.
     Stale(SignedDuration),
-    /// Every watch reported a moment ago, but there is no room to keep all of this namespace.
+    /// Every watch reported a moment ago, but the guard has no room for some objects of this namespace.
     Partial,
 }
 
@@ -88,7 +88,7 @@ impl Freshness {
     /// reached.
     const CURRENT_AGE: SignedDuration = SignedDuration::from_secs(15);
 
-    /// Returns the freshness of facts by the age of their most silent watch; `None`: one of them was never complete.
+    /// Returns the freshness of facts by the age of their most silent watch; `None`: one of them has no complete list yet.
     pub fn at_age(age: Option<SignedDuration>) -> Self {
         match age {
             None => Self::Loading,
@@ -142,7 +142,7 @@ pub struct View<'a> {
 static NO_RESERVATIONS: Reservations = Reservations::none();
 
 impl<'a> View<'a> {
-    /// Returns a view of a world as it was built, without reservations.
+    /// Returns a view of a world, with the freshness that it was built with and without reservations.
     pub fn new(world: &'a World, now: Timestamp, settings: &'a Settings) -> Self {
         Self {
             world,
@@ -235,7 +235,7 @@ impl<'a> View<'a> {
         kept + facts.unreadable.keys().filter(|(of, _)| *of == kind).count()
     }
 
-    /// Returns whether there are none of this kind in any namespace, as far as is known now.
+    /// Returns whether it is known now that no namespace has an object of this kind.
     pub fn has_none(&self, kind: Kind) -> bool {
         self.freshness == Freshness::Current && !self.is_unlisted(kind) && self.resource_count(kind) == 0
     }
@@ -340,12 +340,12 @@ impl<'a> View<'a> {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| meta.is_terminating())
     }
 
-    /// Returns the end that advice suggests for an override: early enough to be allowed, and late enough to type the command.
+    /// Returns the end that advice suggests for an override: early enough to be allowed, and late enough for one step.
     pub fn example_override_end(&self) -> Timestamp {
         overrides::example_end(self.now)
     }
 
-    /// Returns "seen now" or "seen 42s ago": how far a live fact can be trusted.
+    /// Returns how current a live fact is, as in "seen now" or "seen 42s ago".
     pub fn seen(&self) -> String {
         match self.freshness {
             _ if self.from_files => "assumed here".to_owned(),

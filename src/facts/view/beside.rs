@@ -21,7 +21,7 @@ pub struct Bootstrap {
     pub pods: Vec<Arc<PodFact>>,
 }
 
-/// Returns the bootstrap node of a cluster, and the votes of its arbitrators.
+/// Returns the bootstrap node of a cluster, and the votes of its Ready arbitrators, at most one.
 pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64) {
     let Some(instance) = adopt::instance(&workload.spec.template.metadata.labels) else {
         return Default::default();
@@ -34,14 +34,14 @@ pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64
         named(By::DeploymentOfInstance).partition(|name| {
             template(name).is_some_and(|it| may_found(&id.namespace, &it.metadata, &it.spec, facts))
         });
-    let is_bootstraps = |pod: &Arc<PodFact>| match &pod.owner {
+    let is_of_bootstrap = |pod: &Arc<PodFact>| match &pod.owner {
         _ if !pod.server => false,
         Some((kind, _)) if kind == "StatefulSet" => false,
         _ => !pod.deployment().is_some_and(|name| others.contains(name)),
     };
     let bootstrap = Bootstrap {
         deployments: deployments.into_iter().map(str::to_owned).collect(),
-        pods: pods().filter(is_bootstraps).collect(),
+        pods: pods().filter(is_of_bootstrap).collect(),
     };
     // An arbitrator that is Ready need not be in the group, so several count as one.
     let votes = pods().any(|pod| pod.votes);
@@ -55,8 +55,8 @@ impl View<'_> {
     }
 }
 
-/// Returns whether pods like this one found a cluster, or may, as far as is known. A server without a cluster address,
-/// of which everything is known, is an asynchronous replica.
+/// Returns whether pods like this one found a cluster, or may found one because some of what they read is unknown. A
+/// server that is known to have no cluster address is an asynchronous replica.
 fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) -> bool {
     let labels = &metadata.labels;
     let Some(server) = server::in_pod(metadata, spec) else { return adopt::is_bootstrap(labels) };
@@ -66,7 +66,7 @@ fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) ->
         let elsewhere = var.value_from.as_ref().is_some_and(|from| from.field_ref.is_none());
         elsewhere && !var.name.contains("PASSWORD") || var.name.contains("GALERA")
     };
-    // The contents of another image, of a Secret, or of files that an init container writes are unknown.
+    // What another image, a Secret, or an init container that writes files adds to the configuration is unknown.
     let unseen = !Image::read(&server.image).is_official()
         || !server.env_from.is_empty()
         || !spec.init_containers.is_empty()
@@ -77,10 +77,10 @@ fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) ->
         return true;
     }
     let mut files = Vec::new();
-    let mut reaching = revision::sources(spec, server);
+    let mut sources = revision::sources(spec, server);
     // Every pod mounts this ConfigMap.
-    reaching.remove("kube-root-ca.crt");
-    for (map, keys) in &reaching {
+    sources.remove("kube-root-ca.crt");
+    for (map, keys) in &sources {
         let Some(known) = facts.config_maps.get(&Id::new(namespace, map)) else { return true };
         let read = known.data.iter().filter(|(key, _)| keys.contains(key));
         files.extend(read.map(|(key, text)| ConfigMapFile { map, key, text: text.look() }));

@@ -70,14 +70,14 @@ impl std::fmt::Display for RemovalTarget {
 pub enum Removal {
     /// The guard is removing these objects, in this order.
     InProgress(Vec<RemovalTarget>),
-    /// The objects are gone. One that is applied again stays.
+    /// The objects are gone. If a user applies one again, it stays.
     Done,
     /// The record was not written by the guard.
     Invalid,
 }
 
 impl Removal {
-    /// Reads the record of this StatefulSet, if there is one about it.
+    /// Reads the record on this StatefulSet; `None`: there is none, or it is about another StatefulSet.
     pub fn of(meta: &Meta) -> Option<Self> {
         let record = meta.mark(marks::BOOTSTRAP)?;
         let mut words = record.split_ascii_whitespace();
@@ -109,9 +109,9 @@ impl<'a> View<'a> {
     pub fn bootstrap_service(&self, cluster: &'a Cluster) -> Option<&'a str> {
         let instance = cluster.instance()?;
         // A record on a cluster without data is not the guard's, and must not cut joiners off.
-        let is_removed = cluster.has_data()
+        let is_being_removed = cluster.has_data()
             && matches!(Removal::of(&cluster.workload.metadata), Some(Removal::InProgress(_)));
-        if is_removed || cluster.bootstrap.pods.is_empty() && cluster.has_data() {
+        if is_being_removed || cluster.bootstrap.pods.is_empty() && cluster.has_data() {
             return None;
         }
         let namespace = &cluster.id.namespace;
@@ -145,8 +145,8 @@ impl<'a> View<'a> {
             && self.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
     }
 
-    /// Returns what is removed with these Deployments: Services that lead to no other pods, and ConfigMaps that have no
-    /// other readers and are recognisably Galera's.
+    /// Returns these Deployments and what is removed with them: Services that lead to no other pods, and ConfigMaps that
+    /// have no other readers and are recognisably Galera's.
     pub fn removal_targets(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<RemovalTarget> {
         let ns = &*cluster.id.namespace;
         let services = cluster.instance().into_iter().flat_map(|instance| self.services_of(ns, instance));
@@ -252,7 +252,7 @@ mod tests {
             vec![target(Kind::Deployment, "a"), target(Kind::Service, "b"), target(Kind::ConfigMap, "c")];
         for removal in [Removal::InProgress(targets), Removal::InProgress(Vec::new()), Removal::Done] {
             assert_eq!(Removal::of(&meta("1", &removal.record("1"))), Some(removal.clone()));
-            assert_eq!(Removal::of(&meta("2", &removal.record("1"))), None, "another cluster's");
+            assert_eq!(Removal::of(&meta("2", &removal.record("1"))), None, "the record of another cluster");
         }
         for nothing in ["", " "] {
             assert_eq!(Removal::of(&meta("1", nothing)), None);

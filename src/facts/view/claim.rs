@@ -18,12 +18,12 @@ pub struct MemberClaim {
     pub owned: bool,
     /// The claim is deleted as soon as its pod stops.
     pub terminating: bool,
-    /// The record of its member's stop.
+    /// The record of its member's orderly stop.
     pub stopped: Option<StopRecord>,
 }
 
-/// Returns the StatefulSets whose claim may have this name: it is called TEMPLATE-STATEFULSET-ORDINAL, and each part may contain
-/// hyphens.
+/// Returns the names of the StatefulSets that may have a claim of this name. A claim is called TEMPLATE-STATEFULSET-ORDINAL, and
+/// the first two parts may contain hyphens.
 pub(super) fn sets_named_by(claim: &str) -> impl Iterator<Item = &str> {
     let rest = claim.rsplit_once('-').map_or("", |(rest, _)| rest);
     rest.match_indices('-').map(|(at, _)| &rest[at + 1..])

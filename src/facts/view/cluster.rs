@@ -43,7 +43,7 @@ impl Member {
         self.pod.as_deref().is_some_and(|pod| !pod.has_run && !pod.terminating && held_up(pod))
     }
 
-    /// Returns whether the member served, and is not Ready now.
+    /// Returns whether the member served, is not Ready now, and does not receive a state transfer.
     fn has_stopped_serving(&self) -> bool {
         self.pod
             .as_ref()
@@ -114,7 +114,7 @@ impl Cluster {
         policy.when_deleted != "Delete" && !self.claims.iter().any(|claim| claim.owned)
     }
 
-    /// Returns whether it was stopped in order, and nothing of it runs.
+    /// Returns whether it was stopped in order, and none of its pods exists.
     pub fn is_stopped(&self) -> bool {
         self.workload.replicas() == 0 && self.pods().next().is_none() && self.stopped_members().is_some()
     }
@@ -142,7 +142,7 @@ impl Cluster {
             Member { ordinal, name, pod, reader }
         });
         let members = members.collect();
-        // A pod that only has a member's name is not a member.
+        // While the StatefulSet exists, a pod that it does not own is not leaving, although it is named like a member.
         let gone = !facts.stateful_sets.contains_key(&id);
         let leaving = pods.into_values().filter(|pod| gone || pod.orphan_of.is_none()).collect();
         let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
@@ -167,13 +167,14 @@ impl Cluster {
         }
     }
 
-    /// Returns the name by which bootstrap objects refer to it.
+    /// Returns the name of the cluster in its pods' labels, by which the objects of a bootstrap node refer to it.
     pub fn instance(&self) -> Option<&str> {
         adopt::instance(&self.workload.spec.template.metadata.labels)
     }
 
     /// Returns whether members hold or held data: the mark says so, a member is Ready, or, without a mark, a claim is
-    /// Bound. Members of a deleted StatefulSet have no mark: a pod without a claim that has run has its data in itself.
+    /// Bound. If the StatefulSet was deleted, there is no mark; if it also had no claim templates, pods that have run
+    /// hold the data.
     pub fn has_data(&self) -> bool {
         let without_claims = self.orphaned && self.workload.spec.volume_claim_templates.is_empty();
         let holds_data =
@@ -199,7 +200,7 @@ impl Cluster {
         self.identity.as_ref()
     }
 
-    /// Returns the recovery that was requested and that the guard confirmed; it may be over.
+    /// Returns the recovery that was requested and that the guard confirmed; it may have ended.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_deref()
     }
@@ -242,15 +243,15 @@ impl Cluster {
         self.members.iter().filter(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified))
     }
 
-    /// Returns whether its controller is about to replace members by those of a newer template, or whether that is
-    /// unknown. The status of the StatefulSet is not enough: of a rollout that was undone half-way, and of pods that it
-    /// adopted from an earlier StatefulSet, it counts only one template.
+    /// Returns whether its controller is about to replace pods by those of a newer template, or whether that is unknown.
+    /// The status of the StatefulSet does not show all of these pods: after a rollout that was undone half-way, and
+    /// after the adoption of pods of an earlier StatefulSet, it counts only the pods of one template.
     pub fn rolls(&self) -> bool {
         self.workload.rolls() || self.members.iter().any(|member| self.is_to_be_replaced(member))
     }
 
-    /// Returns what [`Self::rolls`] will return once this member has been re-created: its controller then does not have to
-    /// replace it.
+    /// Returns what [`Self::rolls`] will return once this member has been re-created, so that its controller does not have
+    /// to replace it any more.
     pub fn rolls_without(&self, member: &Member) -> bool {
         let is_another = |it: &Member| it.ordinal != member.ordinal && self.is_to_be_replaced(it);
         self.workload.rolls() || self.members.iter().any(is_another)
@@ -293,7 +294,7 @@ impl Cluster {
     pub fn state(&self) -> State {
         let none_leaves = self.leaving.is_empty();
         let is_complete = none_leaves && !self.members.is_empty() && self.members.iter().all(Member::ready);
-        let all_come = || {
+        let all_will_be_ready = || {
             none_leaves
                 && self
                     .members
@@ -306,7 +307,7 @@ impl Cluster {
             (false, _) => State::Forming,
             (true, 0) if self.is_stopped() => State::Stopped,
             (true, 0) => State::Down,
-            _ if !all_come() => State::Degraded,
+            _ if !all_will_be_ready() => State::Degraded,
             _ if self.members.iter().any(Member::receives) => State::Transfer,
             _ => State::Joining,
         }
@@ -326,7 +327,8 @@ impl Cluster {
         format!("{} of {} members {word}", self.ready(), self.workload.replicas())
     }
 
-    /// Returns the count, and the first member in trouble.
+    /// Returns the count, and the first problem: a member that is not Ready, a pod that is leaving, or a missing identity
+    /// or StatefulSet.
     pub fn describe(&self) -> String {
         let mut text = self.count();
         if let Some((member, trouble)) =
@@ -354,8 +356,8 @@ fn recovery(workload: &Workload) -> Option<Recovery> {
     Recovery::of(confirmed).ok().filter(|_| requested == confirmed)
 }
 
-/// Returns the reader of exactly this pod, which has not run: otherwise the data may have changed since. The reader
-/// must have a claim of this member, and none of another.
+/// Returns the pod that reads the data for exactly this pod, unless this pod has run: then the data may have changed
+/// since. The reader must have a claim of this member, and none of another.
 fn reader(
     pod: &PodFact,
     readers: &[Arc<PodFact>],

@@ -49,13 +49,13 @@ impl Cluster {
         self.left_claims().fold(delete, |command, claim| command.arg(&*claim.name))
     }
 
-    /// Returns the command that shows what each member of its namespace does.
+    /// Returns the command that shows the state of each member in its namespace.
     pub fn status_command(&self) -> CommandLine {
         CommandLine::new(format!("gatera status -n {}", self.id.namespace))
     }
 }
 
-/// Returns what to do about pods of a node that does not answer: they neither serve nor disappear.
+/// Returns what to do about the pods of a node that does not answer: they stay until the node is back or given up.
 pub fn way_out_of_silent_node(node: &str) -> WayOut {
     say(format!("bring node {node} back"))
         .then("its server may still run and serve. Only if the node is switched off: ")

@@ -54,8 +54,9 @@ impl<'a> View<'a> {
         candidates.find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
     }
 
-    /// Returns the clusters whose instance this pod or Deployment names, or the selector of this Service, or a Deployment
-    /// that reads this ConfigMap. A bootstrap node that names an instance can only belong to one of these clusters.
+    /// Returns the clusters of the instance that this object names: a pod or Deployment by its labels, a Service by its
+    /// selector, a ConfigMap by the Deployments that read it. If the object belongs to a bootstrap node, that node can
+    /// only belong to one of these clusters.
     pub fn clusters_named_by(
         &self,
         kind: Kind,
@@ -116,8 +117,8 @@ impl<'a> View<'a> {
             return Vec::new();
         }
         let old_spec = old.map(|old| &old.spec);
-        // A request that changes nothing makes nothing worse. If its ConfigMaps were read, repeated requests would leave
-        // no reads for the requests that need them.
+        // A request that changes nothing makes nothing worse. If the guard read its ConfigMaps, repeated requests would
+        // use up the reads that other requests need.
         if old_spec == Some(&new.spec) {
             return Vec::new();
         }
@@ -138,7 +139,7 @@ impl<'a> View<'a> {
         self.world.facts.services.get(&Id::new(namespace, name)).map(AsRef::as_ref)
     }
 
-    /// Returns the Services that may select these labels.
+    /// Returns the Services that may select pods with these labels.
     pub fn services_for(
         &self,
         namespace: &str,
@@ -157,12 +158,12 @@ impl<'a> View<'a> {
         self.services_for(namespace, &labels.into_iter().collect())
     }
 
-    /// Returns the disruption budgets that may protect these labels.
+    /// Returns the disruption budgets that may protect pods with these labels.
     pub fn budgets_for(&self, namespace: &str, labels: &Labels) -> impl Iterator<Item = &'a Budget> {
         self.selecting(&self.world.facts.budgets, By::BudgetForLabel, namespace, labels)
     }
 
-    /// Returns the objects whose selectors ask for one of these labels, or for no instance, by name.
+    /// Returns the objects whose selectors ask for the instance in these labels, or for no instance, sorted by name.
     fn selecting<T>(
         &self,
         known: &'a Map<T>,

@@ -1,7 +1,7 @@
 //! The conditions of clusters and members: what is wrong, each with its name and its way out.
 //!
-//! Must not know: formats, requests. The reports of members' probes come from Events (`watch/member_events.rs`); the
-//! conditions found here are for people, and never make a verdict milder.
+//! Must not know: formats, requests. The reports of members' probes come from Events (`watch/member_events.rs`). Without the
+//! chart's policy for Events, other users can forge these reports, so a condition is not a proof.
 
 mod ways;
 
@@ -97,12 +97,12 @@ impl Condition {
         CONDITIONS[self as usize].2
     }
 
-    /// Returns whether waiting does not end the condition.
+    /// Returns whether waiting does not end the condition, so that two members that have one need not wait for each other.
     pub fn lasts(self) -> bool {
         matches!(self, Self::Left | Self::Stalled | Self::DiskFull | Self::Refused)
     }
 
-    /// Returns the condition of a member that is not Ready.
+    /// Returns the condition of a member; `None`: it is Ready.
     pub fn of(member: &Member, view: &View<'_>) -> Option<Self> {
         let Some(pod) = &member.pod else { return Some(Self::Missing) };
         let node_away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.is_reachable());
@@ -155,7 +155,7 @@ impl std::fmt::Display for Diagnosis {
     }
 }
 
-/// Returns all conditions of a cluster, worst first.
+/// Returns the conditions of a cluster that have a way out, worst first; only that of the whole cluster, if it has one.
 pub fn diagnoses(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
     let conditions = ClusterConditions {
         cluster,
@@ -212,17 +212,16 @@ impl<'a> ClusterConditions<'a> {
         self.cluster.ready() > 0 || self.cluster.bootstrap.pods.iter().any(|pod| pod.ready)
     }
 
-    /// Names servers that may run and serve, although their nodes do not answer.
+    /// Returns a remark about servers that may run and serve although their nodes do not answer; empty: there are none.
     fn unreachable_servers(&self) -> String {
         let away: Vec<_> = self.members_with(Condition::NodeAway).iter().map(|it| &*it.name).collect();
         if away.is_empty() {
-            String::new()
-        } else {
-            let away = away.join(", ");
-            format!(
-                " (the nodes of {away} do not answer, so servers there may still run: are they switched off?)"
-            )
+            return String::new();
         }
+        let away = away.join(", ");
+        format!(
+            " (the nodes of {away} do not answer, so servers there may still run: are they switched off?)"
+        )
     }
 
     /// Returns whether this member has run long enough to have found a peer.
@@ -234,7 +233,7 @@ impl<'a> ClusterConditions<'a> {
     /// Returns the condition of the whole cluster.
     fn of_cluster(&self) -> Option<(Condition, WayOut)> {
         let reports: Vec<_> = self.cluster.start_reports().map(|(_, report)| report).collect();
-        // Members that join a cluster which was created anew also report no identity, for the data that they bring.
+        // After a cluster was created anew, members that join it with their old data also report no identity.
         let unrecorded = self.cluster.identity().is_none();
         let no_identity_reported = unrecorded && reports.iter().any(|report| report.has_no_identity());
         if no_identity_reported && self.serves() {
@@ -265,7 +264,7 @@ impl<'a> ClusterConditions<'a> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn words_are_in_the_order_of_the_conditions() {
+    fn the_table_lists_the_conditions_in_their_order() {
         for (index, (condition, ..)) in super::CONDITIONS.into_iter().enumerate() {
             assert_eq!(condition as usize, index, "{}", condition.name());
         }

@@ -3,7 +3,7 @@
 //!
 //! Owns: the [`RolloutRecord`], as it is written, and [`View::revision_for`]. Must not know: when the next step is due
 //! (`plan/rollout.rs`). The record only names revisions: a revision counts only while its snapshots exist, with the
-//! content that their names say.
+//! content whose digests their names contain.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub struct Candidate {
     /// The canary: the only member that starts with the revision; once the canary is well, all members do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<i64>,
-    /// Name and uid of a pod that was created without the guard and is re-created.
+    /// Name and uid of a pod that was created without the guard, and that the guard re-creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healed: Option<(String, String)>,
 }
@@ -52,7 +52,7 @@ pub struct GivenUpRevision {
     pub revision: Revision,
     /// The member that did not run with it, and what is new in it.
     pub why: String,
-    /// The last request to retry it that was carried out.
+    /// The last request to retry it that the guard carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried: Option<String>,
 }
@@ -107,7 +107,7 @@ impl Serialize for Revision {
 impl<'de> Deserialize<'de> for Revision {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let text = String::deserialize(input)?;
-        Self::read(&text).ok_or_else(|| de::Error::custom("no revision"))
+        Self::read(&text).ok_or_else(|| de::Error::custom("not a revision"))
     }
 }
 
@@ -123,13 +123,13 @@ pub(super) fn snapshots_named(meta: &Meta) -> impl Iterator<Item = String> {
 }
 
 impl<'a> View<'a> {
-    /// Returns what is known of a ConfigMap's content for a revision.
+    /// Returns the digests of a ConfigMap's content that revisions need, if its text is known.
     pub fn contents(&self, namespace: &str, config_map: &str) -> Option<&'a Contents> {
         self.world.facts.contents.get(&Id::new(namespace, config_map)).map(AsRef::as_ref)
     }
 
-    /// Returns the snapshot with this content of a ConfigMap, if it exists, is the guard's, and holds what its name
-    /// says.
+    /// Returns the snapshot with this content of a ConfigMap, if it exists, is the guard's, and holds the content that
+    /// its name promises.
     pub fn snapshot_of(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
         let name = digest.snapshot_name(source);
         let is_intact = self.contents(namespace, &name)?.matches(digest);
@@ -144,7 +144,8 @@ impl<'a> View<'a> {
         revision.iter().all(|(source, digest)| self.snapshot_of(namespace, source, digest).is_some())
     }
 
-    /// Returns whether a snapshot of this revision does not exist. One whose text has no room, or has not arrived, does exist.
+    /// Returns whether a snapshot of this revision does not exist. A snapshot does exist if only its text is unknown, because the
+    /// guard has no room for it or it did not arrive in time.
     pub fn lacks_snapshot(&self, namespace: &str, revision: &Revision) -> bool {
         let exists = |source: &str, digest: &Digest| {
             self.world.facts.without_room(&Id::new(namespace, &digest.snapshot_name(source))).is_some()
@@ -157,7 +158,8 @@ impl<'a> View<'a> {
 
     /// Returns the revision that a pod of this cluster starts with. A pod of a new template takes the current content
     /// of the ConfigMaps, because a user who changed both wants both. So does a pod that a user deletes to restart it
-    /// (OnDelete), and every pod while no member holds data. `None`: nothing is kept, and nothing is known.
+    /// (OnDelete), and every pod while no member holds data. `None`: no revision is recorded or known, or a server with
+    /// the current content would found a cluster.
     pub fn revision_for(&self, cluster: &'a Cluster, pod: &Pod) -> Option<&'a Revision> {
         let live = match &cluster.live {
             Ok(live) => Some(live).filter(|live| !live.is_empty()),
@@ -165,7 +167,7 @@ impl<'a> View<'a> {
             Err(_) => None,
         };
         let chosen = chosen_for(cluster, live, pod)?;
-        // The current spelling, with the cluster's address, is better than the earlier one.
+        // Equal revisions may differ in spelling and in the cluster's address: then those of now are better.
         live.filter(|live| *live == chosen).or(Some(chosen))
     }
 

@@ -1,4 +1,4 @@
-//! The environment of a container as it will be: variables from ConfigMaps, and words that use variables.
+//! The environment of a container when it runs: variables from ConfigMaps, and command-line words that use variables.
 //!
 //! Values from Secrets stay unknown: the guard reads no Secrets.
 

@@ -79,7 +79,7 @@ impl Facts {
         Self { adoption: Arc::new(adoption.clone()), ..Self::default() }
     }
 
-    /// Returns these facts, which then also hold the Deployments that these functions accept.
+    /// Returns these facts, which from now on also keep the Deployments that one of these functions accepts.
     #[must_use]
     pub fn with_kept_deployments(mut self, keeps: Arc<[KeepsDeployment]>) -> Self {
         self.kept.keeps = keeps;
@@ -113,7 +113,7 @@ impl Facts {
         true
     }
 
-    /// Stores what is kept of a pod, beside its earlier reports.
+    /// Stores what is kept of a pod, with its earlier reports as far as they are still true.
     fn put_pod(&mut self, id: &Id, fact: PodFact) {
         let fact = match self.pods.get(id) {
             Some(before) => fact.with_reports_of(before),
@@ -125,7 +125,7 @@ impl Facts {
         }
     }
 
-    /// Checks, after a change of a pod, whether its StatefulSet was deleted and the pod runs without it.
+    /// Updates, after a change of a pod, the deleted StatefulSet that may have left it behind, as the pods show that set.
     fn update_orphaned(&mut self, pod: &Id) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
         let set = Id::new(&pod.namespace, name);
@@ -265,8 +265,7 @@ impl Facts {
         self.touched.extend(sets);
     }
 
-    /// Returns the StatefulSets whose clusters use this object. Objects of other owners are used by no cluster; a
-    /// StatefulSet that appears or disappears uses itself.
+    /// Returns the StatefulSets whose clusters use this object; for a StatefulSet that is itself, whether or not it exists.
     pub(super) fn sets_using(&self, kind: Kind, id: &Id, words: &[(By, String)]) -> Vec<Id> {
         let sets_of = |by, word: &str| self.index.names(by, &id.namespace, word);
         let mut names: Vec<String> = match kind {
@@ -313,7 +312,7 @@ impl Facts {
         self.pods.values().map(AsRef::as_ref)
     }
 
-    /// Returns the kind of this group and name, if the view holds it.
+    /// Returns the kind of this group and name; [`Kind::Other`] if the view does not hold it.
     pub fn kind_named(&self, group: &str, name: &str) -> Kind {
         let is_named = |kind: &Kind| kind.group() == group && kind.name() == name;
         KINDS.iter().copied().chain(self.kept.kinds()).find(is_named).unwrap_or(Kind::Other)
@@ -340,7 +339,7 @@ impl Facts {
         self.namespaces.contains_key(name)
     }
 
-    /// Stores the message of a failed probe of this pod's server. Returns false if it was known.
+    /// Stores the message of a failed probe of this pod's server. Returns false if that changes nothing.
     pub fn add_report(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
         let Some(known) = self.pods.get(pod).filter(|pod| pod.uid == uid) else { return false };
         let mut fact = PodFact::clone(known);
@@ -356,7 +355,7 @@ impl Facts {
         is_new
     }
 
-    /// Stores why a pod of this StatefulSet could not be created. Returns false if it was known.
+    /// Stores why a pod of this StatefulSet could not be created. Returns false if that changes nothing.
     pub fn not_created(&mut self, set: Id, uid: &str, at: Timestamp, message: &str) -> bool {
         if self.stateful_sets.get(&set).is_none_or(|known| known.metadata.uid != uid) {
             return false;
@@ -373,7 +372,7 @@ impl Facts {
     }
 }
 
-/// Returns the last two parts of a name that hyphens separate; a name with fewer hyphens is returned whole.
+/// Returns the last two of a name's parts, which hyphens separate; a name with fewer than two hyphens is returned whole.
 pub(super) fn tail(name: &str) -> &str {
     name.rmatch_indices('-').nth(1).map_or(name, |(at, _)| &name[at + 1..])
 }

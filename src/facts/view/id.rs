@@ -1,4 +1,4 @@
-//! The name of an object of a known kind.
+//! The namespace and name of an object; its kind is known from the context.
 
 use objects::Meta;
 

@@ -1,6 +1,7 @@
 //! Secondary indexes, so that a cluster's objects are looked up and not scanned for.
 //!
-//! Must not know: what the words mean. Names are returned sorted, so no result depends on the order in which objects came.
+//! An object is found by its words: the instance, owner, ConfigMaps and so on that it names. Must not know: rules. Names are
+//! returned sorted, so no result depends on the order in which objects came.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -28,11 +29,11 @@ pub(super) enum By {
     DeploymentThatReads,
     /// A pod, by the cluster that its labels name.
     PodOfInstance,
-    /// A pod, by the StatefulSet that owns it; by an empty name, if none does.
+    /// A pod, by the StatefulSet that owns it; by an empty name, if it has no owner.
     PodOfSet,
     /// A pod that reads a member's data, by the StatefulSet of that member.
     ReaderOfSet,
-    /// A pod, by the snapshot of a ConfigMap that it was given.
+    /// A pod, by the snapshot of a ConfigMap that it was given, and by a ConfigMap of the deleted StatefulSet that it shows.
     PodThatReads,
     /// A claim, by the cluster that its labels name.
     ClaimOfInstance,
@@ -46,7 +47,7 @@ pub(super) enum By {
     ServiceForLabel,
     /// A disruption budget, by the instance label of its selector: `key=value`, or empty.
     BudgetForLabel,
-    /// A claim without the labels of a cluster, by the last two parts of its name, with which its pod's name ends.
+    /// A claim without the labels of a cluster, by the last two parts of its name, which also end its pod's name.
     ClaimOfTail,
 }
 
@@ -93,7 +94,7 @@ pub(super) fn instance_labels(labels: &Labels) -> impl Iterator<Item = String> {
     adopt::INSTANCE_LABELS.iter().filter_map(|key| Some(format!("{key}={}", labels.get(key)?)))
 }
 
-/// Returns the first such label that a selector asks for; empty: its objects may be of any instance.
+/// Returns the first label in a selector that names an instance; empty: it may select objects of any instance.
 pub(super) fn label_asked(selector: &Labels) -> String {
     instance_labels(selector).next().unwrap_or_default()
 }
@@ -109,7 +110,7 @@ impl Words {
 }
 
 impl Facts {
-    /// Returns the objects of a map that are found by this word, by name.
+    /// Returns the objects of a map that are found by this word, sorted by name.
     pub(super) fn found<'a, 'n, T>(
         &'a self,
         map: &'a Map<T>,
@@ -184,7 +185,7 @@ impl Facts {
         Some(words)
     }
 
-    /// Returns the pods that read the data of its members.
+    /// Returns the pods that read the data of this StatefulSet's members.
     pub(super) fn readers_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
         self.found(&self.pods, By::ReaderOfSet, &set.namespace, &set.name)
     }
@@ -205,7 +206,7 @@ mod tests {
     use objects::Object;
 
     #[test]
-    fn no_word_looks_like_another() {
+    fn entries_of_different_words_are_not_confused() {
         let mut index = Index::default();
         for (namespace, word, name) in [
             ("db", "x", "b"),

@@ -3,8 +3,8 @@
 //! Owns: how much of them is kept. Every user who may create a custom resource may write a megabyte and a half into it,
 //! and the guard has little memory: an object that finds no room here is known by its name only
 //! ([`Facts::cannot_read`](super::Facts::cannot_read)), and the audit reports that it does not examine it. A request
-//! about it is judged by the whole object. Must not know: any pack. The rules of a pack decide how its objects refer to
-//! each other.
+//! about the object contains all of it, and is judged by that. Must not know: any pack. The rules of a pack decide how
+//! its objects refer to each other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Kept {
         self.weight -= known.map_or(0, |it| weight(&it));
     }
 
-    /// Notes whether the API server offers this kind. Returns whether that is new.
+    /// Records whether the API server offers this kind. Returns whether that is new.
     pub fn set_served(&mut self, kind: Kind, is_served: bool) -> bool {
         let served = Arc::make_mut(&mut self.served);
         if is_served { served.insert(kind) } else { served.remove(&kind) }
@@ -99,7 +99,7 @@ impl Kept {
         self.served.iter().chain(self.objects.keys()).copied()
     }
 
-    /// Notes whether the API server lists this kind. If it offers a kind and does not list it, the objects of that kind
+    /// Records whether the API server lists this kind. If it offers a kind and does not list it, the objects of that kind
     /// are unknown. Returns whether that is new.
     pub fn set_listed(&mut self, kind: Kind, is_listed: bool) -> bool {
         let unlisted = Arc::make_mut(&mut self.unlisted);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_large_ones_fill_no_memory() {
+    fn a_thousand_large_resources_do_not_fill_the_memory() {
         let grants = "GRANT SELECT ON shop.* TO 'app1'; ".repeat(3);
         for (name, size, text, count, kept) in [
             ("megabytes", 100, &*grants.repeat(35), 1000, 0..1),

@@ -1,4 +1,4 @@
-//! Claims of a deleted StatefulSet, while no member of it runs: their data waits for its return.
+//! Claims of a deleted StatefulSet of which no member runs: they keep the data until it is created again.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use crate::marks;
 use objects::{Claim, Labels};
 
 impl<'a> View<'a> {
-    /// Returns the claims that a deleted StatefulSet left behind for these labels.
+    /// Returns the claims that the deleted StatefulSet of the instance in these pod labels left behind.
     pub fn left_over_claims(&self, namespace: &str, labels: &Labels) -> Vec<&'a str> {
         let instance = adopt::instance(labels);
         instance.map(|instance| self.world.left_over(namespace, instance)).unwrap_or_default()
     }
 
-    /// Returns the claims of members that were stopped in order and whose StatefulSet is gone: their data waits for its
-    /// return.
+    /// Returns the claims of members that were stopped in order and whose StatefulSet is gone: they keep the data until it
+    /// is created again.
     pub fn waiting_claims(&self, namespace: &'a str) -> impl Iterator<Item = &'a Claim> {
         let used = |claim: &Claim| self.clusters_of_claim(namespace, &claim.metadata.name).next().is_some();
         let claims =
@@ -51,8 +51,8 @@ impl World {
         found.into_iter().collect()
     }
 
-    /// Returns the cluster of a claim. A claim without its labels is assigned by the existing member: claims get the
-    /// labels of the StatefulSet's selector, which may be fewer than those of its pods.
+    /// Returns the instance of a claim. A claim without a label for it is assigned by the member whose name it ends with:
+    /// claims get the labels of the StatefulSet's selector, which may be fewer than those of its pods.
     fn instance_of(&self, claim: &Id) -> Option<&str> {
         let known: &Claim = self.facts.claims.get(claim)?;
         let labels = &known.metadata.labels;

@@ -178,9 +178,9 @@ impl View<'_> {
 
     fn template_before(&self, review: &Review, new: &Workload) -> Option<Workload> {
         // An operator that re-creates its own StatefulSet is not delayed.
-        let is_operators = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
+        let is_managed = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
         let cluster =
-            self.cluster(&review.namespace, &review.name).filter(|it| it.orphaned && !is_operators)?;
+            self.cluster(&review.namespace, &review.name).filter(|it| it.orphaned && !is_managed)?;
         // If members differ, compare with the one that already runs the new template.
         let shown = shown_of(&cluster.id, &self.world.facts).map(|(.., shown)| &**shown);
         let runs_new_template =
@@ -203,7 +203,7 @@ impl View<'_> {
         let pods = || cluster.members.iter().filter_map(|it| it.pod.as_deref());
         let ran = pods().filter(|pod| pod.ready).chain(pods()).find_map(|pod| pod.revision.as_ref());
         let ran = ran.or_else(|| Some(&cluster.rollout.as_ref()?.good))?;
-        // If several ConfigMaps came in place of others, one of them cannot be compared alone.
+        // If several ConfigMaps replace earlier ones, none of them can be compared alone.
         if named.keys().any(|name| *name != new.metadata.name && ran.get(name).is_none()) {
             return None;
         }
@@ -252,8 +252,8 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     was
 }
 
-/// Returns whether the templates are equal, apart from what other webhooks add to pods: containers, volumes and labels that the
-/// new template does not name, and resources.
+/// Returns whether the templates are equal, apart from what other webhooks add to pods: resources, and containers, volumes,
+/// tolerations and labels that the new template does not have.
 fn is_equal_but_for_additions(was: &Template, new: &Template) -> bool {
     let mut was = was.clone();
     let (spec, new_spec) = (&mut was.spec, &new.spec);

@@ -60,11 +60,12 @@ pub struct PodFact {
     pub grace: i64,
     /// The pod has the label of a bootstrap node.
     pub bootstrap: bool,
-    /// The option file that the guard wrote for it.
+    /// The option file that the guard wrote for its server, in a mark on the pod.
     pub my_cnf: Option<String>,
     /// The identity of its cluster, as written on the pod.
     pub identity: Option<String>,
-    /// The step script starts the pod's server, or the server has our probes, so it can report its cluster's identity.
+    /// The step script starts the pod's server, or the server has the guard's probes, so it can report its cluster's
+    /// identity.
     pub reports_identity: bool,
     /// The step script starts the pod's server.
     pub step: bool,
@@ -82,18 +83,18 @@ pub struct PodFact {
     pub revision: Option<Revision>,
     /// The template that it was created from, by the StatefulSet controller's name for it.
     pub template: String,
-    /// The guard does not change its cluster address.
+    /// An annotation asks the guard to leave its cluster address unchanged.
     pub keeps_address: bool,
-    /// The report of its server's start, while it has not joined.
+    /// The report of its server's start, while the server has not joined.
     pub start_report: Option<Box<StartReport>>,
     /// The phase that a probe last reported of a server that has joined and is not Ready.
     pub seen: Option<JoinPhase>,
-    /// The time of the last start of the server's container, if it has not started well.
+    /// The time of the last start of the server's container, while its startup probe has not succeeded.
     pub starting_since: Option<Timestamp>,
 }
 
-/// The member whose data a pod reads. Its report is not a proof, but every user who may create a pod with a member's
-/// claim may also write to that claim.
+/// The member whose data a pod reads. The pod's report is not a proof, but a user who could forge it may create pods with
+/// the member's claim, and so could also change the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reads {
     pub member: String,
@@ -104,8 +105,8 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Reads which member a reader pod reads. Such a pod has no controller that re-creates it, is owned by the member's
-    /// pod, and has a server that starts by the step script.
+    /// Returns the member whose data this pod reads. A reader pod has no controller that re-creates it, is owned by the
+    /// member's pod, and has a server that the step script starts.
     fn of(pod: &Pod, step_server: Option<&Container>) -> Option<Self> {
         let member = pod.metadata.labels.get(READER_LABEL).filter(|_| pod.metadata.controller().is_none())?;
         let owner =
@@ -139,7 +140,7 @@ impl PodFact {
             && selector.iter().all(|(key, value)| self.labels.contains(&fingerprint(key, value)))
     }
 
-    /// Returns the phase of a server that has not joined: as a probe last reported, or as the server reported.
+    /// Returns the phase of a server that is not Ready: as a probe last reported it, or else as the start report says.
     pub fn phase(&self) -> Option<JoinPhase> {
         self.seen.or_else(|| self.start_report.as_deref()?.phase())
     }
@@ -164,7 +165,7 @@ impl PodFact {
         self.is_late(now) && (self.node.is_empty() || self.phase().is_some())
     }
 
-    /// Stores a report of its server that did not come with the pod. A report counts only in the run in which it was
+    /// Stores a start report that came in an Event and not with the pod. A report counts only in the run in which it was
     /// made: an older one is out of date. Once that run has ended, only the termination message counts, which is
     /// emptied when the server joins. Of several reports of one start the last counts: reports arrive in order.
     pub fn take_report(&mut self, report: StartReport) {
@@ -289,8 +290,8 @@ fn fingerprint(key: &str, value: &str) -> Fingerprint {
     Fingerprint::of(&format!("{key}={value}"))
 }
 
-/// Returns the termination message of the server's container. Only our probes empty it after a join; without them it may
-/// be out of date, unless the server does not join at all.
+/// Returns the report in the termination message of the server's container. Only the guard's probes empty that message after
+/// a join; without them it may be out of date, unless the server does not join at all.
 fn start_report(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport> {
     let status = pod.container_status(&server.name)?;
     let words = status.termination_message()?;

@@ -3,7 +3,7 @@
 //! Between the answer "allowed" and the watch event that shows the pod's deletion, a second request would be judged by
 //! outdated facts. A reservation covers that time. It is for one pod's uid, so the same request may come again, and it
 //! counts as long as the view shows that pod unchanged. Must not know: where reservations are kept, and how long
-//! (`reserve.rs` does). Data: a snapshot of those that count, with their ages.
+//! (`reserve.rs` does). Data: those that count at the time of a request, with their ages.
 
 use super::{Cluster, Id};
 
@@ -27,7 +27,8 @@ impl Reservations {
         Self(Vec::new())
     }
 
-    /// Returns another member of this cluster that leaves without the view showing it: its name, and the seconds since.
+    /// Returns another member of this cluster that was allowed to leave and that the view does not show as leaving yet: its
+    /// name, and how many seconds ago that was.
     pub fn other_leaving(&self, cluster: &Cluster, pod: &str) -> Option<(&str, u64)> {
         let unseen = |reservation: &&Reservation| {
             reservation.cluster == cluster.id

@@ -1,7 +1,7 @@
 //! The annotation of a StatefulSet with which a user controls a rollout: `paused`, `retry` what was given up, or a
 //! revision that members are to run although the ConfigMaps hold another.
 //!
-//! Owns: how that is written. A revision to keep also names the revision that it replaces, so the request ends by
+//! Owns: how a request is written. A revision to keep also names the revision that it replaces, so the request ends by
 //! itself when the ConfigMaps change again.
 
 use std::fmt;
@@ -72,7 +72,7 @@ impl fmt::Display for RolloutRequest {
             Self::Paused => f.write_str(PAUSED),
             Self::Keep { revision, instead_of } => write!(f, "{KEEP}{revision}{INSTEAD_OF}{instead_of}"),
             Self::Retry(once) => f.write_str(format!("{RETRY} {once}").trim_end()),
-            Self::Invalid => f.write_str("odd"),
+            Self::Invalid => f.write_str("invalid"),
         }
     }
 }

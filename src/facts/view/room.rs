@@ -16,13 +16,13 @@ use objects::{Kind, Object, Unreadable, scalar};
 /// The largest size of one object, in bytes: some thousand environment variables.
 const LARGEST_OBJECT: usize = 128 << 10;
 const NEVER_FITS: &str = "it is larger than 128 KiB";
-/// The fraction of the memory that one namespace may use. Of 128 MiB that is enough for some hundred clusters with all
-/// their objects.
+/// The part of the memory that one namespace may use: 1/32, which is 4 MiB of 128. That is enough for some hundred
+/// clusters with all their objects.
 const PART_OF_A_NAMESPACE: usize = 32;
 /// The size, in bytes, up to which objects are ordinary: a StatefulSet with its sidecars takes half of it. The number
 /// of ordinary objects is limited only by the room of their namespace.
 const LARGEST_ORDINARY: usize = 32 << 10;
-/// The fraction of the memory that all larger objects together may use.
+/// The part of the memory that all larger objects together may use: an eighth.
 const PART_OF_LARGE_ONES: usize = 8;
 
 /// The memory that kept objects take, in bytes.
@@ -80,7 +80,7 @@ pub(super) fn weight(of: &impl Hash) -> usize {
     scalar::weigh(of, |bytes| bytes.max(16))
 }
 
-/// The kinds that the rules of Galera need of a namespace.
+/// The kinds of objects in a namespace that the rules of Galera need.
 const NEEDED: [Kind; 6] =
     [Kind::StatefulSet, Kind::Deployment, Kind::Pod, Kind::Claim, Kind::Service, Kind::Budget];
 
@@ -92,7 +92,7 @@ impl Facts {
         self
     }
 
-    /// Returns the memory of the process, in bytes; that of the chart, if there is no limit.
+    /// Returns the memory of the process, in bytes; if it has no limit, the one that the chart sets.
     pub fn memory(&self) -> usize {
         self.room.memory.unwrap_or(128 << 20)
     }

@@ -5,8 +5,8 @@
 pub enum State {
     /// Every member is Ready and none is being deleted.
     Healthy,
-    /// A member is missing, is being deleted, or will not become Ready by waiting; or the cluster has lost its
-    /// identity.
+    /// A member is missing, is being deleted, or will not become Ready by waiting; or the cluster has no identity, or no
+    /// StatefulSet.
     Degraded,
     /// A member is starting: it looks for its peers, waits for them, or copies what it lacks.
     Joining,

@@ -1,4 +1,5 @@
-//! The template that each revision of a StatefulSet stands for.
+//! The template that each revision of a StatefulSet stands for. These revisions are those of the StatefulSet controller, not
+//! those of a configuration.
 //!
 //! Pods carry the name of the revision that they were created from; a request shows a template without that name. A
 //! StatefulSet whose controller has seen its last change shows both. Must not know: rules. Each process learns this

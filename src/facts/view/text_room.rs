@@ -15,7 +15,7 @@ use objects::{ConfigMap, Fingerprint, Literal, Unreadable};
 const LARGEST_CONFIG_MAP: usize = 512 << 10;
 /// The part of the memory that the texts of all ConfigMaps may use: an eighth, which is 16 MiB of 128.
 const PART_OF_ALL: usize = 8;
-/// The part of the memory that the texts of one namespace may use: 2 MiB of 128.
+/// The part of the memory that the texts of one namespace may use: 1/64, which is 2 MiB of 128.
 const PART_OF_A_NAMESPACE: usize = 64;
 /// The least size, in bytes, of a large text, which is kept once.
 const LARGE: usize = 1 << 10;

@@ -36,7 +36,7 @@ impl Facts {
         sets.chain(deployments).chain(pods).flat_map(|(kind, id)| self.config_maps_of(kind, id)).collect()
     }
 
-    /// Notes whether the text of this ConfigMap was requested and has not arrived.
+    /// Records whether the text of this ConfigMap was requested and has not arrived.
     pub fn set_awaited(&mut self, config_map: &Id, is_awaited: bool) {
         if is_awaited {
             self.awaited.insert(config_map.clone());
@@ -61,7 +61,7 @@ impl Facts {
                 && (!may_be_new || is_without_room())
     }
 
-    /// Returns the problem. If a ConfigMap only seems to be missing because there is no room for its text, returns that.
+    /// Returns the problem, or its cause, if a ConfigMap only seems to be missing because there is no room for its text.
     pub(super) fn with_cause(&self, namespace: &str, problem: UnknownRevision) -> UnknownRevision {
         match problem {
             UnknownRevision::NotThere(name) => match self.without_room(&Id::new(namespace, &name)) {

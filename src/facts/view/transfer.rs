@@ -1,7 +1,8 @@
-//! State transfers that do not end, and a bootstrap node without a majority: the two reasons why an installation can hang.
+//! State transfers that do not end, and a bootstrap node without a majority: two reasons why an installation can hang.
 //!
-//! Must not know: rules, formats. The reports of servers' probes come from Events, so nothing here is a proof: it names
-//! what a user can look at. One rule uses it (G05), where at worst a transfer starts again.
+//! Must not know: rules, formats. The reports of servers' probes come from Events, so nothing here is a proof: ways
+//! out name what a user can look at. Two rules let a pod be deleted because of it (G02, G05): at worst, a transfer starts again,
+//! or a new bootstrap node takes the place of the one before.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,22 +13,23 @@ use crate::way_out::{CommandLine, WayOut, run, say};
 
 /// The time that a transfer of any size may take, because servers have to start and disks are slow at first.
 const TIME_FOR_ANY_COPY: SignedDuration = SignedDuration::from_hours(1);
-/// The speed that a transfer must reach beyond that time, in bytes per second: half the speed of one slow disk. Its
-/// size is taken from the claims.
+/// Beyond that time, a transfer may take as long as all data of a full claim takes at this speed, in bytes per second: half
+/// the speed of one slow disk.
 const BYTES_A_SECOND: u64 = 50_000_000;
 /// The time within which a starting server passes through a state.
 const STATE_PASSED_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 
-/// Returns why the transfer that this member receives may never end, with the way out; `None`: it still has time.
+/// Returns why the transfer that this member receives may never end, with the way out; `None`: it still has time, or there is
+/// no transfer.
 pub fn way_out_if_hanging(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<WayOut> {
     let pod = member.pod.as_deref().filter(|_| member.receives())?;
     let since = pod.starting_since.or(pod.unready_since)?;
     // A donor that was killed starts again in its pod, but its joiner still waits for the rest of the first copy.
     let is_restarted_donor = |it: &&PodFact| {
-        let is_donor = !it.stuck && it.phase() != Some(JoinPhase::Receives);
+        let may_be_donor = !it.stuck && it.phase() != Some(JoinPhase::Receives);
         it.uid != pod.uid
             && it.running
-            && is_donor
+            && may_be_donor
             && it.restarts > 0
             && it.running_since.is_some_and(|at| at > since)
     };

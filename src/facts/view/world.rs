@@ -1,7 +1,7 @@
 //! The facts at one moment, and the clusters that are built from them.
 //!
-//! A World never changes. The next one shares with it everything unchanged, so its cost follows the change and not the
-//! number of clusters.
+//! A World never changes. The next one shares with it everything unchanged, so its cost depends on the size of the change
+//! and not on the number of clusters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl World {
         self.facts.found(&self.clusters, by, namespace, word).map(Arc::as_ref)
     }
 
-    /// Returns the cluster that these pods name. Of two with the same name, the one with data counts.
+    /// Returns the cluster of this instance. If two clusters have the same one, the cluster with data counts.
     pub(super) fn cluster_of_instance(&self, namespace: &str, instance: &str) -> Option<&Cluster> {
         let clusters: Vec<_> = self.clusters_by(By::SetOfInstance, namespace, instance).collect();
         clusters.iter().find(|it| it.has_data()).or(clusters.last()).copied()
@@ -113,7 +113,7 @@ impl World {
 }
 
 /// Returns whether a StatefulSet is a cluster: its *template* is adopted (real manifests often label nothing else), a
-/// server runs in it, and no other operator manages it, unless it was labelled for us on purpose.
+/// server runs in it, and no other operator manages it, unless the label `gatera.dev/cluster` shows that it is ours.
 pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
     let on_purpose = workload.spec.template.metadata.labels.contains_key("gatera.dev/cluster");
     is_cluster_by_template(workload, adoption) && (on_purpose || workload.metadata.operator().is_none())
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use objects::{Kind, Object};
 
-    /// Kind, name, and an object; none: it is deleted.
+    /// Kind and name of an object, and its new JSON; `None`: the object is deleted.
     type ObjectChange = (Kind, String, Option<String>);
 
     fn change() -> impl Strategy<Value = ObjectChange> {
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_drawn_change_by_change_is_what_is_drawn_at_once(
+        fn a_world_built_change_by_change_equals_one_built_at_once(
             changes in prop::collection::vec(change(), 1..24)
         ) {
             let adoption = adopt::Adoption::default();

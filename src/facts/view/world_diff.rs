@@ -1,9 +1,9 @@
 //! The difference between the current world and the one of the last look.
 //!
 //! A World shares everything unchanged with the one before it, so the difference is found without comparing the rest,
-//! and the cost depends on the size of the change. What is found in one namespace depends on the objects in it, with few
-//! exceptions (an address that names a Service of another namespace), which are found when everything is looked at.
-//! Must not know: what is looked for, or a clock; the caller counts the time.
+//! and the cost depends on the size of the change. What callers find in one namespace depends on the objects in it, with
+//! few exceptions (an address that names a Service of another namespace), which they find when they look at everything.
+//! Must not know: what callers look for, or a clock; the caller counts the time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub struct WorldDiff {
 }
 
 impl WorldDiff {
-    /// Returns where something may have changed since the last look. Some results depend on the time alone, so
+    /// Returns where something may have changed since the last look. What callers find may depend on the time alone, so
     /// [`Changed::Everywhere`] is returned at least once in each `at_least_every`.
     pub fn changed(&mut self, view: &View<'_>, now: Duration, at_least_every: Duration) -> Changed {
         let seen = (view.world.clone(), view.settings.clone(), view.freshness);
@@ -169,7 +169,7 @@ mod tests {
 
     /// A changed object of any kind makes only its own namespace due; one that is put again unchanged makes none due.
     #[test]
-    fn what_changed_is_looked_at_and_nothing_else() {
+    fn only_the_namespace_of_a_change_is_due() {
         let template = r#","spec":{"template":{"metadata":{"labels":{"app":"galera","instance":"x"}}}}"#;
         let kinds = [
             (Kind::StatefulSet, "stateful-set", template),
@@ -238,9 +238,10 @@ mod tests {
         world.freshness = Freshness::Loading;
         assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "another freshness");
     }
+
     /// A change of one cluster's pods, claims, snapshots or marks makes only this cluster due, not its whole namespace.
     #[test]
-    fn a_change_of_one_cluster_is_not_looked_for_in_others() {
+    fn a_change_of_one_cluster_makes_no_other_due() {
         let labels = |instance: &str| format!(r#""labels":{{"app":"galera","instance":"{instance}"}}"#);
         let set = |name: &str, marks: &str, replicas: u8| {
             let containers = r#"[{"name":"mariadb","image":"mariadb:10.11"}]"#;

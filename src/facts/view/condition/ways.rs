@@ -17,7 +17,7 @@ impl ClusterConditions<'_> {
         Some(match condition {
             Condition::NodeAway => way_out_of_silent_node(pod.map(|pod| &*pod.node).unwrap_or_default()),
             Condition::Missing => match self.not_created.filter(|why| why.contains(&**name)) {
-                Some(why) => say(format!("it cannot be created: {why}")).then(self.brought_back(why)),
+                Some(why) => say(format!("it cannot be created: {why}")).then(self.restored_release(why)),
                 None if self.cluster.orphaned => say("its StatefulSet is gone, so nothing creates it"),
                 None => {
                     let set = &self.cluster.id.name;
@@ -108,20 +108,21 @@ impl ClusterConditions<'_> {
         })
     }
 
-    /// Names the command that brings back what was deleted beside a refused `helm uninstall`.
-    fn brought_back(&self, why: &str) -> WayOut {
+    /// Returns the command that restores what `helm uninstall` deleted although the guard refused to delete the cluster; empty:
+    /// nothing shows that this is the cause.
+    fn restored_release(&self, why: &str) -> WayOut {
         let release = self.cluster.workload.metadata.helm_release().filter(|_| why.contains("not found"));
         let ns = &self.cluster.id.namespace;
-        let back = |it| {
+        let rollback = |it| {
             run(CommandLine::new(format!("helm -n {ns} rollback {it} REVISION")))
                 .say(" restores the deleted objects of its release (")
                 .run(CommandLine::new(format!("helm -n {ns} history {it}")))
                 .say(" lists the revisions)")
         };
-        release.map(back).unwrap_or_default()
+        release.map(rollback).unwrap_or_default()
     }
 
-    /// Names the members that those with a restored last view wait for.
+    /// Returns the way out for members that wait for the others of their last view.
     fn awaited(&self) -> WayOut {
         let names = |wanted: &dyn Fn(&Member, Condition) -> bool| {
             let others =
@@ -132,7 +133,7 @@ impl ClusterConditions<'_> {
         let has_no_view = |member: &Member, it: Condition| it == Condition::Looks && self.has_looked(member);
         let without_view = names(&has_no_view);
         let absent = names(&|member, it| !has_no_view(member, it));
-        // With OrderedReady a pod is created when the one before it is Ready, which it will not be.
+        // With OrderedReady, a pod is created only when the one before it is Ready, and a member that waits never is.
         let in_turn =
             self.of_members.iter().any(|(it, _)| it.pod.is_none() && self.cluster.is_created_in_turn(it));
         let form = "they form the cluster again by themselves once every member of their last view is back";
@@ -164,7 +165,7 @@ impl ClusterConditions<'_> {
     }
 }
 
-/// Returns what to do about members whose servers the step script does not start.
+/// Returns what to do about members whose servers would not know their positions after a crash.
 fn blind(serves: bool) -> WayOut {
     if serves {
         say("after a crash the server would start without its position: ")
