@@ -21,7 +21,7 @@ pub struct PasswordProposal<'a> {
     pub step: &'a PasswordStep,
 }
 
-/// Returns what will be done.
+/// Returns what the whole change will do, and its next step.
 pub fn proposal(cluster: &Cluster, it: &PasswordProposal<'_>) -> String {
     let PasswordChange { account, secret, key, underway, .. } = &it.observed.change;
     let back = it.goes_back || underway.as_ref().is_some_and(|it| it.target == WhichPassword::Old);
@@ -70,7 +70,7 @@ pub fn proposal(cluster: &Cluster, it: &PasswordProposal<'_>) -> String {
     text.lines().map(|line| visible(line) + "\n").collect()
 }
 
-/// Returns what is being done.
+/// Returns the line that reports this step; `held_back` is why a restart does not reach some members.
 pub fn step_text(step: &PasswordStep, account: &str, held_back: Option<&str>) -> String {
     let text = match step {
         PasswordStep::Wait(what) => format!("waiting: {what}"),
@@ -99,36 +99,36 @@ pub fn step_text(step: &PasswordStep, account: &str, held_back: Option<&str>) ->
     visible(&text)
 }
 
-/// Returns the step without texts that change while nothing happens.
+/// Returns a key that differs only if there is progress: the text of a wait may change while nothing happens.
 pub fn step_key(step: &PasswordStep, says: &str) -> String {
     let kind = format!("{:?}", mem::discriminant(step));
     if matches!(step, PasswordStep::Wait(_)) { kind } else { kind + says }
 }
 
-/// Returns why nothing is done; `own` is the Secret of a change that is under way.
+/// Returns why nothing is done; `own` is the separate Secret of a change that is under way.
 pub fn cannot(cluster: &Cluster, why: &str, own: Option<&str>) -> String {
     let own = own.map(|own| {
         let delete = CommandLine::new(format!("kubectl -n {} delete secret {own}", cluster.id.namespace));
         format!(
-            "\nSecret {own} keeps the old and the new password of the change that is under way; delete it only if every member accepts \
-             the password that its Secret holds: {delete}"
+            "\nSecret {own} keeps the old and the new password of the change under way; delete it only if every member accepts the \
+             password in the account's Secret: {delete}"
         )
     });
     let text = format!("the password cannot be changed: {why}{}", own.unwrap_or_default());
     text.lines().map(|line| visible(line) + "\n").collect()
 }
 
-/// Returns the line after `--abort`.
+/// Returns the line that is printed when `--abort` begins.
 pub fn going_back(account: &str) -> String {
     visible(&format!("going back to the old password of {account}"))
 }
 
-/// Returns why another change is not begun; `account` is that of the change that is under way.
+/// Returns why no other change can begin; `account` is the one whose password is being changed.
 pub fn other_account_is_under_way(account: &str) -> String {
     format!("a change of the password of {account} is under way: finish it first (--user {account})\n")
 }
 
-/// Returns why another password is not taken.
+/// Returns why no other password is accepted for the change that is under way.
 pub fn other_password_is_under_way(account: &str) -> String {
     format!(
         "a change to another password of {account} is under way: run this without --stdin to finish it, or with --abort to undo it\n"
@@ -157,7 +157,7 @@ pub fn both_accepted(cluster: &Cluster, account: &str) -> String {
     )
 }
 
-/// Returns the last lines.
+/// Returns the last lines of a finished change.
 pub fn finished(cluster: &Cluster, change: &PasswordChange) -> String {
     let PasswordChange { account, secret, key, underway, .. } = change;
     let is_old = underway.as_ref().is_some_and(|it| it.target == WhichPassword::Old);

@@ -11,7 +11,7 @@ use facts::view::{Cluster, View};
 use leader::recovery::RecoveryStep;
 use objects::visible;
 
-/// Returns a line for each member.
+/// Returns where each member's data ends: a heading, the recorded identity, and a line for each member and each left claim.
 pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
     let mut text = format!("{} ({})\n", cluster.id, view.count(cluster));
     if let Some(identity) = cluster.identity() {
@@ -55,11 +55,11 @@ pub fn proposal(cluster: &Cluster, step: &RecoveryStep) -> String {
 }
 
 fn start_proposal(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> String {
-    let names = |held: bool| {
-        let others = cluster.members.iter().filter(|it| it.name != member && it.does_not_run() == held);
+    let names = |is_held_up: bool| {
+        let others = cluster.members.iter().filter(|it| it.name != member && it.does_not_run() == is_held_up);
         others.map(|it| &*it.name).collect::<Vec<_>>().join(", ")
     };
-    let (others, held) = (names(false), names(true));
+    let (others, held_up) = (names(false), names(true));
     let mut text = match loss {
         None => format!("{member} has the newest data. It starts the cluster from {at}; nothing is lost.\n"),
         Some(loss) => format!("{member} starts the cluster from {at}. This loses: {loss}.\n"),
@@ -72,13 +72,18 @@ fn start_proposal(cluster: &Cluster, member: &str, at: &Position, loss: Option<&
         };
         let _ = writeln!(text, "Then {others} {each}.");
     }
-    if !held.is_empty() {
-        let _ = writeln!(text, "{held} joins later, once its pod runs.");
+    if !held_up.is_empty() {
+        let each = if held_up.contains(", ") {
+            "join later, once their pods run"
+        } else {
+            "joins later, once its pod runs"
+        };
+        let _ = writeln!(text, "{held_up} {each}.");
     }
     text
 }
 
-/// Returns why data could be lost, and how to continue, with the loss if it must be.
+/// Returns why data could be lost, what to do instead, and the command that accepts the loss if nothing else is possible.
 pub fn refusal(cluster: &Cluster, data_loss: &DataLoss, from: Option<&str>) -> String {
     let mut text = "Not started, because data would or might be lost:\n".to_owned();
     let (recover, ns) = (cluster.recover_command(), &cluster.id.namespace);
@@ -110,17 +115,17 @@ pub fn refusal(cluster: &Cluster, data_loss: &DataLoss, from: Option<&str>) -> S
     text + &format!("do instead: {instead}\nif that is not possible, {otherwise}\n")
 }
 
-/// Returns what to do by hand when the servers do not start by the step.
+/// Returns what to do by hand if the servers do not start through gatera's step script.
 pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
     let (id, ns, set) = (&cluster.id, &cluster.id.namespace, &cluster.id.name);
-    let (begins, pods) =
+    let (reason, pods) =
         (visible(why), cluster.members.iter().map(|it| &*it.name).collect::<Vec<_>>().join(" "));
     let until = now.saturating_add(OVERRIDE_DURATION).map(|it| it.round(Unit::Second).unwrap_or(it));
     let until = until.map(|it| it.to_string()).unwrap_or_default();
     let mut text = format!(
         "gatera recover cannot recover {id} and creates no pods for it: its servers do not start through gatera's step script, so rows could be \
-         lost ({begins})\n\
-         by hand: gatera explain G20, \"Without the step\". First stop what still runs (annotate again if the hour is over):\n  \
+         lost ({reason})\n\
+         by hand: gatera explain G20, \"Without the step\". First stop what still runs (annotate again if the override ends):\n  \
          kubectl -n {ns} annotate --overwrite statefulset {set} 'gatera.dev/override=G01,G02,G04 until={until} reason=start it by hand'\n"
     );
     if cluster.workload.replicas() > 0 {
@@ -139,13 +144,13 @@ pub fn recovered(cluster: &Cluster, without: &[String]) -> String {
         return format!("{} is back: every member is Ready", cluster.id);
     }
     format!(
-        "{} is back without {}: gatera status shows what each of them waits for (its node, its claim, its pod, or another cluster that it is in); a member whose data is newer than the start refuses to join and says so",
+        "{} is back without {}: gatera status shows why each of them is not Ready (its node, its claim, its pod, or it is in another cluster); a member whose data is newer than the start refuses to join and says so",
         cluster.id,
         without.join(", ")
     )
 }
 
-/// Returns what is being done.
+/// Returns the line that reports this step; empty: the step has a text of its own.
 pub fn step_text(step: &RecoveryStep) -> String {
     let text = match step {
         RecoveryStep::Wait(what) => format!("waiting: {what}"),
