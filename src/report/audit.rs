@@ -33,10 +33,10 @@ pub fn text(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> Stri
 /// Returns only what needs attention, as text.
 pub fn needing_attention(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> String {
     let paint = Paint(colour);
-    let well = |it: &&ClusterStatus<'_>| {
+    let is_well = |it: &&ClusterStatus<'_>| {
         it.state == State::Healthy && it.cluster.start_reports().next().is_none() && it.diagnoses.is_empty()
     };
-    let clusters: String = clusters.iter().filter(|it| !well(it)).map(|it| cluster(it, paint)).collect();
+    let clusters: String = clusters.iter().filter(|it| !is_well(it)).map(|it| cluster(it, paint)).collect();
     let text = findings(audit, paint) + &clusters;
     if text.is_empty() { text } else { text.trim_end().to_owned() + "\n" }
 }
@@ -73,16 +73,16 @@ fn findings(audit: &Audit, paint: Paint) -> String {
 
 fn cluster(it: &ClusterStatus<'_>, paint: Paint) -> String {
     let ClusterStatus { cluster, state, diagnoses, way_back, .. } = it;
-    let known = cluster.identity().map(|it| format!("  {it}")).unwrap_or_default();
+    let identity = cluster.identity().map(|it| format!("  {it}")).unwrap_or_default();
     let (state, says) = (paint.state(*state, 0), cluster.describe());
-    let mut text = format!("{}  {state}  {}{known}\n", cluster.id, visible(&says));
+    let mut text = format!("{}  {state}  {}{identity}\n", cluster.id, visible(&says));
     text.extend(way_back.iter().map(|way| visible(&format!("  {WAY_BACK}: {way}")) + "\n"));
-    text.extend(cluster.start_reports().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
+    text.extend(cluster.start_reports().map(|(name, report)| visible(&format!("  {name}  {report}")) + "\n"));
     text.extend(diagnoses.iter().map(|diagnosis| visible(&format!("  {diagnosis}")) + "\n"));
     text
 }
 
-/// What the rules say of what a cluster holds.
+/// What the rules find in the objects that exist, and the state of each cluster.
 #[derive(Serialize, JsonSchema)]
 pub struct Document<'a> {
     version: u32,
@@ -94,7 +94,7 @@ pub struct Document<'a> {
     summary: Totals,
 }
 
-/// What would be refused, warned of or recorded.
+/// A finding about one object: what would be refused, allowed with a warning, or recorded.
 #[derive(Serialize, JsonSchema)]
 struct FindingItem<'a> {
     object: ObjectName<'a>,
@@ -112,7 +112,7 @@ struct FindingItem<'a> {
     softened: Option<String>,
 }
 
-/// What is worth knowing about an object.
+/// Another warning about an object.
 #[derive(Serialize, JsonSchema)]
 struct Remark<'a> {
     object: ObjectName<'a>,
@@ -190,7 +190,7 @@ impl<'a> ClusterItem<'a> {
             starts: it
                 .cluster
                 .start_reports()
-                .map(|(name, note)| StartItem { name, says: note.to_string() })
+                .map(|(name, report)| StartItem { name, says: report.to_string() })
                 .collect(),
         }
     }

@@ -1,7 +1,7 @@
 //! The shape of an object, which may go into a bug report. Every text counts as private until it is known not to be.
 //!
 //! Owns: which texts are kept. Keys, numbers and booleans stay; a text stays only if it names something (a kind, an
-//! image, a node), if it is a label, or if it is the guard's own annotation. Of all others only their presence is
+//! image, a node), if it is a label, or if it is an annotation of the guard. Of every other text only the presence is
 //! shown.
 
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use facts::marks::{OF_GUARD, PREFIX};
 use objects::visible;
 
-/// Values of these keys name something, or are one of a few words that Kubernetes knows.
+/// Keys whose values name something, or are one of a few words that Kubernetes knows.
 const NAMES: &[&str] = &[
     "apiVersion",
     "claimName",
@@ -58,7 +58,7 @@ const NAMES: &[&str] = &[
 ];
 /// Keys below which all values are private, under any name.
 const PRIVATE: &[&str] = &["volumeAttributes", "options", "parameters", "nodeSelector", "flexVolume", "csi"];
-/// Annotations of the guard that hold whole scripts, which every release contains.
+/// Annotations of the guard that hold whole files. They are left out because every release contains these.
 const SCRIPTS: &[&str] = &["script", "start-script", "my-cnf"];
 /// The placeholder for a text that is not shown.
 const HIDDEN_TEXT: &str = "(text)";

@@ -100,7 +100,7 @@ fn escape_commands(text: &str) -> String {
     text.replace("##[", "#\\u{23}[").replace("##vso[", "#\\u{23}vso[")
 }
 
-/// Returns the code by which programs distinguish findings: the id of a rule, one of [`OTHER_CODES`], or `unread`.
+/// Returns the code by which programs tell kinds of findings apart: the id of a rule, one of [`OTHER_CODES`], or `unread`.
 fn code(finding: &CheckFinding) -> &'static str {
     match &finding.what {
         CheckFindingKind::Finding { judged, .. } => judged.finding.rule,
@@ -111,7 +111,7 @@ fn code(finding: &CheckFinding) -> &'static str {
     }
 }
 
-/// Codes of results other than the ids of rules, with a name for formats that want another one, and their meaning.
+/// Codes of findings that no rule has, each with a longer name for SARIF and its meaning.
 const OTHER_CODES: [(&str, &str, &str); 4] = [
     (UNREADABLE, "unreadable-object", "an object of a known kind cannot be read"),
     ("remark", "other-warning", "another warning that the API server would return"),
@@ -196,8 +196,8 @@ fn place(finding: &CheckFinding) -> (&str, u64) {
     }
 }
 
-/// Returns a fingerprint for each finding that stays the same while lines move: of code, object and field, and of the number of
-/// earlier findings with the same three.
+/// Returns a fingerprint for each finding, which stays the same while lines move. It is made from code, object and field, and
+/// from a number that counts the findings in which these three are the same.
 fn fingerprints(checked: &Checked) -> Vec<String> {
     let mut seen = HashMap::<String, usize>::new();
     let fingerprint = |finding: &CheckFinding| {

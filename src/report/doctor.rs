@@ -37,7 +37,7 @@ fn lines(rows: &[&DoctorRow], paint: Paint) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Returns an answer with its way out.
+/// Returns an answer and what to do, on one line.
 pub(super) fn one_line(DoctorRow { says, instead, .. }: &DoctorRow) -> String {
     if instead.is_empty() { says.clone() } else { format!("{says}; do: {instead}") }
 }
@@ -60,7 +60,7 @@ pub struct Document<'a> {
     summary: Summary,
 }
 
-/// One answer: what was asked, and what is so.
+/// One answer: what was asked, and what was found.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AnswerItem<'a> {
     about: &'static str,
@@ -101,6 +101,7 @@ pub fn json(rows: &[DoctorRow]) -> Value {
     crate::json::value(Document { version: VERSION, rows: AnswerItem::all(rows), summary })
 }
 
+/// Returns how many answers are well, remarks, not asked, and wrong.
 fn counts(rows: &[DoctorRow]) -> [usize; 4] {
     [AnswerState::Well, AnswerState::Remark, AnswerState::NotAsked, AnswerState::Wrong]
         .map(|state| rows.iter().filter(|row| row.state == state).count())

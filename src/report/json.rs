@@ -43,14 +43,14 @@ pub(crate) struct ClusterHead<'a> {
     pub(crate) name: &'a str,
     /// HEALTHY, DEGRADED, JOINING, TRANSFER, FORMING, DOWN, STOPPED or UNKNOWN.
     pub(crate) state: &'static str,
-    /// How many members serve.
+    /// How many members are Synced, and the first problem.
     pub(crate) says: String,
     /// The identity of the cluster, once it is recorded.
     pub(crate) id: Option<&'a str>,
-    /// The command that recovers it where no member is Ready, and what that does.
+    /// The command that recovers the cluster if no member is Ready, and what the command does.
     #[schemars(with = "Option<String>")]
     pub(crate) way_back: Option<&'a WayOut>,
-    /// Its problems.
+    /// The problems of the cluster and of its members.
     pub(crate) matters: Vec<Problem<'a>>,
 }
 

@@ -1,7 +1,7 @@
-//! One decision, laid out for its readers: a person at a terminal, the API server, a pipeline.
+//! Decisions, findings, states and steps, laid out for their readers: a person at a terminal, the API server, a pipeline.
 //!
-//! Owns: layout only; the sentences are the findings' own. Must not know: rules, clients, files. Everything that leaves
-//! the process about a decision is written here, so this is where the limits of the API server are kept.
+//! Owns: layout, and the sentences about steps; those of findings come from the rules. Must not know: clients, files.
+//! Everything that leaves the process about a decision is written here, so this crate keeps to the limits of the API server.
 
 pub mod audit;
 pub mod bundle;
@@ -55,7 +55,7 @@ pub fn refusal(subject: &str, decision: &Decision, pages: &Pages) -> String {
     groups.iter().map(|findings| rule_findings(subject, findings, pages)).collect::<Vec<_>>().join("\n")
 }
 
-/// The headline above the command that brings a cluster back.
+/// The words before the command that recovers a cluster.
 const WAY_BACK: &str = "The way back";
 
 /// Returns the findings of one rule. Headlines with the same reason and way out stand together, above them.
@@ -80,7 +80,7 @@ fn rule_findings(subject: &str, findings: &[&Finding], pages: &Pages) -> String 
     shared.iter().map(block).collect::<String>() + &pages::more(pages, rule, named.collect())
 }
 
-/// Lays out a way out: a short one in the line, ways to choose from as a list, steps of a single way as numbered lines.
+/// Lays out a way out: a short one on the same line; a long one as a list of alternatives, or as numbered steps.
 fn way_out(instead: &WayOut, pages: &Pages) -> String {
     let line = visible(&instead.line(pages));
     let listed = |sign: &dyn Fn(usize) -> String, steps: Vec<String>| -> String {
@@ -103,15 +103,15 @@ fn way_out(instead: &WayOut, pages: &Pages) -> String {
 /// and cuts a long one.
 pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
     let warned: Vec<_> = decision.with(Effect::Warned).collect();
-    let old = |judged: &Judged| judged.softened == Some(Downgrade::AlreadyThere);
+    let was_there = |judged: &Judged| judged.softened == Some(Downgrade::AlreadyThere);
     let findings = warned.iter().enumerate().filter_map(|(index, judged)| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let head = format!("[{rule}] {subject}: {says}");
         let Some(softened) = &judged.softened else {
             return Some(one_line(&format!("{head}; {instead}"), ""));
         };
-        // Findings that existed before share one line per rule, because an object may be labelled often.
-        let same = |other: &&&Judged| old(judged) && old(other) && other.finding.rule == *rule;
+        // Findings that existed before share one line per rule, because they come again with every change, such as a label.
+        let same = |other: &&&Judged| was_there(judged) && was_there(other) && other.finding.rule == *rule;
         if warned[..index].iter().any(|other| same(&other)) {
             return None;
         }
@@ -129,7 +129,7 @@ pub fn downgrade_reason(softened: &Downgrade) -> String {
     match softened {
         Downgrade::ByMode(mode) => format!("not enforced here: mode {}", mode.name()),
         Downgrade::AlreadyThere => "it was there before; this change does not make it worse".to_owned(),
-        Downgrade::ByOverride(release) => format!("overridden until {}: {}", release.until, release.reason),
+        Downgrade::ByOverride(it) => format!("overridden until {}: {}", it.until, it.reason),
     }
 }
 
@@ -138,8 +138,8 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// Shortens a text to 256 characters without line breaks or other control characters. A text that is too long loses its
-/// middle, because its end says why it is only a warning.
+/// Joins a text and its end to at most 256 characters without line breaks or other control characters. The text is cut
+/// first, because the end says why it is only a warning.
 fn one_line(text: &str, end: &str) -> String {
     let (text, end) = (visible(text), visible(end));
     let end: String = end.chars().take(LONGEST_WARNING / 2).collect();
@@ -184,7 +184,7 @@ impl<'a> AdmissionAnswer<'a> {
     }
 }
 
-/// Returns the answer to a request. `patch` is only for the mutating endpoint.
+/// Returns the answer to a request. `age` says how current the view is; `patch` is only for the mutating endpoint.
 pub fn admission<'a>(
     uid: &'a str,
     review: &Review,
@@ -236,7 +236,8 @@ fn status(review: &Review, decision: &Decision, subject: &str, pages: &Pages) ->
     })
 }
 
-/// Returns what the audit log keeps: rule and verdict, downgraded or not, and the age of the view.
+/// Returns what the audit log keeps: for each rule the verdict of its first finding, what became of it and why, and the age of
+/// the view.
 fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, Value> {
     let mut annotations = serde_json::Map::new();
     for Judged { finding, effect, softened } in &decision.judged {
@@ -244,8 +245,8 @@ fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, 
             None => String::new(),
             Some(Downgrade::ByMode(mode)) => format!(" mode={}", mode.name()),
             Some(Downgrade::AlreadyThere) => " before".to_owned(),
-            Some(Downgrade::ByOverride(release)) => {
-                one_line(&format!(" override until={} {}", release.until, release.reason), "")
+            Some(Downgrade::ByOverride(it)) => {
+                one_line(&format!(" override until={} {}", it.until, it.reason), "")
             }
         };
         let effect = match effect {

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use facts::pages::Pages;
 
-/// Returns the line that prints the finding's page. With kubectl, one command prints the other pages that its way out
-/// names, too.
+/// Returns the line with the command that prints the rule's page. With kubectl, that command also prints the other pages
+/// that the way out names.
 pub(super) fn more(pages: &Pages, rule: &str, others: BTreeSet<&str>) -> String {
     let Pages::ConfigMap { namespace, name } = pages else {
         return format!("  more: gatera explain {rule}");

@@ -72,8 +72,8 @@ fn timestamp(now: Timestamp) -> Value {
     json!({ "seconds": now.as_second(), "nanos": 0 })
 }
 
-/// Returns the same number for the same findings. It leaves out times, and texts, which contain times;
-/// only the result without a rule counts by its text, which says how many findings are left out.
+/// Returns a number that is the same for the same findings. Times do not count, nor do texts, which contain times; only the
+/// text of the result without a rule counts, because it says how many findings are left out.
 pub fn fingerprint(results: &[Value]) -> u64 {
     let mut hash = DefaultHasher::new();
     for result in results {

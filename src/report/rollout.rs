@@ -30,7 +30,8 @@ pub fn continues(cluster_status: &ClusterStatus<'_>) -> bool {
         )
 }
 
-/// Returns whether every member runs what it should, or the guard does not manage the configuration.
+/// Returns whether nothing is left to do: every member runs the revision that it should, or the guard does not manage the
+/// configuration.
 pub fn is_done(cluster_status: &ClusterStatus<'_>) -> bool {
     !cluster_status.cluster.rolls()
         && matches!(cluster_status.configuration, RolloutStage::Settled | RolloutStage::Absent)
@@ -64,7 +65,7 @@ pub fn status(cluster_status: &ClusterStatus<'_>) -> String {
     text
 }
 
-/// Returns what a revision is in a cluster's rollout, as one word.
+/// Returns the role of a revision in a cluster's rollout, in one word.
 fn revision_state(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
     let record = cluster.rollout.as_ref()?;
     if record.next.as_ref().is_some_and(|next| next.revision == *revision) {
@@ -78,7 +79,7 @@ fn revision_state(cluster: &Cluster, revision: &Revision) -> Option<&'static str
     }
 }
 
-/// Returns the snapshots, newest first, what each one is now, and which members run it.
+/// Returns a line for each snapshot: its revision, its time, its role in the rollout, and the members that run it.
 pub fn history(cluster: &Cluster, snapshots: &[KeptSnapshot]) -> String {
     let mut text = String::new();
     for snapshot in snapshots {

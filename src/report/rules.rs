@@ -12,7 +12,7 @@ pub fn text(rules: &[&Rule]) -> String {
     rules.iter().map(|it| format!("{}  {:<18} {}\n", it.id, it.name, it.page().summary())).collect()
 }
 
-/// Returns a table.
+/// Returns the rules as a table.
 pub fn markdown(rules: &[&Rule]) -> String {
     let row = |it: &&Rule| format!("| {} | {} | {} |\n", it.id, it.name, it.page().summary());
     "| id | name | in short |\n|---|---|---|\n".to_owned() + &rules.iter().map(row).collect::<String>()

@@ -135,8 +135,8 @@ fn removal(stage: &BootstrapStage) -> StepState {
     }
 }
 
-fn membership(behind: &[&str]) -> StepState {
-    match behind {
+fn membership(outdated: &[&str]) -> StepState {
+    match outdated {
         [] => (COMPLETE, String::new()),
         names => (IN_PROGRESS, format!("the address list has yet to reach {}", names.join(", "))),
     }
@@ -200,14 +200,14 @@ fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
         None => {}
     }
     let Id { namespace, name } = &cluster.id;
-    if let Some(release) = active_override {
+    if let Some(active) = active_override {
         let end = exceptions::end_override_command(Kind::StatefulSet, namespace, name);
-        text += &(visible(&format!("├── Override {release} (when that is done: {end})")) + "\n");
+        text += &(visible(&format!("├── Override {active} (when that is done: {end})")) + "\n");
     }
     if let Some(Override { until, reason, .. }) = break_glass {
         let end = exceptions::end_break_glass_command(namespace);
-        let open = format!("nothing is refused until {until}: {reason} (when that is done: {end})");
-        text += &(visible(&format!("├── Break-glass: {open}")) + "\n");
+        let effect = format!("nothing is refused until {until}: {reason} (when that is done: {end})");
+        text += &(visible(&format!("├── Break-glass: {effect}")) + "\n");
     }
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, member_state(it, *condition))).collect();
     let longest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or_default();
@@ -265,7 +265,7 @@ pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
     }
 }
 
-/// Returns the guard's state as text: one word, and what needs attention.
+/// Returns the guard's state as text: its worst state in one word, and what needs attention.
 pub fn guard(rows: &[DoctorRow]) -> String {
     let state = doctor::worst(rows);
     let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());

@@ -33,7 +33,7 @@ pub fn step_text(step: &StopStep) -> String {
     visible(&text)
 }
 
-/// Returns the message that another client has raised the replicas during the stop.
+/// Returns the message that another client set the replicas back during the stop.
 pub fn raised_meanwhile(cluster: &Cluster, fewest: i64) -> String {
     format!(
         "the replicas of {} were set from {fewest} back to {} by another client, such as Helm, a GitOps tool or an autoscaler: suspend that client and run this command again; or start the cluster again: {}",

@@ -109,7 +109,7 @@ fn with_place(finding: &CheckFinding) -> String {
     format!("{}{place}\n{}\n", visible(&finding.location.file), full_text(finding))
 }
 
-/// Escapes a text for XML, which has no control characters.
+/// Escapes a text for XML, in which control characters are not allowed.
 fn xml(text: &str) -> String {
     let escaped = |c: char| match c {
         '&' => "&amp;".to_owned(),

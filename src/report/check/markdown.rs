@@ -6,8 +6,8 @@ use super::{code, finding_counts, full_text, headline, object_counts, place, rul
 use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level};
 use objects::visible;
 
-/// The most rows of the table; a comment has at most 65,536 characters.
-const MOST: usize = 50;
+/// The most rows of the table.
+const MOST_ROWS: usize = 50;
 
 pub(super) fn of(checked: &Checked) -> String {
     let refused = checked.objects_of(Level::Refused);
@@ -22,7 +22,7 @@ pub(super) fn of(checked: &Checked) -> String {
     let mut text = format!("### gatera: {title}\n\n");
     let mut findings: Vec<_> = checked.findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level()));
-    let shown = &findings[..findings.len().min(MOST)];
+    let shown = &findings[..findings.len().min(MOST_ROWS)];
     if !shown.is_empty() {
         text.push_str("| | rule | where | what |\n|---|---|---|---|\n");
     }
@@ -43,12 +43,12 @@ pub(super) fn of(checked: &Checked) -> String {
         .map(cell);
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
-    if findings.len() > MOST {
-        let _ = writeln!(text, "\n{} more are not listed here.", findings.len() - MOST);
+    if findings.len() > MOST_ROWS {
+        let _ = writeln!(text, "\n{} more are not listed here.", findings.len() - MOST_ROWS);
     }
     for finding in shown.iter().filter(|finding| finding.level() == Level::Refused) {
         let details = details(finding);
-        if text.len() + details.len() < ROOM {
+        if text.len() + details.len() < LONGEST_SUMMARY {
             text.push_str(&details);
         }
     }
@@ -59,24 +59,24 @@ pub(super) fn of(checked: &Checked) -> String {
 fn details(finding: &CheckFinding) -> String {
     let text = full_text(finding);
     // The fence must be longer than any fence in the text.
-    let within = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
-    let fence = "`".repeat(within.max(2) + 1);
+    let longest_fence = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat(longest_fence.max(2) + 1);
     let summary = html(&visible(&format!("{} {}", code(finding), subject(finding))));
     format!("\n<details><summary>{summary}</summary>\n\n{fence}text\n{text}\n{fence}\n\n</details>\n")
 }
 
 /// The most characters of one cell.
-const LONGEST: usize = 300;
-/// The most bytes of the whole summary; a GitHub comment may have 65,536 characters.
-const ROOM: usize = 60_000;
+const LONGEST_CELL: usize = 300;
+/// The most bytes up to the last details; a GitHub comment may have 65,536 characters.
+const LONGEST_SUMMARY: usize = 60_000;
 
-/// Escapes a user's text so that it makes no column, no link and no mention of a person.
+/// Shortens and escapes a text so that it adds no column, no link and no mention of a person.
 fn cell(text: &str) -> String {
     let escaped = |c: char| match c {
         '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '!' | '~' => format!("\\{c}"),
         c => c.to_string(),
     };
-    let mut short: String = text.chars().take(LONGEST).collect();
+    let mut short: String = text.chars().take(LONGEST_CELL).collect();
     if short.len() < text.len() {
         short.push('…');
     }

@@ -30,7 +30,7 @@ pub(super) fn findings(checked: &Checked, colour: bool) -> String {
     text
 }
 
-/// Returns the findings by their message, in the order of the first of each.
+/// Returns the findings grouped by message and level, in the order in which each message is found first.
 fn by_text(checked: &Checked) -> Vec<(String, Vec<&CheckFinding>)> {
     let mut all: Vec<(String, Vec<&CheckFinding>)> = Vec::new();
     let mut known = HashMap::new();
@@ -96,7 +96,7 @@ pub(super) fn lines(checked: &Checked, colour: bool) -> String {
     checked.findings.iter().map(line).collect()
 }
 
-/// Returns the place, as in "galera.yaml:97:50", which editors and terminals make a link.
+/// Returns the place, as in "galera.yaml:97:50", from which editors and terminals make a link.
 fn place_text(location: &Location) -> String {
     // The runner of a pipeline would take a line that begins with `::` for a command.
     let here = if location.file.starts_with("::") { "./" } else { "" };

@@ -39,14 +39,14 @@ struct ClusterItem<'a> {
     #[serde(flatten)]
     head: ClusterHead<'a>,
     members: Vec<MemberItem<'a>>,
-    /// The override of its StatefulSet while that counts.
+    /// The override on its StatefulSet, while it is in effect.
     #[serde(rename = "override")]
-    waived: Option<Exception<'a>>,
-    /// The break-glass exception of its namespace while that counts.
+    active_override: Option<Exception<'a>>,
+    /// The break-glass exception of its namespace, while it is in effect.
     break_glass: Option<Exception<'a>>,
-    /// Claims that go as soon as their pods are gone.
+    /// Claims that are deleted as soon as their pods are gone.
     claims_being_deleted: Vec<&'a str>,
-    /// Claims of members that are gone.
+    /// Claims of members that are gone; they are kept, with their data.
     left_claims: Vec<&'a str>,
     /// What would be refused in its namespace as it is.
     findings: &'a [String],
@@ -58,7 +58,7 @@ struct ClusterItem<'a> {
 struct MemberItem<'a> {
     name: &'a str,
     says: &'static str,
-    /// The name of its condition; null where it serves.
+    /// The name of its condition; null if it is Ready.
     condition: Option<&'static str>,
     ready: bool,
     /// The revision of the configuration that it runs; null: it reads the ConfigMap itself.
@@ -66,9 +66,10 @@ struct MemberItem<'a> {
     /// Its readiness probe proves that it is Synced.
     verified: bool,
     node: Option<&'a str>,
-    /// What a probe saw last of a member that served before: looks, waits, receives, stalls, full, strays or freezes.
+    /// What a probe last saw of a member that has joined and is not Ready: looks, waits, receives, stalls, full, strays or
+    /// freezes.
     seen: Option<&'static str>,
-    /// What it reported of a start that has not come to its end.
+    /// What it reported of its last start, while it is not Ready.
     start: Option<StartItem>,
 }
 
@@ -95,7 +96,7 @@ struct Exception<'a> {
     reason: &'a str,
 }
 
-/// What the guard does.
+/// The steps of the guard.
 #[derive(Serialize, JsonSchema)]
 struct Plan {
     status: &'static str,
@@ -116,7 +117,7 @@ impl<'a> ClusterItem<'a> {
         Self {
             head: ClusterHead::of(it),
             members: members.iter().map(|(member, condition)| MemberItem::of(member, *condition)).collect(),
-            waived: active_override
+            active_override: active_override
                 .as_ref()
                 .map(|it| Exception { rules: Some(&it.rules), ..Exception::of(it) }),
             break_glass: break_glass.as_ref().map(Exception::of),

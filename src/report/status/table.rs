@@ -1,4 +1,4 @@
-//! Clusters as a table: one line each, however many there are.
+//! Clusters as a table, with a line for each.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -55,7 +55,8 @@ fn age(since: SignedDuration) -> String {
     }
 }
 
-/// Returns the problems of a cluster in a few words; empty: all is well.
+/// Returns the problems of a cluster in a few words, or else the step that is under way, the exception, or the number of
+/// findings; empty: all is well.
 fn what(it: &ClusterStatus<'_>) -> String {
     if it.diagnoses.is_empty() && it.state != State::Healthy {
         return it.cluster.describe();
@@ -69,14 +70,12 @@ fn what(it: &ClusterStatus<'_>) -> String {
     let steps = steps(it);
     let step = steps.iter().find(|step| !matches!(step.status, COMPLETE | SKIPPED));
     let exception = || {
-        let until = it.break_glass.as_ref().map(|open| format!("break-glass until {}", open.until));
-        until.or_else(|| {
-            it.active_override.as_ref().map(|release| format!("override until {}", release.until))
-        })
+        let until = it.break_glass.as_ref().map(|it| format!("break-glass until {}", it.until));
+        until.or_else(|| it.active_override.as_ref().map(|it| format!("override until {}", it.until)))
     };
     let findings = || match it.findings.len() {
         0 => String::new(),
-        many => format!("{} would be refused", super::count(many, "object")),
+        number => format!("{} would be refused", super::count(number, "object")),
     };
     match step {
         Some(step) if plan_status(&steps) != COMPLETE => {
