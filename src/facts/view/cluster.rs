@@ -313,8 +313,8 @@ impl Cluster {
         }
     }
 
-    /// Returns "3 of 3 members Synced", or as much of that as is known; for a stopped cluster, how many members it had,
-    /// and since when.
+    /// Returns "3 of 3 members Synced", or how many are Ready if that does not prove Synced; for a stopped cluster, how many
+    /// members it had, and since when.
     pub fn count(&self) -> String {
         let records = self.claims.iter().filter_map(|claim| claim.stopped.as_ref());
         if let (true, Some(members), Some(last)) =

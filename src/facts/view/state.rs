@@ -8,9 +8,9 @@ pub enum State {
     /// A member is missing, is being deleted, or will not become Ready by waiting; or the cluster has no identity, or no
     /// StatefulSet.
     Degraded,
-    /// A member is starting: it looks for its peers, waits for them, or copies what it lacks.
+    /// Members are starting, and will become Ready by waiting; none reports a state transfer.
     Joining,
-    /// A member receives a state transfer.
+    /// Like [`State::Joining`], and a member reports that it receives a state transfer.
     Transfer,
     /// No member ever had data: a first install.
     Forming,
