@@ -215,7 +215,8 @@ mod tests {
                     }
                 };
                 there.insert((kind, name), text);
-                // Like the keeper after a change: it clears the note that room was freed, which a world that is built at once lacks.
+                // The keeper does the same after a change. It clears the note that room was freed, which is not in a world that
+                // is built at once.
                 let _ = facts.kinds_that_may_fit();
                 world = world.after(&mut facts);
                 let mut anew = Facts::of(&adoption);
