@@ -1,7 +1,8 @@
 //! The accept loop: TCP, TLS, HTTP, and a shutdown that loses no request.
 //!
-//! Owns: sockets, and the limits of HTTP on each connection. Must not know: what is served. A connection that never completes
-//! costs a timeout, not the service; `connections.rs` defines the deadlines and which connection is closed for a new one.
+//! Owns: sockets, and the limits of HTTP on each connection. Must not know: what is served. A client that never completes its
+//! handshake or its request holds one slot until a deadline, and blocks no other client; `connections.rs` defines the deadlines,
+//! and which connection is closed to make room for a new one.
 
 use std::io;
 use std::pin::pin;
@@ -47,7 +48,7 @@ const DEADLINE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The pause between two new connections while each of them evicts an open one. It leaves open connections time to be served,
 /// even when this machine was busy for a moment and many connections arrive together.
 const EVICTION_PAUSE: Duration = Duration::from_millis(1);
-/// The pause after an accept error (out of file descriptors), so that the loop does not spin.
+/// The pause after an accept error (for example, no free file descriptor), so that the loop does not spin.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 /// The interval at which a drain looks at the table of connections, which does not report its changes.
 const DRAIN_POLL: Duration = Duration::from_millis(50);
@@ -60,18 +61,18 @@ pub enum ShutdownStage {
     Serving,
     /// Requests are still served, but each answer closes its connection, so that the next request goes to another replica.
     Leaving,
-    /// Requests in flight are finished; no new connection or request is accepted.
+    /// The requests in flight are answered; no new connection or request is accepted.
     Closing,
 }
 
 /// What TLS proves about a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Caller {
+pub(super) enum ClientProof {
     /// The client was not asked for a certificate.
-    Unverified,
+    NotRequested,
     /// The client was asked for a certificate and presented none.
-    Unproven,
-    /// The client presented a certificate of a CA that was chosen for API servers.
+    Missing,
+    /// The client presented a certificate that was signed by a CA in the file of client CAs.
     Proven,
 }
 
@@ -128,7 +129,7 @@ pub async fn accept(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                debug!(%error, "accept");
+                debug!(%error, "a connection could not be accepted");
                 sleep(ACCEPT_ERROR_PAUSE).await;
                 continue;
             }
@@ -155,7 +156,7 @@ pub async fn accept(
 }
 
 async fn serve_slot(context: ConnectionContext, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
-    let _counted = context.tls.as_ref().map(|_| OpenGauge::count(&guard.metrics.connections));
+    let _counted = context.tls.as_ref().map(|_| CountedConnection::new(&guard.metrics.connections));
     let reason = tokio::select! {
         biased;
         reason = slot.connection.ended() => Some(reason),
@@ -167,22 +168,22 @@ async fn serve_slot(context: ConnectionContext, guard: Arc<Guard>, stream: TcpSt
 }
 
 /// A connection that counts in the metric of open connections until this value is dropped, however the connection ends.
-struct OpenGauge<'a>(&'a Gauge);
+struct CountedConnection<'a>(&'a Gauge);
 
-impl<'a> OpenGauge<'a> {
-    fn count(gauge: &'a Gauge) -> Self {
+impl<'a> CountedConnection<'a> {
+    fn new(gauge: &'a Gauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
 }
 
-impl Drop for OpenGauge<'_> {
+impl Drop for CountedConnection<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-/// Serves one connection from its first byte to its last. The error is the metric label of a failed handshake.
+/// Serves one connection from its first byte to its last. The error is the metric label for a failed handshake.
 async fn handshake_and_serve(
     context: &ConnectionContext,
     guard: &Guard,
@@ -190,31 +191,35 @@ async fn handshake_and_serve(
     connection: &Arc<Connection>,
 ) -> Result<(), &'static str> {
     let failed = |error: io::Error| {
-        debug!(%error, "handshake");
+        debug!(%error, "a connection failed before or during its handshake");
         "handshake"
     };
-    // Answers are small, and clients wait for them, so they are not delayed to fill a packet.
+    // Answers are small, and clients wait for them, so the kernel must not delay them to fill a packet.
     stream.set_nodelay(true).map_err(failed)?;
     let Some(tls) = &context.tls else {
         connection.open(false);
-        serve_http(context, stream, connection, Caller::Unverified).await;
+        serve_http(context, stream, connection, ClientProof::NotRequested).await;
         return Ok(());
     };
     let stream = TlsAcceptor::from(tls.current()).accept(stream).await.map_err(failed)?;
     let (_, session) = stream.get_ref();
-    let caller = match session.peer_certificates() {
-        Some([_, ..]) => Caller::Proven,
-        _ if tls.requests_certificates() => Caller::Unproven,
-        _ => Caller::Unverified,
+    let proof = match session.peer_certificates() {
+        Some([_, ..]) => ClientProof::Proven,
+        _ if tls.requests_certificates() => ClientProof::Missing,
+        _ => ClientProof::NotRequested,
     };
     guard.metrics.opened.inc();
-    connection.open(caller == Caller::Proven);
-    serve_http(context, stream, connection, caller).await;
+    connection.open(proof == ClientProof::Proven);
+    serve_http(context, stream, connection, proof).await;
     Ok(())
 }
 
-async fn serve_http<S>(context: &ConnectionContext, stream: S, connection: &Arc<Connection>, caller: Caller)
-where
+async fn serve_http<S>(
+    context: &ConnectionContext,
+    stream: S,
+    connection: &Arc<Connection>,
+    proof: ClientProof,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let stream = TokioIo::new(stream);
@@ -223,7 +228,7 @@ where
         (Arc::clone(&context.connections), Arc::clone(connection), context.stage.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         let mut in_flight = connections.begin(&this_connection);
-        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(proof);
         let (answer, stage) = (router.call(request), stage.clone());
         async move {
             let mut answer: Response<Body> = answer.await?;
@@ -269,7 +274,7 @@ fn in_pieces(body: Body, in_flight: InFlight) -> Body {
 }
 
 /// Completes when a connection should accept no further request. An idle connection stays open until then, because a request may
-/// be on its way to it; after [`ShutdownStage::Serving`] each answer announces that it was the last.
+/// be on its way to it. After [`ShutdownStage::Serving`], each answer announces that its connection closes.
 async fn closing(mut stage: watch::Receiver<ShutdownStage>) {
     // Once its sender is dropped, the stage never changes again.
     if stage.wait_for(|stage| *stage == ShutdownStage::Closing).await.is_err() {
@@ -304,9 +309,9 @@ mod tests {
         for _ in 0..CROWD {
             crowd.push(TcpStream::connect(address).await.unwrap());
         }
-        // None of them sends anything, so each is evicted by the one that arrives four later.
+        // None of them sends anything, so each is evicted by the fourth connection after it.
         let last_evicted = &mut crowd[CROWD - SLOTS - 1];
-        assert_eq!(last_evicted.read(&mut [0]).await.unwrap_or_default(), 0, "it is closed");
+        assert_eq!(last_evicted.read(&mut [0]).await.unwrap_or_default(), 0, "it is open");
         let took = begun.elapsed();
         assert!(took.as_millis() >= EVICTION_PAUSE.as_millis() * 50, "{took:?}");
         accepting.abort();

@@ -1,4 +1,4 @@
-//! The body of a request: read within the budget and its deadlines, and checked for its number of values before it is parsed.
+//! The body of a request: read within the budget and its deadlines. Its JSON values are counted before it is parsed.
 //!
 //! Owns: deadlines, sizes, and how many values a JSON text may hold. Must not know: reviews. Data: body in, bytes and their share
 //! of the budget out, or the reason for a refusal with a message for the client.
@@ -26,10 +26,10 @@ const BODY_DEADLINE: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_secs(4);
 /// The maximum number of bytes that a body takes from the budget before any of it has arrived.
 const INITIAL_ROOM: usize = 64 * 1024;
-/// The number of JSON values above which only one body is judged at a time. A review of 17 KiB holds some 1,500 values; a list of
-/// `{}` unfolds to a hundred times its length.
+/// The number of JSON values above which only one body is judged at a time. A review of 17 KiB holds some 1,500 values; once
+/// parsed, a list of `{}` takes a hundred times its length in memory.
 const MANY_VALUES: usize = 8 * 1024;
-/// The number of JSON values above which a body is refused; no object that an API server stores comes near it.
+/// The number of JSON values above which a body is refused; no object that an API server stores has nearly as many.
 const MAX_VALUES: usize = 48 * 1024;
 
 /// The limits that all bodies share: the memory budget, and the permit for a body with many values.
@@ -53,7 +53,7 @@ pub(super) struct WholeBody<'a> {
     _heavy: Option<SemaphorePermit<'a>>,
 }
 
-/// Why a request is answered with an HTTP error, and not with a verdict: the HTTP status, the metric label and the message for
+/// Why a request is answered with an HTTP error instead of a verdict: the HTTP status, the metric label and the message for
 /// the client.
 pub(super) type Refusal = (StatusCode, &'static str, &'static str);
 
@@ -70,9 +70,9 @@ const TOO_MANY_VALUES: Refusal = (
 const TOO_SLOW: Refusal = (StatusCode::REQUEST_TIMEOUT, "malformed", "the request body arrived too slowly");
 /// The body or its connection ended before all of it had arrived.
 const TRUNCATED: Refusal = (StatusCode::BAD_REQUEST, "malformed", "the request body ended too early");
-/// Other bodies need the room more, or another body with many values is being judged.
+/// The budget has no room for the body, or another body with many values is being judged.
 const NO_ROOM: Refusal =
-    (StatusCode::SERVICE_UNAVAILABLE, "busy", "gatera is not ready: too many request bodies at once");
+    (StatusCode::SERVICE_UNAVAILABLE, "busy", "gatera is busy: too many request bodies at once");
 
 impl Intake {
     /// Reads a body, unless it is too long or too slow or there is no room for it.
@@ -85,9 +85,9 @@ impl Intake {
         }
         let deadline = now + BODY_DEADLINE;
         let mut share = self.budget.open(expected.min(INITIAL_ROOM), now).map_err(|BudgetFull| NO_ROOM)?;
-        let (mut length, mut last_bytes) = (0, now);
+        let (mut length, mut last_piece_at) = (0, now);
         loop {
-            let limit = deadline.min(last_bytes + MAX_PAUSE);
+            let limit = deadline.min(last_piece_at + MAX_PAUSE);
             let frame = tokio::select! {
                 biased;
                 frame = timeout_at(limit.into(), body.frame()) => frame,
@@ -99,14 +99,14 @@ impl Intake {
             if length > MAX_BODY_BYTES {
                 return Err(TOO_LONG);
             }
-            last_bytes = Instant::now();
-            share.add(&piece, MAX_BODY_BYTES, last_bytes).map_err(|BudgetFull| NO_ROOM)?;
+            last_piece_at = Instant::now();
+            share.add(&piece, MAX_BODY_BYTES, last_piece_at).map_err(|BudgetFull| NO_ROOM)?;
         }
         let bytes = share.finish().map_err(|BudgetFull| NO_ROOM)?;
         let heavy = match value_count(&bytes, MANY_VALUES, MAX_VALUES) {
             few if few <= MANY_VALUES => None,
             many if many > MAX_VALUES => return Err(TOO_MANY_VALUES),
-            // A body that waited for its turn would hold room that others need.
+            // The permit is not awaited: a body that waits would hold room that other bodies need.
             _ => Some(self.heavy.try_acquire().map_err(|_| NO_ROOM)?),
         };
         Ok(WholeBody { bytes, _share: share, _heavy: heavy })
@@ -129,13 +129,17 @@ mod tests {
         assert_eq!(read_length(vec![b' '; MAX_BODY_BYTES + 1]).await, Err(TOO_LONG));
     }
 
-    /// Half a megabyte of `{},` would unfold to hundreds; the same in a text is one value.
+    /// Once parsed, 600 KB of `{},` would take a hundred times as much memory; the same characters in a string are one value.
     #[tokio::test]
-    async fn a_body_that_unfolds_is_refused() {
+    async fn a_body_with_too_many_values_is_refused() {
         let many = "{},".repeat(200_000);
         assert_eq!(read_length(format!("[{many}{{}}]").into_bytes()).await, Err(TOO_MANY_VALUES));
         assert!(read_length(format!(r#"["\"{many}"]"#).into_bytes()).await.is_ok());
         let escaped = format!(r#"["\\",{many}{{}}]"#);
-        assert_eq!(read_length(escaped.into_bytes()).await, Err(TOO_MANY_VALUES), "the text had ended");
+        assert_eq!(
+            read_length(escaped.into_bytes()).await,
+            Err(TOO_MANY_VALUES),
+            "the string ends after an escaped backslash"
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! The memory for request bodies: one budget for all that are being read.
+//! The memory for request bodies: one budget for all that are being read or judged.
 //!
 //! Owns: the bytes of unfinished bodies, and which body is dropped when there is no more room: the one that has held the most for
-//! the longest. A real review holds little for a millisecond, so it wins against every body that is slow or large. Must not know:
-//! HTTP, sockets, the clock. The memory of a dropped body is freed at once, so the budget is never exceeded.
+//! the longest. The request of an API server holds few bytes for about a millisecond, so slow or large bodies are dropped before
+//! it. Must not know: HTTP, sockets, the clock. The memory of a dropped body is freed at once, so the budget is never exceeded.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,18 +10,18 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-/// The error of a body without room: no other body should be dropped for it, or it was itself dropped for another.
+/// The error of a body without room: either no other body should be dropped for it, or it was itself dropped for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BudgetFull;
 
-/// The bytes that all bodies share.
+/// The number of bytes that all bodies share.
 #[derive(Debug)]
 pub(super) struct ByteBudget(Mutex<Buffers>);
 
 #[derive(Debug)]
 struct Buffers {
     free: usize,
-    next: u64,
+    next_id: u64,
     unfinished: BTreeMap<u64, Unfinished>,
 }
 
@@ -45,20 +45,20 @@ pub(super) struct BudgetShare<'a> {
 impl ByteBudget {
     /// Creates a budget of this many bytes.
     pub(super) fn new(bytes: usize) -> Self {
-        Self(Mutex::new(Buffers { free: bytes, next: 0, unfinished: BTreeMap::new() }))
+        Self(Mutex::new(Buffers { free: bytes, next_id: 0, unfinished: BTreeMap::new() }))
     }
 
     /// Opens the share of a new body, with room for `expected` bytes at first.
     pub(super) fn open(&self, expected: usize, now: Instant) -> Result<BudgetShare<'_>, BudgetFull> {
         let mut all = self.buffers();
-        let (id, evicted) = (all.next, Arc::<Notify>::default());
-        all.next += 1;
+        let (id, evicted) = (all.next_id, Arc::<Notify>::default());
+        all.next_id += 1;
         if !all.make_room(expected, expected, now, now) {
             return Err(BudgetFull);
         }
-        all.free -= expected;
         let unfinished =
             Unfinished { bytes: Vec::with_capacity(expected), since: now, evicted: Arc::clone(&evicted) };
+        all.free = all.free.saturating_sub(unfinished.bytes.capacity());
         all.unfinished.insert(id, unfinished);
         Ok(BudgetShare { budget: self, id, finished: 0, evicted })
     }
@@ -69,7 +69,7 @@ impl ByteBudget {
 }
 
 impl Buffers {
-    /// Makes room for `more` bytes of a body that then holds `all`, by dropping bodies that have held more for longer. Returns
+    /// Makes room for `more` bytes of a body that then holds `all` bytes, by dropping bodies with a higher [`cost`]. Returns
     /// whether there is room.
     fn make_room(&mut self, more: usize, all: usize, since: Instant, now: Instant) -> bool {
         while self.free < more {
@@ -119,7 +119,7 @@ impl BudgetShare<'_> {
         Ok(own.bytes)
     }
 
-    /// Completes when this body was dropped because another one needed the room.
+    /// Completes when this body has been dropped to make room for another one.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }
@@ -165,22 +165,22 @@ mod tests {
         let later = now + Duration::from_secs(1);
         let mut large = budget.open(600, now).unwrap();
         let mut small = budget.open(300, now).unwrap();
-        let mut real = budget.open(200, later).unwrap();
+        let mut newer = budget.open(200, later).unwrap();
         assert_eq!(large.add(b"x", CAPACITY, later), Err(BudgetFull), "its room is gone");
         assert_eq!(large.finish(), Err(BudgetFull));
         small.add(b"x", CAPACITY, later).unwrap();
-        real.add(b"x", CAPACITY, later).unwrap();
+        newer.add(b"x", CAPACITY, later).unwrap();
         drop(large);
         assert_eq!(free(&budget), CAPACITY - 500);
     }
 
     #[test]
-    fn a_new_body_that_costs_most_is_refused_itself() {
+    fn a_body_that_would_cost_the_most_is_refused_itself() {
         let (budget, now) = (ByteBudget::new(CAPACITY), Instant::now());
         let mut first = budget.open(200, now).unwrap();
-        let mut hungry = budget.open(100, now).unwrap();
-        assert_eq!(hungry.add(&[1; 900], CAPACITY, now), Err(BudgetFull));
-        drop(hungry);
+        let mut growing = budget.open(100, now).unwrap();
+        assert_eq!(growing.add(&[1; 900], CAPACITY, now), Err(BudgetFull));
+        drop(growing);
         first.add(b"x", CAPACITY, now).unwrap();
         assert_eq!(free(&budget), CAPACITY - 200);
     }

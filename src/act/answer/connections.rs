@@ -18,32 +18,32 @@ const HEADERS_DEADLINE: Duration = Duration::from_secs(10);
 /// The time for which a connection that was served waits for its next request. API servers keep an idle connection for 90
 /// seconds, and they must close it first: otherwise a request may be lost on its way to a connection that is being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The time from the headers to the end of the answer, which ends when the client has read almost all of it; the body of the
-/// request has a shorter deadline of its own.
+/// The time from the headers of a request to the end of its answer: until hyper has taken the last piece, when the client has
+/// read almost all of it. The body of the request has a shorter deadline of its own.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 /// The time within which hyper must take the next piece of an answer; it takes pieces only while the client reads.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The age from which a request counts as slow when a slot is needed. A request of an API server ends long before, unless it
-/// waits for a reservation; a longer wait protects no cluster.
+/// The age from which a request counts as slow when a slot is needed. A request of an API server usually ends long before: the
+/// longest single wait, for a reservation, has a deadline of 1.2 seconds.
 const SLOW_AGE: Duration = Duration::from_secs(2);
 
-/// What a connection does at the moment.
+/// The current stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionStage {
     Handshake,
-    /// It waits for a request, or for the end of its headers.
+    /// The connection waits for a request, or for the end of its headers.
     Waiting,
     /// A request is being answered, or the client has not read its answer yet.
     Answering,
 }
 
-/// The progress of a connection.
+/// The stage of a connection, and the facts on which its deadline and its eviction depend.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionProgress {
     stage: ConnectionStage,
     /// When this stage began.
     since: Instant,
-    /// When the last piece of the current answer was taken, or offered if none was.
+    /// When hyper last took a piece of the current answer; until then, when the first piece was offered. `None`: no answer yet.
     taken: Option<Instant>,
     /// The length of the current answer in bytes.
     held_bytes: usize,
@@ -96,14 +96,14 @@ impl ConnectionProgress {
 /// certificate is never evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EvictionRank {
-    /// No request was answered yet.
+    /// No request was answered with success yet.
     Unserved,
     /// A request was answered before, and the current one takes suspiciously long.
     Slow,
     /// A request was answered before, and none is being answered now.
     Idle,
     /// A request was answered before, and another one is being answered. Such a connection is evicted if all others are busy,
-    /// too: otherwise a client that keeps sending small requests in all slots would keep other clients out.
+    /// too: otherwise a client that sends small requests on all connections without a pause would keep other clients out.
     Busy,
 }
 
@@ -124,7 +124,7 @@ impl Connection {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that the handshake is complete.
+    /// Records that the handshake is complete, and whether the client proved that it is an API server.
     pub(super) fn open(&self, proven: bool) {
         let mut progress = self.progress();
         (progress.stage, progress.since, progress.proven) =
@@ -152,7 +152,7 @@ pub(super) struct Connections {
 
 #[derive(Debug, Default)]
 struct Table {
-    next: u64,
+    next_id: u64,
     open: HashMap<u64, Arc<Connection>>,
     held_bytes: usize,
 }
@@ -186,7 +186,7 @@ impl Connections {
     }
 
     /// Returns a slot for a connection that was just accepted. If all slots are taken, the connection with the lowest rank is
-    /// evicted; `None`: there is none to evict.
+    /// evicted. Returns `None` if none may be evicted.
     pub(super) fn enter(self: &Arc<Self>, now: Instant) -> Option<Slot> {
         let mut table = self.table();
         if table.open.len() >= self.max_open {
@@ -199,13 +199,13 @@ impl Connections {
                 connection.end("too_many");
             }
         }
-        let (id, connection) = (table.next, Arc::new(Connection::new(now)));
-        table.next += 1;
+        let (id, connection) = (table.next_id, Arc::new(Connection::new(now)));
+        table.next_id += 1;
         table.open.insert(id, Arc::clone(&connection));
         Some(Slot { all: Arc::clone(self), id, connection })
     }
 
-    /// Returns whether a new connection evicts another.
+    /// Returns whether all slots are taken, so that a new connection evicts another one or is refused.
     pub(super) fn is_full(&self) -> bool {
         self.table().open.len() >= self.max_open
     }
@@ -224,7 +224,7 @@ impl Connections {
         }
     }
 
-    /// Records that a request begins. Over HTTP/1.1 a connection has one at a time.
+    /// Records that a request begins. Over HTTP/1.1, a connection has one request at a time.
     pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
         let (begun, mut progress) = (Instant::now(), connection.progress());
         (progress.stage, progress.since, progress.taken) = (ConnectionStage::Answering, begun, None);

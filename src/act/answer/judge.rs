@@ -1,7 +1,7 @@
-//! From a review to the decision: judged by what is known, and reserved if a member is removed.
+//! The decision about a request: the rules judge it from the view, and the removal of a member is reserved.
 //!
-//! Must not know: HTTP. Usually nothing is awaited. The removal of a member is reserved at the API server before it is allowed,
-//! and judged again if another replica was faster.
+//! Must not know: HTTP. Only the removal of a member has to wait: it is reserved at the API server before it is allowed, and
+//! judged again if there are other reservations by then.
 
 use engine::rules;
 use engine::verdict::Decision;
@@ -19,15 +19,15 @@ pub(super) async fn judge(guard: &Guard, review: &Review, known: View<'_>) -> (D
     let Some(member_removal) = rules::member_removal(review, &view).filter(|_| decision.allowed()) else {
         return (decision, reservations);
     };
-    let again =
+    let decision_with =
         |reservations: &Reservations| crate::rulebook().evaluate(review, &View { reservations, ..known });
-    // By the same reservations the decision is the same.
-    let still_right = |now: &Reservations| *now == reservations || again(now).allowed();
-    match guard.reservations.reserve(&member_removal, still_right).await {
+    // With the same reservations, the decision is the same.
+    let still_allowed = |now: &Reservations| *now == reservations || decision_with(now).allowed();
+    match guard.reservations.reserve(&member_removal, still_allowed).await {
         Reserving::Reserved => {}
-        // Judged by these reservations, not by those of a moment later: nothing was reserved, so the decision must not become
-        // "allowed".
-        Reserving::Lost(reservations) => return (again(&reservations), reservations),
+        // Judged with these reservations, not with later ones: nothing was reserved for this request, so the decision must not
+        // become "allowed".
+        Reserving::Lost(reservations) => return (decision_with(&reservations), reservations),
         Reserving::Unknown(problem) => {
             rules::refuse_unreserved(&member_removal, &problem, review, &view, &mut decision);
         }

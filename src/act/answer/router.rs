@@ -1,7 +1,8 @@
 //! The two routers: admission (behind TLS) and operations (probes and metrics, on a port of their own).
 //!
-//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`judge.rs`) -> AdmissionReview. Every body
-//! that names a request is answered with an AdmissionReview; all others get 400, 403, 408, 413 or 503 and a message.
+//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`judge.rs`) -> AdmissionReview. A request
+//! that is judged is answered with an AdmissionReview. One that is not judged (malformed, too large, too slow, without a required
+//! client certificate, or while the guard is busy or not ready) gets 400, 403, 408, 413 or 503, and a message.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use tracing::info;
 use crate::act::events;
 use crate::act::guard::Guard;
 
-use super::accept::Caller;
+use super::accept::ClientProof;
 use super::body::{Intake, Refusal};
 use super::judge::judge;
 
@@ -29,11 +30,11 @@ use super::judge::judge;
 const NO_CLIENT_CERTIFICATE: &str = "gatera answers API servers only (--client-ca): no client certificate was presented; \
     configure the API server to present one to this webhook, in its AdmissionConfiguration";
 
-/// The answer to a body that is not JSON.
+/// The answer to a request whose Content-Type is not JSON.
 const NOT_JSON: Refusal = (StatusCode::BAD_REQUEST, "malformed", "the Content-Type must be application/json");
-/// The answer while the largest number of requests is being answered.
+/// The answer while the maximum number of requests is being answered.
 const TOO_MANY_REQUESTS: Refusal =
-    (StatusCode::SERVICE_UNAVAILABLE, "busy", "gatera is not ready: too many requests at once");
+    (StatusCode::SERVICE_UNAVAILABLE, "busy", "gatera is busy: too many requests at once");
 /// The answer before the first lists are complete. It is an error, so that the entry's failurePolicy decides: requests about
 /// other objects pass, those about Galera clusters are refused until the guard is ready.
 const NOT_READY: Refusal = (
@@ -42,12 +43,12 @@ const NOT_READY: Refusal = (
     "gatera is not ready: it is still listing the objects of the cluster",
 );
 
-/// The maximum length of an answer in bytes: several times the size of what is injected into a member, and of the most that the
-/// rulebook reports about a real request. A forged one may need more: a hundred findings that repeat names of maximum length.
+/// The maximum length of an answer in bytes: several times the longest patch of a member, and several times the longest report
+/// about a real request. A forged request may cause more: a hundred findings that repeat names of maximum length.
 pub(super) const MAX_ANSWER_BYTES: usize = 128 * 1024;
 /// The maximum length of a text in the log in characters, because a forged request may contain longer ones.
 const MAX_LOGGED_CHARS: usize = 1024;
-/// The maximum number of log lines about one request, which are those of the worst findings.
+/// The maximum number of findings of one request that are logged, the worst ones first.
 const MAX_LOG_LINES: usize = 20;
 
 /// Returns the router for `/validate` and `/mutate`.
@@ -72,8 +73,8 @@ async fn admit(
     State(AdmissionState { guard, intake }): State<AdmissionState>,
     request: Request,
 ) -> Response {
-    let caller = request.extensions().get().copied().unwrap_or(Caller::Unverified);
-    if caller == Caller::Unproven {
+    let proof = request.extensions().get().copied().unwrap_or(ClientProof::NotRequested);
+    if proof == ClientProof::Missing {
         return refused(&guard, endpoint, (StatusCode::FORBIDDEN, "unproven", NO_CLIENT_CERTIFICATE));
     }
     let is_json = request
@@ -85,11 +86,11 @@ async fn admit(
         Ok(_) => return refused(&guard, endpoint, NOT_JSON),
         Err(refusal) => return refused(&guard, endpoint, refusal),
     };
-    // A request takes its permit only now, so that a body that arrives slowly keeps no other request out.
+    // A request takes its permit only now, so that a body that arrives slowly does not occupy a permit.
     let Some(_permit) = guard.request_permit() else {
         return refused(&guard, endpoint, TOO_MANY_REQUESTS);
     };
-    answer(&guard, endpoint, caller, &body.bytes).await
+    answer(&guard, endpoint, proof, &body.bytes).await
 }
 
 fn refused(guard: &Guard, endpoint: Endpoint, (status, label, message): Refusal) -> Response {
@@ -97,9 +98,9 @@ fn refused(guard: &Guard, endpoint: Endpoint, (status, label, message): Refusal)
     (status, message).into_response()
 }
 
-/// Answers one request. Nothing is awaited, unless a member is removed, a pod is the first of its cluster or of its
-/// configuration, or a template refers to a ConfigMap that no cluster has read before.
-async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) -> Response {
+/// Answers one request. It waits only if a member is removed, if a pod is created before the view contains its StatefulSet or
+/// ConfigMaps, if a snapshot has to be created, or if a template names a ConfigMap whose content is not known.
+async fn answer(guard: &Guard, endpoint: Endpoint, proof: ClientProof, body: &[u8]) -> Response {
     let started = (guard.clock)();
     let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
     let incoming = match review::read(body, origin, crate::rulebook().kinds()) {
@@ -137,7 +138,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     };
     let seconds = (guard.clock)().duration_since(started).as_secs_f64();
     guard.metrics.count_answered(endpoint.path(), &decision, seconds, review.dry_run);
-    let proven = caller == Caller::Proven;
+    let proven = proof == ClientProof::Proven;
     log_findings(review, &decision, proven);
     for notice in events::notices(review, &decision, &view, proven) {
         guard.publish_request(notice);
@@ -153,13 +154,13 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     }
 }
 
-/// Logs every finding of a refused request, and every finding that a mode or an override made milder; nothing for a dry run.
-/// Others are only counted in the metrics: the audit reports a problem that existed before once, not with every change. The user
-/// is the one that the request names; only a proven caller is certain to be an API server.
+/// Logs the findings of a refused request, and the findings that a mode or an override made milder; for a dry run, nothing. Other
+/// findings are only counted in the metrics: a problem that existed before is reported once by the audit, not at every change.
+/// The user is the one that the request names, and is genuine only if `proven`: then the request comes from an API server.
 fn log_findings(review: &review::Review, decision: &Decision, proven: bool) {
-    let was_let_pass =
+    let was_downgraded =
         |judged: &Judged| matches!(judged.softened, Some(Downgrade::ByMode(_) | Downgrade::ByOverride(_)));
-    let is_logged = |judged: &&Judged| !review.dry_run && (was_let_pass(judged) || !decision.allowed());
+    let is_logged = |judged: &&Judged| !review.dry_run && (was_downgraded(judged) || !decision.allowed());
     for judged in decision.judged.iter().filter(is_logged).take(MAX_LOG_LINES) {
         let softened = judged.softened.as_ref().map(report::downgrade_reason).unwrap_or_default();
         let (subject, user) = (truncated(&review.subject()), truncated(&review.user));

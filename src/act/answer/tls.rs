@@ -19,7 +19,7 @@ use crate::act::telemetry::chain;
 /// The reasons why a file of client CAs cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file does not exist, or this process may not read it.
+    /// The file cannot be read.
     #[error("reading the client CAs in {0}")]
     Read(PathBuf, #[source] std::io::Error),
     /// The file holds no certificate, or data that is not a certificate of a CA.
@@ -61,7 +61,7 @@ impl Tls {
     pub async fn follow(self: Arc<Self>) {
         let Some(file) = &self.client_ca_file else { return std::future::pending().await };
         let read = || read_pem(file).map_err(|error| chain(&error));
-        // The first content is used, too, because the file may have changed since the start.
+        // The first content is used, too: the file may have changed since it was read in `new`.
         let use_content = |read: &Result<Vec<u8>, String>| {
             let pem = read.as_ref().map_err(Clone::clone);
             let built =
@@ -69,7 +69,7 @@ impl Tls {
             match pem.and_then(built) {
                 Ok(config) => {
                     self.config.store(config);
-                    info!(file = %file.display(), "the client CAs are read");
+                    info!(file = %file.display(), "the client CAs were read");
                 }
                 Err(error) => {
                     warn!(error, "the client CAs cannot be read; the last valid ones stay in effect");
@@ -80,8 +80,8 @@ impl Tls {
     }
 }
 
-/// Builds the configuration that asks for a client certificate of these CAs. A client without one completes the handshake,
-/// because only then can an answer explain what is wrong.
+/// Builds a configuration that asks for a client certificate, signed by one of these CAs. A client without a certificate
+/// completes the handshake, because only then can an answer explain what is wrong.
 fn with_client_auth(leaf: &Leaf, file: &Path, pem: &[u8]) -> Result<Arc<ServerConfig>, Error> {
     let invalid = |problem: String| Error::Invalid(file.to_owned(), problem);
     let mut roots = RootCertStore::empty();
@@ -94,7 +94,7 @@ fn with_client_auth(leaf: &Leaf, file: &Path, pem: &[u8]) -> Result<Arc<ServerCo
     Ok(http1_only(leaf, ServerConfig::builder().with_client_cert_verifier(verifier)))
 }
 
-/// Limits the protocol to HTTP/1.1: API servers use no other with a Service, so that their requests reach all replicas.
+/// Builds a configuration for HTTP/1.1 only: API servers use it for a Service, so that their requests reach all replicas.
 fn http1_only(leaf: &Leaf, builder: ConfigBuilder<ServerConfig, WantsServerCert>) -> Arc<ServerConfig> {
     let mut config = builder.with_cert_resolver(Arc::new(leaf.clone()));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
