@@ -22,11 +22,11 @@ pub enum Fault {
     NotFound,
     /// Another writer changed the object first, or the name is taken (409).
     Conflict,
-    /// The version is too old to continue from (410).
+    /// A list or a watch cannot continue from its version, because that version is too old (410).
     Expired,
     /// The caller lacks the right, or a webhook refused the request (403).
     Forbidden,
-    /// The content is not valid, such as that of an object that exists without its version (422).
+    /// The content is not valid, for example because it lacks the version of an existing object (422).
     Invalid,
     /// There are too many requests, or a budget refuses an eviction (429).
     TooMany,
@@ -60,7 +60,7 @@ impl Fault {
         }
     }
 
-    /// Returns whether the same request may succeed later, because the API server did not refuse it.
+    /// Returns whether the same request may succeed later, because its content was not the reason.
     pub fn is_transient(self) -> bool {
         matches!(self, Self::TooMany | Self::Broken | Self::NoAnswer)
     }
@@ -78,7 +78,7 @@ pub fn refusal(code: u16, body: &[u8]) -> kube::Error {
     kube::Error::Api(status.with_code(code).boxed())
 }
 
-/// Waits for a request, at most this long. The error is that of the request in words, or `late` if no answer came in time.
+/// Waits for a request, at most this long. The error is the one of the request, in words, or `late` if no answer came in time.
 pub async fn outcome_in_words<T>(
     limit: Duration,
     late: &str,
@@ -90,19 +90,19 @@ pub async fn outcome_in_words<T>(
     }
 }
 
-/// One object as it was read. A write to it fails if another object has its name by now.
+/// The object of a write, as it was read: the write fails if another object has this name by now.
 #[derive(Clone, Copy, Debug)]
 pub struct Exactly<'a> {
     /// The name of the object.
     pub name: &'a str,
-    /// Its uid; if empty, any object of this name is meant.
+    /// Its uid; if empty, any object with this name is meant.
     pub uid: &'a str,
-    /// Its resourceVersion, so that a write fails if the object has changed; if empty, the write disregards changes.
+    /// Its resourceVersion, so that a write fails if the object has changed; if empty, changes are overwritten.
     pub version: &'a str,
 }
 
 impl<'a> Exactly<'a> {
-    /// Returns the object as these metadata have it.
+    /// Returns the object with this metadata.
     pub fn of(it: &'a ObjectMeta) -> Self {
         let [name, uid, version] =
             [&it.name, &it.uid, &it.resource_version].map(|it| it.as_deref().unwrap_or_default());
@@ -115,7 +115,7 @@ pub fn written_by(manager: &str) -> PatchParams {
     PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() }
 }
 
-/// Sets these annotations of this object, and removes those that are null. Returns the new object.
+/// Sets annotations of this object, and removes those whose value is null. Returns the changed object.
 pub async fn annotate<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     it: Exactly<'_>,
@@ -131,7 +131,7 @@ pub async fn annotate<K: Clone + DeserializeOwned + Debug>(
     api.patch(it.name, &written_by(manager), &Patch::Merge(&patch)).await
 }
 
-/// Deletes this object, with background propagation. An object that is gone already counts as deleted.
+/// Deletes this object, with background propagation. An object that does not exist counts as deleted.
 pub async fn delete<K: Clone + DeserializeOwned + Debug>(api: &Api<K>, it: Exactly<'_>) -> kube::Result<()> {
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let params = DeleteParams {
@@ -145,7 +145,7 @@ pub async fn delete<K: Clone + DeserializeOwned + Debug>(api: &Api<K>, it: Exact
     }
 }
 
-/// Deletes this object, unless it has changed or another object has its name; then it stays, which is not an error.
+/// Deletes this object, unless it has changed or another object has its name: then nothing is deleted, which is not an error.
 pub async fn delete_unless_changed<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     it: Exactly<'_>,
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_missing_or_failed_answer_is_transient() {
+    fn only_overload_failures_and_missing_answers_are_transient() {
         for (code, is_transient) in [
             (400, false),
             (403, false),

@@ -1,9 +1,9 @@
-//! Single ConfigMaps at the API server: reads those that no member has read yet ([`ConfigMaps::read`]), and makes snapshots of
+//! Single ConfigMaps at the API server: reads those whose content is not known yet ([`ConfigMaps::read`]), and makes snapshots of
 //! those that members read ([`make_snapshot`]). The leader makes snapshots for a rollout; any replica makes one when it receives
-//! the request for the first pod that starts with some content.
+//! the request for the first pod that starts with a new content.
 //!
 //! Must not know: what a snapshot looks like (`snapshot.rs`), or what needs one. The name of a snapshot is derived from its
-//! content, so making one twice is harmless; an object of that name with other content is not the snapshot.
+//! content, so making a snapshot twice is harmless; an object of that name with other content is not a snapshot.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,17 +29,17 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
 
 /// The maximum number of ConfigMaps that are read for one request.
 const MAX_CONFIG_MAPS: usize = 16;
-/// The maximum number of requests for which ConfigMaps are read at the same time: each ConfigMap may have a megabyte, and any
-/// request may name some. Only one request of each namespace waits in the common queue.
+/// The maximum number of requests for which ConfigMaps are read at the same time: each ConfigMap may hold a megabyte, and any
+/// request may name several. Only one request of each namespace waits in the common queue.
 const MAX_REQUESTS: usize = 2;
 
-/// The access to ConfigMaps while a request waits; `None` reads nothing and makes no snapshots.
+/// The access to ConfigMaps while a request waits. With `None`, nothing is read and no snapshots are made.
 #[derive(Clone, Default)]
 pub struct ConfigMaps(Option<(Client, Arc<ReadSlots>)>);
 
 struct ReadSlots {
     shared: Semaphore,
-    /// The slot of each namespace that has requests: one at a time waits in the common queue.
+    /// The slot of each namespace with requests: one request at a time waits in the common queue.
     by_namespace: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
@@ -64,8 +64,9 @@ impl ConfigMaps {
         Self(Some((client, Arc::new(slots))))
     }
 
-    /// Returns those of these ConfigMaps that exist and arrive in time. If a template names many, only the first few are read:
-    /// an unknown ConfigMap is not judged. Returns `None` if other requests occupied all slots for the whole time.
+    /// Reads the first [`MAX_CONFIG_MAPS`] of these ConfigMaps, and returns those that exist and are readable; none if a request
+    /// fails or takes too long. An unknown ConfigMap is not judged. Returns `None` if other requests occupied all slots for the
+    /// whole time.
     pub async fn read(&self, namespace: &str, names: Vec<String>) -> Option<Vec<objects::ConfigMap>> {
         let Some((client, slots)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
             return Some(Vec::new());
@@ -82,8 +83,8 @@ impl ConfigMaps {
         Some(found.into_iter().flatten().flatten().collect())
     }
 
-    /// Makes these snapshots, and returns the names of those that exist now. A pod does not wait for long: without its snapshot
-    /// it reads the ConfigMap itself.
+    /// Makes these snapshots, and returns their names; none if one of them fails or all take too long. The pod does not wait
+    /// longer: without a snapshot it reads the ConfigMap itself.
     pub async fn make_snapshots(&self, namespace: &str, snapshots: Vec<Value>) -> Vec<String> {
         let Some((client, _)) = self.0.as_ref().filter(|_| !snapshots.is_empty()) else { return Vec::new() };
         let all = async {
@@ -99,7 +100,7 @@ impl ConfigMaps {
     }
 }
 
-/// Returns the outcome, or nothing if it failed or took longer than a request can wait.
+/// Returns the outcome, or nothing if the requests failed or took too long, which is logged.
 async fn in_time<T>(
     namespace: &str,
     message: &str,
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_template_that_names_hundreds_causes_few_requests() {
+    async fn a_template_that_names_hundreds_of_config_maps_causes_few_requests() {
         let (maps, asked) = server(|_| Duration::ZERO);
         let found = maps.read("db", names(300)).await.unwrap();
         assert_eq!((found.len(), asked.load(Ordering::Relaxed)), (MAX_CONFIG_MAPS, MAX_CONFIG_MAPS));
@@ -227,10 +228,14 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(maps.read("yours", names(2)).await.map(|found| found.len()), Some(2));
         let mine = mine.join_all().await;
-        assert_eq!(mine.iter().filter(|found| found.is_some()).count(), 6, "two at a time, for a second");
+        assert_eq!(
+            mine.iter().filter(|found| found.is_some()).count(),
+            6,
+            "two at a time start within the deadline"
+        );
         maps.read("yours", names(1)).await;
         let ConfigMaps(Some((_, slots))) = &maps else { unreachable!("there is a client") };
-        assert_eq!(slots.by_namespace.lock().unwrap().len(), 1, "those that are over are forgotten");
+        assert_eq!(slots.by_namespace.lock().unwrap().len(), 1, "unused slots are removed");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The connection to an API server, for every command that needs one.
 //!
-//! Owns: the identity that a client uses, how long the answer of an API server is awaited, and that each error names the server.
-//! Which kubeconfig is used is decided in `kubeconfig.rs`.
+//! Owns: the identity and the timeouts of a client, and the address of the server in its errors. `kubeconfig.rs` decides which
+//! kubeconfig is used.
 
 mod kubeconfig;
 
@@ -21,24 +21,24 @@ use self::kubeconfig::ClientConfig;
 /// The time for opening a connection, including TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest silence between two parts of an answer of the API server, because a connection may stall without closing. It is
-/// longer than a round of any watch.
+/// longer than the duration of any watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(12);
-/// The longest silence for a person's command, which may wait a minute for the output of a pod.
+/// The longest silence for a person's command, which may wait for the output of a pod for a minute.
 const PERSON_READ_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// The API server that a person's command uses, and the identity with which it does.
+/// The API server that a person's command uses, and the identity that the command presents to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Person {
-    /// The kubeconfig file; without one, kubectl's choice.
+pub struct ClientOptions {
+    /// The kubeconfig file; `None`: the one that kubectl would use.
     pub kubeconfig: Option<PathBuf>,
-    /// The context; without one, the current one.
+    /// The context; `None`: the current one.
     pub context: Option<String>,
     /// The user to act as, instead of the user of the context.
     pub user: Option<String>,
     /// The groups to act as a member of, together with `user`.
     pub groups: Vec<String>,
-    /// The longest wait for an answer, instead of the default.
-    pub patience: Option<Duration>,
+    /// The longest wait for a connection and for an answer; `None`: the defaults.
+    pub request_timeout: Option<Duration>,
 }
 
 /// Returns a client for the guard, from the kubeconfig file or the pod's service account.
@@ -58,13 +58,13 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
 }
 
 /// Returns a client for the person at the terminal.
-pub async fn person(by: &Person) -> anyhow::Result<Client> {
+pub async fn person(by: &ClientOptions) -> anyhow::Result<Client> {
     let mut found = kubeconfig::find(by.kubeconfig.as_deref(), by.context.as_deref()).await?;
     let config = &mut found.config;
-    config.read_timeout = Some(by.patience.unwrap_or(PERSON_READ_TIMEOUT));
-    if let Some(patience) = by.patience {
-        config.connect_timeout = Some(patience);
-        config.write_timeout = Some(patience);
+    config.read_timeout = Some(by.request_timeout.unwrap_or(PERSON_READ_TIMEOUT));
+    if let Some(limit) = by.request_timeout {
+        config.connect_timeout = Some(limit);
+        config.write_timeout = Some(limit);
     }
     if by.user.is_some() {
         config.auth_info.impersonate.clone_from(&by.user);
@@ -79,17 +79,18 @@ fn client(ClientConfig { mut config, origin }: ClientConfig) -> anyhow::Result<C
     // The client must not retry: an eviction that is refused for now could succeed later, when it is no longer wanted. The
     // caller looks at the cluster again instead, and repeats the request only if it is still right.
     config.default_retry = false;
-    // The part of the URL before the host is left out: it could be a password.
+    // The user information of the URL is left out, because it may contain a password.
     let url = &config.cluster_url;
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let (scheme, host) = (url.scheme_str().unwrap_or("https"), url.host().unwrap_or_default());
     let server = format!("{scheme}://{host}{port} ({origin})");
-    let builder = ClientBuilder::try_from(config).with_context(|| format!("preparing to ask {server}"))?;
+    let builder =
+        ClientBuilder::try_from(config).with_context(|| format!("preparing a client for {server}"))?;
     let named = MapErrLayer::new(move |error: BoxError| RequestError::naming(&server, error));
     Ok(builder.with_layer(&named).build())
 }
 
-/// The error of a request without an answer: the address of the server, and where the address comes from.
+/// The error of a request without an answer: the address of the server, the origin of that address, and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{server}")]
 struct RequestError {
@@ -99,7 +100,7 @@ struct RequestError {
 }
 
 impl RequestError {
-    /// Returns the error with the name of the server. Errors of kube keep their type, because their meaning is read from it.
+    /// Adds the address of the server to an error. Errors of kube are returned unchanged, because callers depend on their type.
     fn naming(server: &str, why: BoxError) -> BoxError {
         if why.is::<kube::Error>() || why.is::<kube::client::AuthError>() {
             return why;
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_answer_429_is_not_retried_by_the_client() {
+    async fn a_request_that_was_answered_with_429_is_not_retried() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let router = Router::new().fallback(move || {
@@ -142,7 +143,7 @@ mod tests {
         let file = folder.path().join("kubeconfig");
         let text = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "a", "clusters": [{ "name": "a", "cluster": { "server": server } }], "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }], "users": [{ "name": "a", "user": {} }] });
         std::fs::write(&file, text.to_string()).unwrap();
-        let by = Person { kubeconfig: Some(file.clone()), ..Person::default() };
+        let by = ClientOptions { kubeconfig: Some(file.clone()), ..ClientOptions::default() };
         for (number, client) in [guard(Some(&file)).await, person(&by).await].into_iter().enumerate() {
             assert!(client.unwrap().apiserver_version().await.is_err());
             assert_eq!(asked.load(Ordering::Relaxed), number + 1);

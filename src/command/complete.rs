@@ -22,7 +22,7 @@ use objects::{Kind, Object};
 use tokio::time::timeout;
 
 use super::look;
-use crate::act::connect::{self, Person};
+use crate::act::connect::{self, ClientOptions};
 use crate::act::watch::pages::ListPages;
 use crate::rulebook;
 
@@ -77,14 +77,14 @@ pub(super) fn clusters(begun: &OsStr) -> Vec<CompletionCandidate> {
         joined.or_else(|| apart().and_then(|at| line.get(at + 1)).cloned())
     };
     let namespace = option(&["-n", "--namespace"]);
-    let person = Person {
+    let options = ClientOptions {
         kubeconfig: option(&["--kubeconfig"]).map(Into::into),
         context: option(&["--context"]),
-        patience: Some(LIST_DEADLINE),
-        ..Person::default()
+        request_timeout: Some(LIST_DEADLINE),
+        ..ClientOptions::default()
     };
     let listed = look::block_on(async {
-        timeout(LIST_DEADLINE, cluster_names(&person, namespace.as_deref()))
+        timeout(LIST_DEADLINE, cluster_names(&options, namespace.as_deref()))
             .await
             .unwrap_or_else(|_| Ok(Vec::new()))
     });
@@ -93,8 +93,8 @@ pub(super) fn clusters(begun: &OsStr) -> Vec<CompletionCandidate> {
     names.map(CompletionCandidate::new).collect()
 }
 
-async fn cluster_names(person: &Person, namespace: Option<&str>) -> anyhow::Result<Vec<String>> {
-    let client = connect::person(person).await?;
+async fn cluster_names(options: &ClientOptions, namespace: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let client = connect::person(options).await?;
     let adoption = Adoption::default();
     let mut pages = ListPages::of(&client, StatefulSet::url_path(&(), namespace), ListParams::default());
     let mut found = Vec::new();

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::site::{Clock, Site};
 use super::suggest::did_you_mean;
 use super::terminal::{Colour, print_note};
-use crate::act::connect::{self, Person};
+use crate::act::connect::{self, ClientOptions};
 use crate::act::telemetry::chain;
 use crate::act::watch;
 
@@ -44,17 +44,18 @@ pub struct ConnectionArgs {
 impl ConnectionArgs {
     /// Returns a client for the API server that the options name.
     pub async fn client(&self) -> anyhow::Result<Client> {
-        connect::person(&self.person()).await
+        connect::person(&self.options()).await
     }
 
     /// Returns whether one of these options was used.
     pub fn is_given(&self) -> bool {
-        self.person() != Person::default()
+        self.options() != ClientOptions::default()
     }
 
-    fn person(&self) -> Person {
+    fn options(&self) -> ClientOptions {
         let Self { kubeconfig, context, as_user: user, groups, request_timeout } = self.clone();
-        Person { kubeconfig, context, user, groups, patience: request_timeout.filter(|it| !it.is_zero()) }
+        let request_timeout = request_timeout.filter(|it| !it.is_zero());
+        ClientOptions { kubeconfig, context, user, groups, request_timeout }
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::http::Request;
 use facts::settings::Settings;
-use gatera::act::connect::{self, Person};
+use gatera::act::connect::{self, ClientOptions};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use kube::Client;
@@ -146,7 +146,10 @@ impl Stage {
         // This client does not repeat a request that is refused temporarily.
         let kubeconfig = plane.kubeconfig(User::Admin);
         let client = runtime
-            .block_on(connect::person(&Person { kubeconfig: Some(kubeconfig), ..Person::default() }))
+            .block_on(connect::person(&ClientOptions {
+                kubeconfig: Some(kubeconfig),
+                ..ClientOptions::default()
+            }))
             .unwrap();
         Self { plane, balancer, start, client, runtime }
     }

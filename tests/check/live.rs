@@ -354,7 +354,7 @@ fn a_credential_plugin_that_fails_is_not_quoted() {
         assert_eq!(
             said,
             format!(
-                "gatera: preparing to ask https://127.0.0.1:1 (context a of {}): the credentials that the kubeconfig names could not be obtained (exec plugin, auth provider or token file)\n",
+                "gatera: preparing a client for https://127.0.0.1:1 (context a of {}): the credentials that the kubeconfig names could not be obtained (exec plugin, auth provider or token file)\n",
                 kubeconfig.display()
             )
         );

@@ -1,7 +1,7 @@
-//! The kubeconfig: which files are used, and what is wrong with them as a message.
+//! The kubeconfig: which files are used, and the messages about what is wrong with them.
 //!
-//! Owns: the order in which kubectl looks for them. A kubeconfig holds tokens, and its parser quotes what it reads: errors here
-//! name a file, a context and a path, and never quote the text.
+//! Owns: the order in which kubectl looks for these files. A kubeconfig holds tokens, and its parser quotes what it reads, so
+//! the errors here name a file, a context or a path, and never quote the text.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) struct ClientConfig {
     pub(super) origin: String,
 }
 
-/// Returns the configuration from this file, or from where kubectl would look; for this context, or for the current one.
+/// Returns the configuration from this file, or from the files that kubectl would use; for this context, or the current one.
 pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> anyhow::Result<ClientConfig> {
     let mut files = match named {
         Some(path) => vec![path.to_owned()],
@@ -32,7 +32,7 @@ pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> anyhow:
     load(&files, context).await
 }
 
-/// Returns the files that KUBECONFIG names. As with kubectl, some of them may be missing.
+/// Returns the files that KUBECONFIG names and that exist. If none exists, returns all, so that an error names them.
 fn files_in_environment() -> Vec<PathBuf> {
     let named = env::var_os("KUBECONFIG").unwrap_or_default();
     let all: Vec<_> = env::split_paths(&named).filter(|it| !it.as_os_str().is_empty()).collect();
@@ -44,7 +44,7 @@ fn files_in_environment() -> Vec<PathBuf> {
 fn pod_config(default_file: Option<PathBuf>) -> anyhow::Result<ClientConfig> {
     let home = default_file
         .map_or("there is no home folder".to_owned(), |it| format!("{} does not exist", it.display()));
-    // Which part of a service account is missing does not matter to a person outside of the cluster.
+    // kube's error is left out: which part of a service account is missing does not matter outside of a cluster.
     let config = Config::incluster().map_err(|_| {
         anyhow!("there is no kubeconfig: --kubeconfig and KUBECONFIG are not given, and {home}; this is not a pod with a service account, either")
     })?;
