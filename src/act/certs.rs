@@ -4,8 +4,8 @@
 //! holds, what this replica took from it last, the registered caBundle and the time. Only the leader makes certificates; every
 //! replica reads them from the Secret, and `register/` puts the bundle into the webhook entries. Must not know: sockets.
 //!
-//! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and a leaf
-//! that it signed appears only when the *registered* bundle holds it. The old CA stays in the bundle until the next rotation.
+//! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and a leaf that
+//! this CA signed is made only when the *registered* bundle holds the CA. The old CA stays in the bundle until the next rotation.
 //! Certificates that cannot be used are replaced under the same rule: while this replica holds a leaf that API servers trust,
 //! that leaf and its CA stay.
 
@@ -23,7 +23,7 @@ use pair::{check_dates, names_of, new_ca, new_leaf};
 pub use leaf::Leaf;
 pub use pair::{Pair, expirations};
 
-/// The lifetimes of certificates. Each certificate is replaced when a third of its life is left.
+/// The lifetimes of certificates. Each certificate is replaced when a third of its lifetime is left.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetimes {
     /// The lifetime of a CA.
@@ -33,23 +33,23 @@ pub struct Lifetimes {
 }
 
 impl Default for Lifetimes {
-    /// Returns a year for a CA, and ninety days for a leaf.
+    /// Returns one year for a CA, and ninety days for a leaf.
     fn default() -> Self {
         Self { ca: SignedDuration::from_hours(24 * 365), leaf: SignedDuration::from_hours(24 * 90) }
     }
 }
 
-/// The content of the Secret.
+/// The content of the Secret: the current CA, the one before it, and the leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Material {
     ca: Pair,
-    /// The certificate of the CA before this one, which is still trusted.
+    /// The certificate of the CA before `ca`, which is still in the bundle.
     previous_ca: Option<String>,
     /// The pair that the server presents to clients.
     pub leaf: Pair,
 }
 
-/// The errors of making, reading and checking certificates.
+/// An error of making, reading or checking certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A certificate could not be made.
@@ -117,7 +117,7 @@ impl Material {
         }
         let trusted = registered.is_none_or(|bundle| bundle.contains(self.ca.certificate.trim()));
         if self.check_leaf(now).is_err() {
-            // Until every API server knows the new CA, the leaf that is presented goes back into the Secret.
+            // Until every API server trusts the new CA, the leaf that this replica presents is put back into the Secret.
             let kept =
                 held.filter(|held| !trusted && held.issuer(now).is_some_and(|ca| self.bundle().contains(ca)));
             let leaf =
@@ -131,7 +131,8 @@ impl Material {
         (stale && trusted).then(renewed).transpose()
     }
 
-    /// Makes a new CA, because no CA can be used. The leaf that is presented and the CA that signed it stay.
+    /// Makes a new CA, because no CA can be used. The leaf of `held` and the CA that signed it stay if they can be used;
+    /// otherwise the leaf is new, too.
     pub fn with_new_ca(
         held: Option<&Self>,
         names: &[String],
@@ -148,19 +149,20 @@ impl Material {
         }
     }
 
-    /// Returns this CA with the leaf of `held` and its issuer, if this material came from elsewhere and its bundle does not trust
-    /// that leaf. Both CAs stay for now.
+    /// Returns this CA together with the leaf of `held` and the issuer of that leaf, if this material came from elsewhere and its
+    /// bundle does not trust that leaf. Both CAs stay for now.
     fn joined_with(&self, held: &Self, now: Timestamp) -> Option<Self> {
         let issuer = held.issuer(now).filter(|_| !held.leaf.trusted_by(&self.bundle()))?;
         Some(Self { ca: self.ca.clone(), previous_ca: Some(issuer.to_owned()), leaf: held.leaf.clone() })
     }
 
-    /// Returns whether replacing `held` by this material cuts off no API server.
+    /// Returns whether this material can replace `held` without cutting off API servers: its bundle trusts the leaf of `held`, or
+    /// that leaf cannot be used.
     pub fn continues(&self, held: &Self, now: Timestamp) -> bool {
         self.joined_with(held, now).is_none()
     }
 
-    /// Returns the certificate of the CA that signed the leaf; `None`: the leaf or that CA cannot be used now.
+    /// Returns the certificate of the CA that signed the leaf. `None`: the leaf or that CA cannot be used now.
     fn issuer(&self, now: Timestamp) -> Option<&str> {
         self.leaf.check(now).ok()?;
         let cas = [Some(&self.ca.certificate), self.previous_ca.as_ref()].into_iter().flatten();
@@ -168,7 +170,7 @@ impl Material {
         cas.into_iter().find(signed_leaf).map(String::as_str)
     }
 
-    /// Checks that every part can be used now.
+    /// Checks that the CA and the leaf can be used now, and that the bundle trusts the leaf.
     pub fn check(&self, now: Timestamp) -> Result<(), Error> {
         self.ca.check_ca(now)?;
         self.check_leaf(now)
@@ -179,7 +181,7 @@ impl Material {
         if self.leaf.trusted_by(&self.bundle()) { Ok(()) } else { Err(Error::OtherCa) }
     }
 
-    /// Reads the material from the Secret; `None` if the Secret holds none yet, or something that the guard did not write.
+    /// Reads the material from the Secret. `None`: a required key is missing, empty or not text.
     pub fn read(secret: &Secret) -> Option<Self> {
         let data = secret.data.as_ref()?;
         let text =

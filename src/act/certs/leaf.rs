@@ -1,4 +1,4 @@
-//! The certificate that new handshakes use.
+//! The leaf that new handshakes use.
 
 use std::sync::Arc;
 

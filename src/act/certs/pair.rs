@@ -1,7 +1,7 @@
 //! One certificate and its key: making, reading, checking.
 //!
-//! Owns: X.509 and PEM. Must not know: the role of each pair (`certs.rs`). Any bytes that cannot be used lead to a readable
-//! error: people write Secrets, too.
+//! Owns: X.509 and PEM. Must not know: the role of each pair (`certs.rs`). Bytes that cannot be used cause a readable error,
+//! because users write Secrets, too.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Pair {
         Self { certificate, key }
     }
 
-    /// Returns the pair as rustls presents it to clients, and checks that the key belongs to the certificate.
+    /// Checks that the key belongs to the certificate, and returns the pair in the form that rustls presents to clients.
     pub fn certified_key(&self) -> Result<Arc<CertifiedKey>, Error> {
         let chain = certificates_in(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())
@@ -68,7 +68,7 @@ impl Pair {
         validity_of(&first_certificate_in(&self.certificate)?)
     }
 
-    /// Returns whether at most a third of the certificate's lifetime is left.
+    /// Returns whether at most a third of this lifetime is left.
     pub(super) fn is_due(&self, life: SignedDuration, now: Timestamp) -> Result<bool, Error> {
         Ok(now.duration_until(self.expires()?) <= life / 3)
     }
@@ -82,22 +82,23 @@ impl Pair {
     /// Checks that the pair is a CA that can sign certificates now.
     pub(super) fn check_ca(&self, now: Timestamp) -> Result<(), Error> {
         self.check(now)?;
-        KeyPair::from_pem(&self.key).map_err(|_| Error::Read("key: not one that can sign".into()))?;
+        KeyPair::from_pem(&self.key).map_err(|_| Error::Read("key: it cannot be used to sign".into()))?;
         let der = first_certificate_in(&self.certificate)?;
         if parsed(&der)?.is_ca() { Ok(()) } else { Err(Error::NotCa) }
     }
 
-    /// Returns whether a client that trusts this bundle accepts the leaf for a server at some time; other checks judge the dates.
+    /// Returns whether a client that trusts this bundle accepts the leaf from a server at some time. Whether it does so now is
+    /// checked elsewhere.
     pub fn trusted_by(&self, bundle: &str) -> bool {
         let (Ok(cas), Ok(chain)) = (certificates_in(bundle), certificates_in(&self.certificate)) else {
             return false;
         };
-        // Where all dates of a path overlap, they do so at the time from which its youngest certificate is valid.
+        // If the validities of all certificates in a path overlap, they overlap at the time when the last of them begins.
         let mut starts = chain.iter().chain(&cas).filter_map(|der| Some(validity_of(der).ok()?.0));
         starts.any(|starts| check_as_client(&chain, &cas, None, starts).is_ok())
     }
 
-    /// Checks that API servers with this bundle accept this pair now, for the server of this name if one is given.
+    /// Checks that API servers with this bundle accept this pair now, for a server with this name if one is given.
     pub fn check_against(&self, bundle: &str, name: Option<&str>, now: Timestamp) -> Result<(), Error> {
         self.check(now)?;
         match certificates_in(bundle)? {
@@ -195,11 +196,11 @@ fn check_as_client(
         let usage = KeyUsage::server_auth();
         leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, others, time, usage, None, None).map(drop)
     };
-    // API servers check the dates of a CA, too; the verifier does not.
+    // API servers also check the dates of the CA itself; the verifier does not.
     let (valid, invalid): (Vec<_>, Vec<_>) = cas.iter().partition(|ca| check_dates_of(ca, now).is_ok());
     match verified(&valid) {
         Ok(()) => Ok(()),
-        // A certificate that is its own CA is a path of one, which API servers accept and the verifier does not look for.
+        // A certificate that is its own CA is a path of one, which API servers accept, but the verifier does not look for.
         Err(_) if cas.contains(first) => check_dates_of(first, now).and(check_server_usage(first)),
         // API servers accept what the verifier does not support: a leaf that is also a CA, and keys such as P-521.
         Err(error) if is_beyond_the_verifier(&error) => {
@@ -245,7 +246,7 @@ fn check_server_usage(der: &CertificateDer<'_>) -> Result<(), Error> {
 const NO_SERVER_AUTH: &str =
     "the extended key usage of a certificate in its chain does not include serverAuth";
 
-/// Returns the name of an error as separate words; such an error is too rare for a message of its own.
+/// Returns the name of an error as separate words, for errors that are too rare for a message of their own.
 fn spaced_name(error: &VerifierError) -> String {
     let name = error.to_string();
     let name = name.split(['(', ' ', '{']).next().unwrap_or_default();

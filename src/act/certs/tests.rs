@@ -1,4 +1,4 @@
-//! The life of certificates: rotations, and everything that can be wrong with a Secret.
+//! Rotations of certificates, Secrets that cannot be used, and certificates that users bring.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn at(days: i64) -> Timestamp {
 }
 
 #[test]
-fn fresh_material_is_left_alone_and_survives_its_secret() {
+fn fresh_material_is_not_replaced_and_can_be_read_back_from_its_secret() {
     let material = Material::new(&names(), Lifetimes::default(), at(0)).unwrap();
     assert_eq!(
         material.next(None, &names(), Lifetimes::default(), Some(&material.bundle()), at(59)).unwrap(),
@@ -25,7 +25,7 @@ fn fresh_material_is_left_alone_and_survives_its_secret() {
 }
 
 #[test]
-fn a_leaf_is_replaced_when_a_third_of_it_is_left_or_its_names_change() {
+fn a_leaf_is_replaced_when_a_third_of_its_lifetime_is_left_or_its_names_change() {
     let material = Material::new(&names(), Lifetimes::default(), at(0)).unwrap();
     let next = material
         .next(None, &names(), Lifetimes::default(), Some(&material.bundle()), at(60))
@@ -50,11 +50,14 @@ fn a_new_ca_is_registered_before_it_signs() {
             cas += i32::from(next.ca != material.ca);
             leaves += i32::from(next.leaf != material.leaf);
             material = next;
-            assert!(material.leaf.trusted_by(&registered), "day {day}: shown before it was trusted");
+            assert!(material.leaf.trusted_by(&registered), "day {day}: presented before it was trusted");
             registered = material.bundle();
-            assert!(material.leaf.trusted_by(&registered), "day {day}: the old one was forgotten too early");
+            assert!(
+                material.leaf.trusted_by(&registered),
+                "day {day}: the CA of the leaf was removed too early"
+            );
         }
-        assert!(material.leaf.expires().unwrap() > at(day), "day {day}: ended");
+        assert!(material.leaf.expires().unwrap() > at(day), "day {day}: the leaf has expired");
     }
     assert_eq!(cas, 2);
     assert!(leaves >= 9, "{leaves}");
@@ -67,7 +70,7 @@ fn a_new_ca_is_registered_before_it_signs() {
     assert_eq!(
         behind.next(None, &names(), Lifetimes::default(), Some(&registered), last).unwrap(),
         None,
-        "waits until the new CA is registered"
+        "no leaf is made before the new CA is registered"
     );
 }
 
@@ -82,9 +85,9 @@ fn text(material: &Material, key: &str) -> String {
     String::from_utf8(material.data()[key].0.clone()).unwrap()
 }
 
-/// Lists everything that can be in a Secret and cannot be used, on day 0.
+/// Returns one Secret content for each reason why it cannot be used on day 0.
 fn broken() -> Vec<(&'static str, Material)> {
-    let [good, other, early, late] =
+    let [good, other, future, expired] =
         [0, 0, 400, -400].map(|day| Material::new(&names(), Lifetimes::default(), at(day)).unwrap());
     // A certificate without valid dates.
     let undated = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
@@ -100,10 +103,10 @@ fn broken() -> Vec<(&'static str, Material)> {
         ("leaf's key of another leaf", with(&good, "tls.key", &text(&other, "tls.key"))),
         ("leaf without dates", with(&good, "tls.crt", undated)),
         ("leaf of another CA", Material { leaf: other.leaf.clone(), ..good.clone() }),
-        ("CA ended", late.clone()),
-        ("CA not yet valid", early.clone()),
+        ("CA expired", expired.clone()),
+        ("CA not yet valid", future.clone()),
         (
-            "leaf ended",
+            "leaf expired",
             Material { leaf: new_leaf(ca, &names(), Lifetimes::default(), at(-91)).unwrap(), ..good.clone() },
         ),
         (
@@ -113,15 +116,15 @@ fn broken() -> Vec<(&'static str, Material)> {
     ]
 }
 
-/// Returns the material that the leader leaves alone in the end, and its steps to it. A registration takes time to come into
-/// force.
+/// Returns the material at which the leader stops, and each step to it. As in the guard, only material that can be used is held
+/// and registered.
 fn converged(found: &Material, held: Option<&Material>, registered: &str) -> (Material, Vec<Material>) {
     let (mut now, mut held, mut registered) = (found.clone(), held.cloned(), registered.to_owned());
     let mut steps = Vec::new();
     while let Some(next) =
         now.next(held.as_ref(), &names(), Lifetimes::default(), Some(&registered), at(0)).unwrap()
     {
-        assert!(steps.len() < 4, "it does not come to an end");
+        assert!(steps.len() < 4, "the steps do not end");
         now = next;
         steps.push(now.clone());
         if now.check(at(0)).is_ok() {
@@ -133,7 +136,7 @@ fn converged(found: &Material, held: Option<&Material>, registered: &str) -> (Ma
 }
 
 #[test]
-fn broken_material_is_made_again() {
+fn broken_material_is_replaced() {
     for (what, found) in broken() {
         assert!(found.check(at(0)).is_err(), "{what}");
         let (healed, _) = converged(&found, None, "another bundle");
@@ -142,7 +145,7 @@ fn broken_material_is_made_again() {
     }
 }
 
-/// While a replica holds a good leaf, every bundle on the way trusts it until API servers trust another.
+/// While a replica presents a good leaf, every registered bundle trusts that leaf, until API servers trust its successor.
 #[test]
 fn the_leaf_in_use_is_always_trusted() {
     let held = Material::new(&names(), Lifetimes::default(), at(0)).unwrap();
@@ -150,23 +153,23 @@ fn the_leaf_in_use_is_always_trusted() {
     for (what, found) in broken().into_iter().chain([("all of another CA", other)]) {
         let (healed, steps) = converged(&found, Some(&held), &held.bundle());
         assert!(healed.check(at(0)).is_ok(), "{what}");
-        let (mut shown, mut registered) = (held.leaf.clone(), held.bundle());
+        let (mut presented, mut registered) = (held.leaf.clone(), held.bundle());
         for step in &steps {
             if step.leaf.trusted_by(&registered) {
-                shown = step.leaf.clone();
+                presented = step.leaf.clone();
             }
             registered = step.bundle();
-            assert!(shown.trusted_by(&registered), "{what}: cut off");
+            assert!(presented.trusted_by(&registered), "{what}: API servers are cut off");
         }
     }
     let again = Material::with_new_ca(Some(&held), &names(), Lifetimes::default(), at(0)).unwrap();
     assert_eq!((&again.leaf, again.previous_ca.as_ref()), (&held.leaf, Some(&held.ca.certificate)));
     assert_ne!(again.ca, held.ca);
     let late = Material::with_new_ca(Some(&held), &names(), Lifetimes::default(), at(400)).unwrap();
-    assert_eq!(late.previous_ca, None, "a CA that ended is of no use");
+    assert_eq!(late.previous_ca, None, "an expired CA is not kept");
 }
 
-/// A foreign CA may carry the name of the guard's, but its signature differs.
+/// A foreign CA may have the same name as the guard's CA, but it has another key.
 #[test]
 fn a_leaf_is_not_trusted_by_a_ca_of_the_same_name() {
     let [one, two] = [0, 0].map(|day| new_ca(Lifetimes::default(), at(day)).unwrap());
@@ -175,7 +178,7 @@ fn a_leaf_is_not_trusted_by_a_ca_of_the_same_name() {
     assert!(!leaf.trusted_by(&two.certificate));
 }
 
-/// Returns a certificate of a person's own, made with these parameters; self-signed if there is no issuer.
+/// Returns a pair as a user may bring it, made with these parameters; self-signed if there is no issuer.
 fn custom_pair(
     name: &str,
     issuer: Option<&Pair>,
@@ -202,9 +205,9 @@ fn custom_pair(
     Pair { certificate: made.unwrap().pem(), key: key.serialize_pem() }
 }
 
-/// A person's own certificates are used only if API servers would accept them; otherwise the reason is given.
+/// Certificates that users bring are used only if API servers would accept them; otherwise the error says why not.
 #[test]
-fn a_pair_fits_where_api_servers_would_accept_it() {
+fn a_pair_is_accepted_only_if_api_servers_would_accept_it() {
     let ca = |it: &mut rcgen::CertificateParams| {
         it.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     };
@@ -216,7 +219,7 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
     let strange = custom_pair("root", None, long, ca);
     let intermediate = custom_pair("intermediate", Some(&root), long, ca);
     let no_ca = custom_pair("no CA", Some(&root), long, plain);
-    let ended = custom_pair("ended", Some(&root), [-10, -1], ca);
+    let expired = custom_pair("expired", Some(&root), [-10, -1], ca);
     let old_root = custom_pair("old root", None, [-10, -1], ca);
     let leaf_of = |issuer: &Pair| custom_pair("leaf", Some(issuer), long, plain);
     let chain = |leaf: &Pair, others: &[&Pair]| {
@@ -245,7 +248,7 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
         ("a leaf as its own CA", own.clone(), &own.certificate, ""),
         ("a CA as its own leaf", own_ca.clone(), &own_ca.certificate, ""),
         (
-            "a use for servers",
+            "for servers only",
             custom_pair("leaf", Some(&root), long, usage(rcgen::ExtendedKeyUsagePurpose::ServerAuth)),
             &root.certificate,
             "",
@@ -269,25 +272,25 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
         ),
         (
             "an intermediate that has expired",
-            chain(&leaf_of(&ended), &[&ended]),
+            chain(&leaf_of(&expired), &[&expired]),
             &root.certificate,
             "a certificate in its chain has expired",
         ),
         (
-            "a root that ended",
+            "an expired root",
             leaf_of(&old_root),
             &old_root.certificate,
             "the CA in ca.crt that signed tls.crt cannot be used: a certificate expired at 2027-01-14",
         ),
         ("a CA as a leaf", custom_pair("leaf", Some(&root), long, ca), &root.certificate, ""),
         (
-            "ended",
+            "an expired leaf",
             custom_pair("leaf", Some(&root), [-10, -1], plain),
             &root.certificate,
             "a certificate expired at",
         ),
         (
-            "not yet",
+            "a leaf that is not valid yet",
             custom_pair("leaf", Some(&root), [1, 10], plain),
             &root.certificate,
             "is not valid before",
