@@ -4,8 +4,8 @@
 //! continue; a full queue drops the newest, because a guard that waited for its own Events would cause an outage.
 //!
 //! Any client that reaches the port may forge a request. So Events are only about objects that the view contains with the uid
-//! that the request gives, at most a few are written per minute, and they name a user only if the API server has authenticated
-//! itself.
+//! that the request gives, at most a few are written per object and minute, and they name a user only if the API server has
+//! authenticated itself.
 
 use std::collections::HashMap;
 
@@ -43,15 +43,15 @@ const REPORTER: &str = "gatera";
 #[derive(Debug)]
 pub struct Notice {
     regarding: ObjectReference,
-    /// Names the rule: Events with the same reason about one object are counted, not repeated.
+    /// Names the rule, if there is one. Events with the same object, reason and action are counted, not repeated.
     reason: String,
     action: String,
     note: String,
 }
 
 /// Returns the Events of a decision: overrides that were used, deletions that were refused (Helm shows little of a refusal, and
-/// the caller is often a program), and changes of a recovery. They come from the validating call, which is the last of a
-/// request, so that each is published once. Only a bootstrap Deployment that is kept at 0 replicas gets its Event from the
+/// the caller is often a program), and changes of a recovery. They are made in the validating call, which is the last one of a
+/// request, so that each is published once. Only the Event about a bootstrap Deployment that is kept at 0 replicas is made in the
 /// mutating call, because the validating call finds nothing. `proven`: the request comes from an API server, so its user is
 /// genuine.
 pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
@@ -101,7 +101,8 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     findings.chain(recovery).collect()
 }
 
-/// Returns the Event about a bootstrap Deployment kept at 0 replicas. The answer warns, too, but many clients hide that.
+/// Returns the Event about a bootstrap Deployment kept at 0 replicas. The answer contains a warning, too, but many clients hide
+/// warnings.
 fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option<Notice> {
     // The request may be forged, so its name must not carry any other text into the Event.
     let is_name =
@@ -143,9 +144,9 @@ const RECOVERY_OVER: &str = "RecoveryOver";
 /// The reason of the Event about a break-glass that has ended, which is not a warning.
 const BREAK_GLASS_ENDED: &str = "GlassMended";
 
-/// Returns the object that an Event about a request names, if it has the uid that the request gives. Another uid is forged, or
-/// the watch has not shown it yet. For an object that the view does not contain (a Secret, a new object), the Event names the
-/// cluster that the object belongs to.
+/// Returns the object that an Event about a request names, if it has the uid that the request gives. Any other uid is forged, or
+/// of an object that the view does not contain yet. For an object whose name is not in the view (a Secret, a new object), the
+/// Event names the cluster that the object belongs to.
 fn about(review: &Review, view: &View<'_>, namespace_is_deleted: bool) -> Option<ObjectReference> {
     let Review { kind, namespace, name, .. } = review;
     let Some(uid) = view.world.facts().uid(*kind, &Id::new(namespace, name)) else {
@@ -165,7 +166,7 @@ const EVENTS_PER_MINUTE: u32 = 6;
 /// The number of objects that are remembered before those of earlier minutes are forgotten.
 const MAX_REMEMBERED: usize = 1024;
 
-/// The number of Events in the present minute, by the uid of their object.
+/// The number of Events in the current minute, by the uid of their object.
 #[derive(Debug, Default)]
 pub struct EventLimiter(HashMap<String, (Timestamp, u32)>);
 
@@ -198,8 +199,8 @@ pub fn audit_finding(news: &NewFindings<'_>) -> Notice {
     }
 }
 
-/// Returns the Event about webhook configurations that were deleted. They have no namespace, so it is about the guard's Lease,
-/// where `kubectl get events` in the guard's namespace shows it. With one reason for all, the deletion of the second
+/// Returns the Event about webhook configurations that were deleted. They have no namespace, so the Event is about the guard's
+/// Lease, where `kubectl get events` in the guard's namespace shows it. With one reason for all, the deletion of the second
 /// configuration would be merged into the Event about the first.
 pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> Notice {
     let reason = match kinds {
@@ -240,7 +241,7 @@ pub fn break_glass_began(namespace: &str, break_glass: &Override) -> Notice {
     }
 }
 
-/// Returns the Event about a break-glass that has ended. An annotation that is still there only shows that there was one.
+/// Returns the Event about a break-glass that has ended. If its annotation is still there, the annotation has no effect.
 pub fn break_glass_ended(namespace: &str) -> Notice {
     let note = format!(
         "break-glass has ended: the guard refuses again in this namespace what its rules and modes refuse; if the annotation is still there: {}",
@@ -271,7 +272,7 @@ pub fn announcement(planned: &PlannedStep, announcement: &Announcement, now: Tim
     event(Notice { regarding, reason, action, note }, is_warning, name, REPORTER, now)
 }
 
-/// Returns an Event of the older API group: only in that group do API servers accept the timestamps by which
+/// Returns an Event of the older API group, because only in that group do API servers accept the timestamps by which
 /// `kubectl get events --sort-by=.lastTimestamp` sorts.
 fn event(notice: Notice, is_warning: bool, name: String, instance: &str, now: Timestamp) -> Event {
     let Notice { regarding, reason, action, note } = notice;
@@ -339,10 +340,10 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
 /// The time within which an Event that repeats is only counted.
 const MERGE_PERIOD: SignedDuration = SignedDuration::from_mins(6);
 
-/// The Events that were written, by object, reason and action: the name of each, how often it occurred, and when last.
+/// The Events that were written, by object, reason and action: the name of each, its count, and the time when it last occurred.
 type WrittenEvents = HashMap<String, (String, i32, Timestamp)>;
 
-/// Writes an Event, or counts it if it repeats. An Event that cannot be counted is created anew the next time.
+/// Writes an Event, or counts it if it repeats. If its count cannot be written, its next occurrence is written as a new Event.
 async fn write(
     client: &Client,
     identity: &str,

@@ -1,7 +1,7 @@
-//! A shell in a container, run with the rights of the user of a command.
+//! Runs a shell script in a container, with the rights of the user who runs a command.
 //!
 //! Owns: the transfer of lines to its standard input, and of its output back. Secrets go through standard input, never into
-//! a command line, which the logs of API servers and nodes contain. Must not know: what is run.
+//! a command line, because API servers and nodes log command lines. Must not know: what is run.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use kube::api::AttachParams;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-/// The deadline of a script. The caller repeats a statement that takes longer, for example behind a long transaction, after it
+/// The deadline of a script. If a statement takes longer, for example behind a long transaction, the caller repeats it after it
 /// has looked at the cluster again.
 const EXEC_DEADLINE: Duration = Duration::from_secs(60);
 /// The maximum number of bytes of output that are read.
@@ -66,7 +66,7 @@ pub async fn shell(
     timeout(EXEC_DEADLINE, run).await.unwrap_or(Err(ExecError::Lost))
 }
 
-/// Reads text until the connection ends or the limit is reached. An error ends the text like a normal end.
+/// Reads text until the connection ends or the limit is reached. A read error also ends the text.
 async fn read_text(from: impl AsyncRead + Unpin) -> String {
     let mut bytes = Vec::new();
     let _ = from.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes).await;

@@ -23,14 +23,14 @@ use crate::act::telemetry::Metrics;
 pub use ready::{Readiness, ReadinessReport};
 pub use watch_freshness::WatchFreshness;
 
-/// The field manager by which the API server records the fields that the guard owns.
+/// The field manager under which the API server records the fields that the guard owns.
 pub const FIELD_MANAGER: &str = "gatera";
 /// The number of requests that are answered at the same time. More are refused immediately: a queue would only answer callers
 /// that have given up.
 const MAX_REQUESTS: usize = 256;
 
-/// The longest wait of a request for a world that knows its objects. A watch shows a new object within this time, usually much
-/// sooner, and an API server waits longer for an answer.
+/// The longest wait of a request for a world that contains its objects. A watch delivers a new object within this time, usually
+/// much sooner, and an API server waits longer than this for an answer.
 const WORLD_WAIT: Duration = Duration::from_millis(500);
 
 /// The state that requests are answered from.
@@ -42,15 +42,15 @@ pub struct Guard {
     pub watch_freshness: ArcSwapOption<WatchFreshness>,
     /// The settings that are in effect. They are read once per request.
     pub settings: ArcSwap<Settings>,
-    /// The metrics.
+    /// The metrics that `/metrics` shows.
     pub metrics: Metrics,
     /// The source of the current time.
     pub clock: fn() -> Timestamp,
     /// The state that decides whether the API server should send requests to this replica.
     pub ready: Readiness,
-    /// Reservations: members that were allowed to leave moments ago.
+    /// The reservations of members that were allowed to leave moments ago.
     pub reservations: ReservationStore,
-    /// The reader and copier of ConfigMaps that servers read.
+    /// The access to the ConfigMaps that servers read, and to their snapshots.
     pub config_maps: ConfigMaps,
     /// The memory that this process may use, in bytes.
     pub memory: usize,
@@ -99,22 +99,22 @@ impl Guard {
         self.ready.report(&View { freshness: self.freshness(&world), ..view })
     }
 
-    /// Returns the world as soon as it knows what a request is about, or the current one after a short wait. A request comes
-    /// while its object is being created, and the owners of the object may have been created only a moment before.
-    pub async fn world_when(&self, knows: impl Fn(&World) -> bool) -> Arc<World> {
-        let known_world = async {
+    /// Returns the world as soon as it is complete for a request, or the current one after a short wait. A request arrives while
+    /// its object is being created, and the owners of the object may have been created only a moment before.
+    pub async fn world_when(&self, is_complete: impl Fn(&World) -> bool) -> Arc<World> {
+        let complete_world = async {
             loop {
                 let mut replaced = std::pin::pin!(self.world_replaced.notified());
                 replaced.as_mut().enable();
                 let world = self.world.load_full();
-                // A request that waits holds a permit that another request may need.
-                if knows(&world) || self.request_permits.available_permits() < MAX_REQUESTS / 2 {
+                // A request that waits holds a permit, so no request waits when few permits are left.
+                if is_complete(&world) || self.request_permits.available_permits() < MAX_REQUESTS / 2 {
                     return world;
                 }
                 replaced.await;
             }
         };
-        timeout(WORLD_WAIT, known_world).await.unwrap_or_else(|_| self.world.load_full())
+        timeout(WORLD_WAIT, complete_world).await.unwrap_or_else(|_| self.world.load_full())
     }
 
     /// Replaces the world, and wakes the requests that wait for it.
@@ -136,7 +136,7 @@ impl Guard {
         }
     }
 
-    /// Publishes an Event. If the queue is full, the Event is dropped: a guard that waited for its own Events would be an outage.
+    /// Publishes an Event. If the queue is full, the Event is dropped, because no request may wait for Events.
     pub fn publish(&self, notice: Notice) {
         if let Some(events) = &self.events {
             let _ = events.try_send(notice);

@@ -1,4 +1,4 @@
-//! The Events that are written, and how they are counted.
+//! Events as they are written: their times, their counts, and the length of their notes.
 
 use std::convert::Infallible;
 

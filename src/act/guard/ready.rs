@@ -1,7 +1,7 @@
 //! The readiness of this replica: whether the API server should send requests to it, and if not, why.
 //!
 //! A stale view is reported but does not make the replica unready: the guard then answers UNKNOWN and explains why, which is
-//! better than no answer. A replica is unready only if it could not answer at all.
+//! better than no answer. A replica is unready only if it cannot answer at all, or is shutting down.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,9 +27,9 @@ pub struct Readiness {
     pub registration: ArcSwapOption<String>,
     /// The problem with the settings file, in words; `None` while the file is in effect.
     pub settings: ArcSwapOption<String>,
-    /// Whether the watches still list what a new adoption selects.
+    /// Whether the watches are still listing the objects that a new adoption selects.
     pub adopting: AtomicBool,
-    /// What the view lacks, in words; `None` if it lacks nothing.
+    /// What the view lacks, in words; `None` if the view is complete.
     pub unlisted: ArcSwapOption<String>,
 }
 

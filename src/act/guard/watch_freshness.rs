@@ -1,6 +1,6 @@
 //! The time when each watch last proved that it had missed nothing, and the resulting age of the view.
 //!
-//! Must not know: clients, facts. A watch reports each such proof. The view is as old as the oldest of these times, among the
+//! Must not know: clients, facts. A watch reports each proof. The view is as old as the oldest of these times, among the
 //! watches that the rules of Galera need. Time is measured by a clock that cannot be set.
 
 use std::sync::Arc;
@@ -22,8 +22,8 @@ struct LastProof {
 }
 
 impl WatchFreshness {
-    /// Creates the record of watches that have reported nothing yet; `needed` says of each whether the age of the view depends
-    /// on it.
+    /// Creates the record of watches that have reported nothing yet. `needed` contains, for each watch, whether the age of the
+    /// view depends on it.
     pub fn new(needed: impl IntoIterator<Item = bool>) -> Self {
         Self(needed.into_iter().map(|needed| LastProof { needed, at: ArcSwapOption::empty() }).collect())
     }
@@ -43,7 +43,7 @@ impl WatchFreshness {
     /// Returns how current a view from these watches is. Only the watches that are needed count.
     pub fn freshness(&self) -> Freshness {
         let needed = self.0.iter().filter(|it| it.needed);
-        // No proof at all counts as the oldest.
+        // A watch without any proof counts as the oldest.
         let oldest = needed.map(|it| it.at.load().as_deref().copied()).min().flatten();
         let age = |proof: Instant| SignedDuration::try_from(proof.elapsed()).unwrap_or(SignedDuration::MAX);
         Freshness::at_age(oldest.map(age))
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_most_silent_watch_counts() {
+    async fn the_view_is_as_old_as_the_oldest_proof_of_a_needed_watch() {
         // The third watch never reports, and is not needed.
         let watch_freshness = WatchFreshness::new([true, true, false]);
         watch_freshness.record_now(0);
