@@ -142,4 +142,10 @@ mod tests {
             "the string ends after an escaped backslash"
         );
     }
+
+    #[test]
+    fn messages_name_the_limits() {
+        assert!(TOO_LONG.2.ends_with(&format!(" {} MiB", MAX_BODY_BYTES / (1024 * 1024))));
+        assert!(TOO_MANY_VALUES.2.ends_with(&format!(" {MAX_VALUES}")));
+    }
 }
