@@ -1,10 +1,11 @@
-//! The election of the leader: one Lease, one holder.
+//! The election of the leader: one Lease (here also called the record) with one holder.
 //!
 //! Owns: `may_write`, which is pure, [`hold`], the loop that calls it, and [`Leading`], by which the leader's tasks check that
-//! they may act. Must not know: what a leader does. Every write carries the resourceVersion that it was decided on, so at most
-//! one of two candidates wins. Times are counted by this process, and setting a clock does not change them: a candidate
-//! measures the silence of a holder from when it *saw* the record change last, and a holder counts from when it *requested* the
-//! renewal that succeeded. So a holder steps down before another replica may take over, however long an answer takes.
+//! they may act. Must not know: what a leader does. Every write carries the resourceVersion on which the decision was based,
+//! so at most one of two candidates wins. Times are counted by this process, and setting a clock does not change them: a
+//! candidate measures the silence of a holder from when it *saw* the record change last, and a holder counts from when it
+//! *requested* the renewal that succeeded. So a holder steps down before another replica may take over, however long an answer
+//! takes.
 
 mod seat;
 #[cfg(test)]
@@ -29,14 +30,15 @@ pub use seat::{Leading, Seat, seat};
 
 /// Lease duration: other replicas wait this long before they take over.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// The time for which a holder acts on a renewal. The rest of the lease duration is left for steps that have begun: one slow
-/// connect.
+/// The time for which a holder acts after it requested a renewal. The rest of the lease duration is left for steps that have
+/// begun, even if one waits for a slow connection.
 const TERM: Duration = Duration::from_secs(10);
 /// The time that a step begun at the last moment may take: about half of what is left until another replica may lead.
 const STEP_GRACE: Duration = Duration::from_millis(2_500);
 /// The interval at which the record is renewed, or read by a candidate.
 const RENEW_INTERVAL: Duration = Duration::from_secs(3);
-/// The deadline of a turn, after which it is tried again: three turns fit into the time for which a holder acts.
+/// The deadline of a turn (reading and writing the record once), after which the next turn follows: three turns fit into
+/// [`TERM`].
 const TURN_DEADLINE: Duration = Duration::from_secs(3);
 /// The pause after a turn that failed.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -47,13 +49,13 @@ const NO_ANSWER: &str = "no answer";
 /// The name of the one Lease.
 const LEASE_NAME: &str = "gatera";
 
-/// Returns whether this replica may write the record: it is free, its own, or its holder is silent. `unchanged` is how long
-/// this replica has seen this version of it.
+/// Returns whether this replica may write the record: it is free or its own, or its holder is silent. `unchanged` is the time
+/// for which this replica has seen the same version.
 fn may_write(holder: &str, me: &str, unchanged: Duration) -> bool {
     holder.is_empty() || holder == me || unchanged >= LEASE_DURATION
 }
 
-/// Holds the lease whenever it is available until `closing`, then gives it up at once.
+/// Takes the lease whenever it is available and renews it, until `closing` is true; then gives it up at once.
 pub async fn hold(
     client: Client,
     namespace: String,
@@ -97,7 +99,7 @@ impl<S: LeaseStore> Election<S> {
                 }
                 Err(error) => {
                     if let Some(times) = repeated::times("lease", &error) {
-                        warn!(error, times, "the lease could not be read or written and is tried again");
+                        warn!(error, times, "the lease could not be read or written; trying again");
                     }
                     RETRY_PAUSE
                 }

@@ -1,4 +1,4 @@
-//! Leases in the guard's own namespace, by which its replicas agree, and the time that the API server's answers carry.
+//! Reads and writes the Leases in the guard's own namespace, by which its replicas agree, and returns the date of each answer.
 //!
 //! Must not know: what a Lease contains.
 
@@ -21,7 +21,7 @@ pub type Dated<T> = (T, Option<Timestamp>);
 pub trait LeaseStore: Send + Sync {
     /// Reads this Lease, if it exists.
     fn read(&self, name: &str) -> impl Future<Output = kube::Result<Dated<Option<Lease>>>> + Send;
-    /// Writes the Lease only over the version that it carries; without a version, only if there is no such Lease.
+    /// Replaces the Lease if it still has the version that `lease` carries. Without a version, creates it if it does not exist.
     fn write(&self, name: &str, lease: &Lease) -> impl Future<Output = kube::Result<Dated<Lease>>> + Send;
 }
 
@@ -66,7 +66,7 @@ impl LeaseStore for Leases {
 
     async fn write(&self, name: &str, lease: &Lease) -> kube::Result<Dated<Lease>> {
         let text = serde_json::to_vec(lease).map_err(Error::SerdeError)?;
-        // This also creates a Lease that was deleted, and needs only a permission that names it.
+        // A PUT also creates a Lease that was deleted, and RBAC can limit it to a name, unlike a POST.
         let request =
             self.requests().replace(name, &PostParams::default(), text).map_err(Error::BuildRequest)?;
         match self.send(request).await? {

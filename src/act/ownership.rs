@@ -6,7 +6,7 @@
 
 use kube::api::ObjectMeta;
 
-/// Returns the metadata with which `name` is created as an object of this Helm release (if empty, of none).
+/// Returns the metadata of a new object that belongs to this Helm release, or to none if `release` is empty.
 pub fn metadata(release: &str, namespace: &str, name: &str) -> ObjectMeta {
     let named = ObjectMeta {
         name: Some(name.to_owned()),

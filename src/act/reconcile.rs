@@ -28,10 +28,11 @@ use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 use crate::act::telemetry::{chain, repeated};
 
-/// The pause after planning, as a multiple of the time that planning took, which is therefore at most a fifth of the whole.
+/// The pause after a pass, as a multiple of the time that planning took: planning takes at most a fifth of the time. A pass that
+/// leaves steps over or destroys something is followed by the next one without a pause.
 const PAUSE_FACTOR: u32 = 4;
-/// The longest time for which the steps of one plan are carried out, however long planning took. The rest is planned again,
-/// because other steps may be more urgent.
+/// The time after planning from which no further step of the plan begins. The remaining steps are planned again, because others
+/// may be more urgent by then.
 const MAX_PASS: Duration = Duration::from_secs(2);
 
 /// Carries out the plan while this replica leads, each time the world has `changed` or a step may have become due.
@@ -44,7 +45,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
             // Another leader may change the world now, so steps that were planned from an older world are dropped.
             planner = IncrementalPlanner::default();
         }
-        if !leading.elected().await {
+        if !leading.until_leading().await {
             return;
         }
         changed.mark_unchanged();
@@ -75,7 +76,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
             tokio::task::yield_now().await;
             continue;
         }
-        // In a storm of watch events, worlds follow each other within a millisecond.
+        // During a burst of watch events a new world arrives every millisecond; without a pause each would be planned.
         tokio::time::sleep(pause).await;
         let next_due = tokio::time::sleep(scheduler.time_until_due(&steps, began.elapsed()));
         tokio::select! {
@@ -120,7 +121,7 @@ fn log_outcome(planned: &PlannedStep, outcome: &StepOutcome) {
         Ok(Ok(StepResult::Done)) => info!(%step, object, "a step is done"),
         Ok(Ok(StepResult::Postponed(why))) => info!(%step, object, why, "a step is postponed"),
         Ok(Ok(StepResult::Refused(event))) => info!(%step, object, why = event.note, "a step was refused"),
-        // The object changed meanwhile, as a StatefulSet does when its last member becomes Ready, so the step is planned again.
+        // An object often changes meanwhile, for example a StatefulSet when its last member becomes Ready.
         Ok(Err(error)) if is_conflict(error) => {
             info!(%step, object, "the step is planned again: its object has changed");
         }
@@ -135,7 +136,7 @@ fn is_conflict(error: &kube::Error) -> bool {
     Fault::of(error) == Fault::Conflict
 }
 
-/// The outcome of a step; `Elapsed` means that the API server did not answer in time.
+/// The outcome of a step; `Elapsed`: the API server did not answer in time.
 type StepOutcome = Result<Result<StepResult, kube::Error>, Elapsed>;
 
 /// The result of a step that did not fail.
@@ -156,8 +157,8 @@ struct StepContext {
 }
 
 impl StepContext {
-    /// Returns whether the step may begin: this replica holds the lease, which no step outlasts, and a step that destroys still
-    /// follows from the current world. This is checked again before every single call that deletes.
+    /// Returns whether the step may begin: this replica leads, and if the step destroys something, it still follows from the
+    /// current world. This is checked again before every single call that deletes.
     fn may(&self, step: &PlannedStep) -> bool {
         self.leading.holds() && (!step.destroys() || self.with_view(|view| plan::still_due(step, view)))
     }

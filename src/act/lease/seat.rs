@@ -1,6 +1,7 @@
 //! The term of the leader: whether this process leads, and until when.
 //!
-//! Must not know: leases. A task of the leader checks [`Leading::holds`] before each step; a term ends by itself.
+//! Must not know: leases. A task of the leader checks [`Leading::holds`] before each step. A term that is not renewed ends by
+//! itself.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -53,7 +54,7 @@ impl Seat {
         time_left(*self.term.borrow()).is_some()
     }
 
-    /// Waits for `what`, and ends the term if its time is over before that.
+    /// Waits for `what`. If the term expires meanwhile, ends it at once and goes on waiting.
     pub(super) async fn stepping_down_in_time<T>(&self, what: impl Future<Output = T>) -> T {
         let mut what = pin!(what);
         loop {
@@ -88,7 +89,7 @@ impl Seat {
 }
 
 impl Leading {
-    /// Returns whether this replica leads at this very moment.
+    /// Returns whether this replica leads now.
     pub fn holds(&self) -> bool {
         time_left(*self.term.borrow()).is_some()
     }
@@ -98,18 +99,18 @@ impl Leading {
         time_left(*self.term.borrow()).map(|left| left + super::STEP_GRACE)
     }
 
-    /// Waits until this replica leads; false: it will not lead any more.
-    pub async fn elected(&mut self) -> bool {
+    /// Waits until this replica leads. Returns `false` if it never will again.
+    pub async fn until_leading(&mut self) -> bool {
         self.term.wait_for(Option::is_some).await.is_ok()
     }
 
     /// Waits until this replica no longer leads.
-    pub async fn deposed(&mut self) {
+    pub async fn until_not_leading(&mut self) {
         // If the channel is closed, this process never leads again.
         let _ = self.term.wait_for(Option::is_none).await;
     }
 
-    /// Waits until a term of this replica begins or ends; false: there will be none any more.
+    /// Waits until a term of this replica begins or ends. Returns `false` if none will begin any more.
     pub async fn changed(&mut self) -> bool {
         self.term.changed().await.is_ok()
     }

@@ -1,4 +1,4 @@
-//! Three replicas, a store whose answers stall, and time that only the test advances: never do two replicas lead.
+//! Three replicas, a store whose answers stall, and virtual time: two replicas never lead at the same time.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::act::lease_store::Dated;
 
 #[test]
-fn a_record_is_written_if_it_is_free_or_ours_or_its_holder_is_silent() {
+fn a_replica_may_write_a_lease_that_is_free_or_its_own_or_whose_holder_is_silent() {
     let after = Duration::from_secs;
     for (holder, unchanged, may) in [
         ("", 0, true),
@@ -52,7 +52,7 @@ fn random_number(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Completes what was sent, even if its sender no longer waits for the answer.
+/// Carries out a request to its end, even if its sender no longer waits for the answer.
 async fn sent<T: Send + 'static>(what: impl Future<Output = T> + Send + 'static) -> T {
     tokio::spawn(what).await.unwrap()
 }
@@ -101,10 +101,10 @@ fn never_two_leaders_however_the_link_stalls() {
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         terms += runtime.block_on(five_minutes(seed));
     }
-    assert!(terms > 500, "only {terms} terms: the stalls end none, so they show nothing");
+    assert!(terms > 500, "only {terms} terms: the stalls ended too few for the test to prove anything");
 }
 
-/// Returns how often a replica began to lead.
+/// Runs three replicas for five minutes of virtual time. Returns how often one of them began to lead.
 async fn five_minutes(seed: u64) -> usize {
     let server = Arc::<Mutex<Option<Lease>>>::default();
     let (_close, closing) = watch::channel(false);
@@ -136,7 +136,7 @@ async fn announced(leading: &mut Leading) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_term_ends_while_an_answer_is_awaited_and_only_what_is_ours_is_given_up() {
+async fn a_term_ends_while_an_answer_is_awaited() {
     let gauge = Gauge::default();
     let (seat, mut leading) = seat(gauge.clone());
     seat.take(Instant::now() + TERM);
@@ -144,12 +144,15 @@ async fn a_term_ends_while_an_answer_is_awaited_and_only_what_is_ours_is_given_u
     seat.take(Instant::now() + TERM + TERM);
     assert!(!announced(&mut leading).await, "a renewal is not announced");
     seat.stepping_down_in_time(sleep(TERM)).await;
-    assert!(leading.holds(), "it was renewed");
+    assert!(leading.holds(), "the term was renewed");
     seat.stepping_down_in_time(sleep(Duration::from_secs(60))).await;
     assert!(!leading.holds() && announced(&mut leading).await && gauge.get() == 0);
     seat.take(Instant::now());
     assert!(!announced(&mut leading).await, "a term that is over does not begin");
+}
 
+#[tokio::test(start_paused = true)]
+async fn a_replica_gives_up_only_its_own_lease() {
     let store = StallingStore { server: Arc::default(), stalls: Arc::default() };
     *store.server.lock().unwrap() = Some(renewed(Lease::default(), "other"));
     give_up(&store, "me").await.unwrap();

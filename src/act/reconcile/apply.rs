@@ -1,4 +1,4 @@
-//! Carrying out one step of the plan as calls to the API server.
+//! Carries out one step of the plan by calls to the API server.
 //!
 //! Must not know: why a step is planned. Every write names its object by uid and is harmless if it was already done, because a
 //! leader may stop between any two writes.
@@ -46,7 +46,7 @@ pub(super) async fn step(context: &StepContext, planned: &PlannedStep) -> kube::
             if corrected.bootstrap.is_some() {
                 mark(client, planned, corrected).await?;
             } else {
-                // By name: an apply that leaves it out would keep an annotation of another field manager.
+                // An apply without the annotation would not remove one that another field manager has set.
                 let version = &corrected.version;
                 annotate(client, Kind::StatefulSet, id, owner, version, marks::BOOTSTRAP, None).await?;
             }
@@ -57,8 +57,8 @@ pub(super) async fn step(context: &StepContext, planned: &PlannedStep) -> kube::
     Ok(StepResult::Done)
 }
 
-/// Applies these marks to the StatefulSet. They belong to the guard alone, so the apply takes ownership by force; both are
-/// sent, because a server-side apply removes the guard's fields that it leaves out.
+/// Applies these marks to the StatefulSet. They belong to the guard alone, so the apply takes ownership by force. All marks
+/// that are known are sent, because a server-side apply removes the guard's fields that it leaves out.
 pub(super) async fn mark(client: &Client, planned: &PlannedStep, it: &Mark) -> kube::Result<()> {
     let (PlannedStep { id, uid, .. }, Mark { version, bootstrap }) = (planned, it);
     let api: Api<StatefulSet> = Api::namespaced(client.clone(), &id.namespace);
@@ -96,8 +96,8 @@ fn api_of(client: &Client, kind: Kind, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &resource(kind))
 }
 
-/// Deletes exactly this object, in the version that was judged: one that was changed or applied again meanwhile is judged
-/// again. Deletion is in the background, because the guard watches the pods of a Deployment to see when they are gone.
+/// Deletes exactly this object, in the version that was judged: an object that has changed since, or was applied again, is judged
+/// again. Kubernetes deletes its dependents in the background: the guard itself watches when the pods of a Deployment are gone.
 pub(super) async fn delete(client: &Client, namespace: &str, it: &PendingDeletion) -> kube::Result<()> {
     let target = &it.target;
     let this = Exactly { name: &target.name, uid: &target.uid, version: &it.version };

@@ -22,7 +22,7 @@ use crate::act::lease::Leading;
 
 /// The shortest pause after a round, for a storm of watch events.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
-/// The pause after a round, as a multiple of the time that it took, which is therefore at most a tenth of the whole.
+/// The pause after a round, as a multiple of the time that the round took: rounds take at most a tenth of the time.
 const PAUSE_FACTOR: u32 = 9;
 /// The longest wait for a change before the next round: overrides expire without a watch event.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -32,12 +32,12 @@ const MAX_EVENTS: usize = 50;
 /// The period in which Events about findings are counted.
 const EVENT_PERIOD: Duration = Duration::from_secs(60);
 
-/// Audits while this replica leads, each time the world has `changed` and at least once a minute.
+/// Audits while this replica leads: after the world has `changed`, and about once a minute without a change.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
-    while leading.elected().await {
+    while leading.until_leading().await {
         tokio::select! {
             () = run_rounds(client.clone(), &guard, &mut changed) => return,
-            () = leading.deposed() => {}
+            () = leading.until_not_leading() => {}
         }
         guard.metrics.clear_audit();
     }
@@ -54,13 +54,13 @@ async fn run_rounds(client: Client, guard: &Arc<Guard>, changed: &mut watch::Rec
     loop {
         changed.mark_unchanged();
         let (round_began, max_events) = (Instant::now(), reported.events_left());
-        let reported_in = reports.namespaces().await;
+        let with_report = reports.namespaces().await;
         let (guard_of_round, rounds) = (Arc::clone(guard), Arc::clone(&rounds));
         // Judging runs on a thread of its own, so that requests are answered meanwhile.
         let judged = tokio::task::spawn_blocking(move || {
-            // A round that panicked was logged; what it had judged until then is kept.
+            // After a round that panicked the lock is poisoned; what the round had judged by then is kept.
             let mut rounds = rounds.lock().unwrap_or_else(PoisonError::into_inner);
-            run_round(&guard_of_round, &mut rounds, began.elapsed(), max_events, reported_in.as_ref())
+            run_round(&guard_of_round, &mut rounds, began.elapsed(), max_events, with_report.as_ref())
         });
         let judged = judged.await;
         let cost = round_began.elapsed();
@@ -84,13 +84,14 @@ async fn run_rounds(client: Client, guard: &Arc<Guard>, changed: &mut watch::Rec
 /// The namespaces in which break-glass suspends refusals, each with the exception in its annotation.
 type OpenNamespaces = BTreeMap<String, Override>;
 
-/// The result of one round: all findings, and those that are new.
+/// The result of one round.
 struct RoundResult {
     round: Round,
     open: OpenNamespaces,
+    /// The Events about new findings.
     news: Vec<Notice>,
-    /// The findings for Reports: of each namespace that was judged, and an empty list for each that has a report and no finding
-    /// any more.
+    /// The findings for Reports: of each namespace that was judged, and an empty list for each namespace that has a report but no
+    /// finding any more.
     findings: FindingsByNamespace,
 }
 
@@ -99,13 +100,13 @@ fn run_round(
     rounds: &mut IncrementalAudit,
     now: Duration,
     max_events: usize,
-    reported_in: Option<&BTreeSet<String>>,
+    with_report: Option<&BTreeSet<String>>,
 ) -> RoundResult {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
     let (mut news, mut findings) = (Vec::new(), FindingsByNamespace::new());
     let collect_results = |namespace: &str, audit: &Audit| {
-        if reported_in.is_some() {
+        if with_report.is_some() {
             let results = report::policy_report::results(&audit.objects, view.now);
             findings.insert(namespace.to_owned(), results);
         }
@@ -115,7 +116,7 @@ fn run_round(
     });
     // A stale view does not prove that a finding is gone.
     if round.counts.is_some() {
-        for namespace in reported_in.into_iter().flatten().filter(|it| !rounds.has_findings(it)) {
+        for namespace in with_report.into_iter().flatten().filter(|it| !rounds.has_findings(it)) {
             findings.insert(namespace.clone(), Vec::new());
         }
     }

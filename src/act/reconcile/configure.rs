@@ -1,4 +1,4 @@
-//! Carrying out a step of a rollout: it makes the snapshots that are needed, writes the Events and the record, or evicts a
+//! Carries out a step of a rollout: makes the snapshots that are needed and writes the Events and the record, or evicts a
 //! member.
 //!
 //! Must not know: when a step is due (`plan/rollout.rs` does). An eviction is requested like that of any user: the guard itself
@@ -24,7 +24,7 @@ use crate::act::telemetry::chain;
 /// The number of unused snapshots that are kept; older ones are deleted.
 const UNUSED_SNAPSHOTS_KEPT: usize = 5;
 
-/// Makes the snapshots that the record names and that are missing, then writes the record.
+/// Makes the missing ones of the snapshots that the record names, then writes the Events and the record.
 pub(super) async fn configure(
     context: &StepContext,
     planned: &PlannedStep,
@@ -65,8 +65,8 @@ pub(super) async fn configure(
     });
     let ((version, has_record), text) = (known.unwrap_or_default(), it.record.text());
     annotate(client, Kind::StatefulSet, id, uid, &version, marks::CONFIGURATION, Some(&text)).await?;
-    // Before the first record there was nothing to keep, and an API server lists the snapshots of one cluster by looking at all
-    // ConfigMaps of its namespace.
+    // Before the first record there were no snapshots, and listing those of one cluster is expensive: the API server looks at
+    // all ConfigMaps of the namespace.
     if has_record && it.record.next.is_none() {
         delete_unused_snapshots(context, id, &it.record).await?;
     }

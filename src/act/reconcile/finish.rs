@@ -159,7 +159,8 @@ mod tests {
 
     use super::*;
 
-    /// Looks for readers among `count` ReplicaSets, each with this much text that is not kept and a label this long that is.
+    /// Looks for readers among `count` ReplicaSets. Each has an annotation of `text` bytes, which is not kept, and a label of
+    /// `label` bytes, which is kept.
     async fn reader_count(count: usize, text: usize, label: usize) -> Result<usize, String> {
         let (text, label) = ("x".repeat(text), "y".repeat(label));
         let meta = |number| {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn thousands_of_ordinary_objects_are_looked_at_and_large_ones_are_not() {
+    async fn thousands_of_ordinary_objects_fit_and_as_many_large_ones_do_not() {
         assert_eq!(reader_count(4000, 4000, 60).await, Ok(4000));
         let problem = reader_count(4000, 0, 4000).await.unwrap_err();
         assert_eq!(problem, "the replicasets of namespace db exceed the 8 MiB that gatera can check");

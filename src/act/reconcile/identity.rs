@@ -1,6 +1,7 @@
 //! Reads the cluster identity that members reported, and records what follows from the reports.
 //!
-//! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
+//! Must not know: what follows (`plan/identity.rs` does). The chart's policy (`policy-events.yaml`), which values can switch off,
+//! lets only kubelets write the Events that are read here.
 
 use engine::inject;
 use facts::galera::identity::IdentityReport;

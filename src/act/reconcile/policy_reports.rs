@@ -29,6 +29,7 @@ const KINDS: [(&str, &str, &str, &str); 2] = [
 const NAME: &str = "gatera";
 /// That report, in any version.
 const REPORT: Exactly<'_> = Exactly { name: NAME, uid: "", version: "" };
+/// The label of the guard's reports.
 const OUR_LABEL: &str = "app.kubernetes.io/managed-by=gatera";
 /// The pause after a failure that may be over soon: the API server is busy, or does not answer.
 const SHORT_PAUSE: Duration = Duration::from_secs(30);
@@ -131,7 +132,7 @@ impl PolicyReports {
             let mut first_error = None;
             for (namespace, results) in findings {
                 match self.write_one(&kind, &namespace, &results).await {
-                    // A namespace that refuses its report, such as one that is being deleted, must not cost others theirs.
+                    // A namespace that refuses its report, such as one that is being deleted, must not prevent those of others.
                     Err(error) if !Fault::of(&error).is_transient() => {
                         first_error = first_error.or(Some((namespace, error)));
                     }
@@ -196,7 +197,7 @@ impl PolicyReports {
         self.give_up(&chain(error), pause);
     }
 
-    /// Logs that a report is not written, unless the same was logged last.
+    /// Logs that a report could not be written, unless the same text was logged last.
     fn warn_once(&mut self, why: &str) {
         if self.failure != why {
             warn!(error = why, "a report of the audit could not be written");
@@ -204,13 +205,13 @@ impl PolicyReports {
         }
     }
 
-    /// Logs that no reports are written for a while, unless the same was logged last, and pauses all requests.
+    /// Sends no requests for a while, and logs that, unless the same text was logged last.
     fn give_up(&mut self, why: &str, pause: Duration) {
         if self.failure != why {
             warn!(
                 error = why,
                 seconds = pause.as_secs(),
-                "the audit's reports could not be written; the next try follows after a pause"
+                "the audit's reports could not be written; trying again after a pause"
             );
             why.clone_into(&mut self.failure);
         }
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(
             broken.namespaces().await,
             Some(BTreeSet::new()),
-            "the other kind is written all the same"
+            "the newer kind is written although the older one cannot be listed"
         );
     }
 
