@@ -2,9 +2,9 @@
 //!
 //! Owns: the one task that watches the Secret and the two webhook configurations. Every replica takes its leaf from the Secret
 //! and checks whether API servers trust it; the leader also writes. `known.rs` decides; `certificate.rs` maintains the Secret and
-//! puts the leaf into use, `entries.rs` maintains the entries: two steps that never wait for each other's success and have errors
-//! of their own. Must not know: rules, requests. The chart creates the configurations empty; entries are added when this guard
-//! can answer, and are never removed because it is unhealthy. A configuration that was deleted stays deleted.
+//! puts the leaf into use, `entries.rs` maintains the entries. Each of these two steps has its own errors, and a failure of one does
+//! not stop the other. Must not know: rules, requests. The chart creates the configurations empty; entries are added when this
+//! guard can answer, and are never removed because it is unhealthy. A configuration that was deleted stays deleted.
 
 mod certificate;
 mod entries;
@@ -65,7 +65,7 @@ enum Error {
     WriteSecret(String, #[source] kube::Error),
     #[error("writing the webhook configuration {0}")]
     WriteEntries(String, #[source] kube::Error),
-    #[error("looking for a ready endpoint of our Service")]
+    #[error("looking for a ready endpoint of the guard's Service")]
     Endpoints(#[source] kube::Error),
     #[error("certificates")]
     Certificates(#[from] certs::Error),
@@ -93,8 +93,9 @@ pub struct Registrar {
     leaf: Leaf,
     registration: Registration,
     known: KnownState,
-    /// The pace at which each configuration is written, by the time since `begun`.
+    /// The pace at which each configuration is written.
     paces: [Pace; 2],
+    /// The start of the clock that the paces use.
     begun: Instant,
 }
 
@@ -157,7 +158,7 @@ impl Registrar {
 fn log_watch_error(error: &(dyn std::error::Error + 'static), kind: &str) {
     let error = chain(error);
     if let Some(times) = repeated::times("own object", &error) {
-        warn!(kind, error, times, "the guard's own object cannot be watched and is watched again");
+        warn!(kind, error, times, "the guard's own object cannot be watched; trying again");
     }
 }
 
@@ -165,7 +166,7 @@ fn log_watch_error(error: &(dyn std::error::Error + 'static), kind: &str) {
 fn logged(error: &Error) -> String {
     let text = chain(error);
     if let Some(times) = repeated::times("registration", &text) {
-        warn!(error = text, times, "the registration failed and is tried again");
+        warn!(error = text, times, "the registration failed; trying again");
     }
     text
 }

@@ -46,7 +46,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
     rulebook().settings(text).map_err(|error| Error::Invalid(path.to_owned(), error))
 }
 
-/// Follows the file until the process ends. `adopted` receives another adoption; `changed` is incremented with every change.
+/// Follows the file until the process ends. `adopted` receives the adoption if it changes; `changed` is incremented with each
+/// new content.
 pub async fn follow(
     path: PathBuf,
     guard: Arc<Guard>,
@@ -62,8 +63,8 @@ pub async fn follow(
     follow_contents(read, apply_text).await;
 }
 
-/// Calls `use_content` with what is read, or why it cannot be read: at once, and then whenever it differs, until the process
-/// ends.
+/// Calls `use_content` with the content, or with the reason why it cannot be read: at once, and then whenever that changes, until
+/// the process ends.
 pub async fn follow_contents<T: PartialEq>(
     read: impl Fn() -> Result<T, String>,
     mut use_content: impl FnMut(&Result<T, String>),

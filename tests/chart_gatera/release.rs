@@ -245,7 +245,7 @@ fn a_guard_whose_pods_never_become_ready_blocks_no_request(plane: &ControlPlane)
     let guard = release.guard(true);
     eventually("the guard waits for an endpoint", || {
         let (status, text) = guard.get("/readyz")?;
-        (status == 200 && text.contains("webhooks: waiting for a ready endpoint of our Service"))
+        (status == 200 && text.contains("webhooks: waiting for a ready endpoint of the guard's Service"))
             .then_some(())
     });
     let written = release.written();

@@ -1,7 +1,7 @@
 //! The Secret and the leaf: every replica serves with what the Secret holds, and the leader keeps its content usable.
 //!
-//! Must not know: entries, except for the CA that they trust. Every replica remembers what it took from the Secret last, so that
-//! nothing that happens to the Secret takes a good leaf out of use.
+//! Must not know: entries, except for the CA that they trust. Every replica remembers what it last took from the Secret, so a
+//! Secret that is deleted or overwritten does not take a good leaf out of use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use super::{Error, Registrar, Registration, logged};
 const SETTLE_TIME: Duration = Duration::from_secs(30);
 
 impl Registrar {
-    /// Puts the leaf into use and learns its bundle, if they can be used; on the leader, first writes what the Secret should
-    /// hold.
+    /// Puts the leaf into use and remembers its bundle, if they can be used. On the leader, first writes to the Secret what it
+    /// should hold.
     pub(super) async fn certificate(&mut self, leads: bool) -> Result<(), Error> {
         if let Some(folder) = self.registration.folder.clone() {
             return self.use_files(&folder);
@@ -54,7 +54,7 @@ impl Registrar {
         let secret = Secret { data: Some(next.data()), ..secret };
         match self.secrets().replace(&self.registration.secret, &PostParams::default(), &secret).await {
             Ok(secret) => {
-                info!("new certificates are made");
+                info!("the certificates in the Secret were replaced");
                 self.known.secret = Watched::There(secret);
                 Ok(())
             }
@@ -139,9 +139,9 @@ mod tests {
     use engine::webhooks::Destination;
     use facts::settings::Settings;
 
-    /// A folder of certificates counts as a whole: no file of a set that does not fit is used, and `/readyz` reports why.
+    /// The files in a folder are used together or not at all: if one does not match the others, `/readyz` reports why.
     #[tokio::test]
-    async fn files_that_do_not_fit_change_nothing() {
+    async fn files_that_do_not_match_change_nothing() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let folder = tempfile::tempdir().unwrap();

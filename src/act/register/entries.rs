@@ -1,14 +1,14 @@
-//! The entries of both webhook configurations: what is registered, what should be, and which CA API servers know by now.
+//! The entries of both webhook configurations: compares them with what they should be; the leader corrects them.
 //!
-//! Must not know: how certificates are made. The leader writes the whole list at once, by a merge patch: server-side apply leaves
-//! what another manager added to an entry of the guard, and a foreign condition can switch an entry off. A patch of this kind
-//! never creates an object, so a configuration that was deleted stays deleted.
+//! Must not know: how certificates are made. The leader writes the whole list at once, by a merge patch: server-side apply keeps
+//! what another manager added to an entry of the guard, and a foreign condition can switch an entry off. A merge patch never
+//! creates an object, so a configuration that was deleted stays deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::webhooks::Destination;
 use engine::webhooks::compare::{encoded, first_difference, same};
+use engine::webhooks::{self, Destination};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -31,14 +31,14 @@ use super::{Error, Registrar, logged};
 enum EntriesWrite {
     Written(Configuration),
     /// The guard's Service has no ready endpoint, so an entry would block all requests.
-    Waits,
+    NoEndpoint,
     /// Another writer was faster; the watch delivers the current state.
     Overtaken,
 }
 
 impl Registrar {
-    /// Compares both configurations with the table of entries and returns their state for `/readyz`. Differences are corrected if
-    /// `writes` is set, which it is only on the leader.
+    /// Compares both configurations with the table of entries and returns their state for `/readyz`. Only the leader `writes`: it
+    /// also corrects differences.
     pub(super) async fn update_entries(&mut self, writes: bool) -> Result<String, Error> {
         let name = self.registration.configuration.clone();
         let Some(bundle) = self.known.bundle.clone() else { return Ok(self.known.summary(&name, None)) };
@@ -56,7 +56,7 @@ impl Registrar {
             if !writes || same(&found.entries, &wanted) {
                 self.paces[index].reset_if_quiet(now);
             } else if self.paces[index].remaining_pause(now, empty).is_zero() {
-                match self.write_entries(kind, &found, &wanted).await {
+                match self.write_entries(endpoint, &found, &wanted).await {
                     Ok(EntriesWrite::Written(written)) => {
                         // Some clusters change what is written; the difference is then reported.
                         difference = first_difference(&written.entries, &wanted);
@@ -64,14 +64,14 @@ impl Registrar {
                         self.known.entries[index] = Watched::There(written);
                     }
                     Ok(EntriesWrite::Overtaken) => {}
-                    Ok(EntriesWrite::Waits) => no_endpoint = true,
+                    Ok(EntriesWrite::NoEndpoint) => no_endpoint = true,
                     Err(error) => failed = Err(error),
                 }
             }
             let pace = &mut self.paces[index];
             if pace.is_contested() {
                 let text = contest_message(kind, &name, pace.remaining_pause(self.begun.elapsed(), empty));
-                if pace.is_new_contest() {
+                if pace.take_announcement() {
                     self.guard.publish(events::entries_contested(&self.registration.namespace, text.clone()));
                 }
                 contested = contested.or(Some(text));
@@ -82,7 +82,7 @@ impl Registrar {
         self.guard.metrics.set_trouble(Trouble::FOREIGN_ENTRIES, foreign_change.is_some());
         failed?;
         if no_endpoint {
-            return Ok("waiting for a ready endpoint of our Service".to_owned());
+            return Ok("waiting for a ready endpoint of the guard's Service".to_owned());
         }
         let summary = self.known.summary(&name, foreign_change);
         Ok(match contested {
@@ -94,27 +94,32 @@ impl Registrar {
     /// Writes all entries of a configuration, unless it has changed since it was read.
     async fn write_entries(
         &self,
-        kind: &str,
+        endpoint: webhooks::Endpoint,
         found: &Configuration,
         entries: &[Value],
     ) -> Result<EntriesWrite, Error> {
         if found.entries.is_empty() && !self.has_endpoint().await? {
-            return Ok(EntriesWrite::Waits);
+            return Ok(EntriesWrite::NoEndpoint);
         }
         let name = &self.registration.configuration;
         let body = json!({ "metadata": { "resourceVersion": found.version }, "webhooks": entries });
         let params = written_by(FIELD_MANAGER);
         let (patch, client) = (Patch::Merge(&body), self.client.clone());
-        let written = if kind == CONFIGURATIONS[0].1 {
-            let api: Api<MutatingWebhookConfiguration> = Api::all(client);
-            api.patch(name, &params, &patch).await.map(Configuration::from)
-        } else {
-            let api: Api<ValidatingWebhookConfiguration> = Api::all(client);
-            api.patch(name, &params, &patch).await.map(Configuration::from)
+        let (kind, written) = match endpoint {
+            webhooks::Endpoint::Mutate => {
+                let api: Api<MutatingWebhookConfiguration> = Api::all(client);
+                let written = api.patch(name, &params, &patch).await.map(Configuration::from);
+                ("MutatingWebhookConfiguration", written)
+            }
+            webhooks::Endpoint::Validate => {
+                let api: Api<ValidatingWebhookConfiguration> = Api::all(client);
+                let written = api.patch(name, &params, &patch).await.map(Configuration::from);
+                ("ValidatingWebhookConfiguration", written)
+            }
         };
         match written {
             Ok(written) => {
-                info!(kind, entries = entries.len(), "webhook entries are written");
+                info!(kind, entries = entries.len(), "webhook entries were written");
                 self.guard.metrics.entries_written.inc();
                 Ok(EntriesWrite::Written(written))
             }
@@ -123,7 +128,7 @@ impl Registrar {
         }
     }
 
-    /// Returns whether API servers can reach the guard. This is checked only before the first entry exists.
+    /// Returns whether the guard's Service has a ready endpoint. This is checked only while there are no entries.
     async fn has_endpoint(&self) -> Result<bool, Error> {
         let Destination::Service { namespace, name } = &self.registration.target else { return Ok(true) };
         let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), namespace);
@@ -143,8 +148,8 @@ impl Registrar {
     pub(super) fn report_deletions(&mut self, leads: bool) {
         let gone = self.known.gone().len();
         self.guard.metrics.set_trouble(Trouble::CONFIGURATION_DELETED, gone == 1);
-        self.guard.metrics.set_trouble(Trouble::BOTH_CONFIGURATIONS_DELETED, gone == 2);
-        if let Some(kinds) = self.known.deleted(leads) {
+        self.guard.metrics.set_trouble(Trouble::BOTH_CONFIGURATIONS_DELETED, gone == CONFIGURATIONS.len());
+        if let Some(kinds) = self.known.unreported_deletions(leads) {
             let text = self.known.summary(&self.registration.configuration, None);
             self.guard.publish(events::configurations_deleted(&self.registration.namespace, &kinds, text));
         }

@@ -1,8 +1,8 @@
 //! The known state of the guard's Secret and entries, and what follows from it.
 //!
-//! Owns: every decision of the registration: which certificates the Secret should hold, which leaf is shown, which CAs API
-//! servers trust by now, what `/readyz` reports. Pure: the time is an argument. Must not know: clients, metrics; `certificate.rs`
-//! and `entries.rs` carry out what is decided here.
+//! Owns: every decision of the registration: which certificates the Secret should hold, which leaf is presented to clients, which
+//! CAs API servers trust by now, what `/readyz` reports. Pure: the time is an argument. Must not know: clients, metrics;
+//! `certificate.rs` and `entries.rs` carry out what is decided here.
 
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ pub(super) struct KnownState {
 }
 
 impl KnownState {
-    /// Returns what the Secret should hold instead of what it holds; `None`: nothing else.
+    /// Returns what should replace the content of the Secret; `None` if the content should stay.
     pub(super) fn next(
         &self,
         names: &[String],
@@ -83,7 +83,7 @@ impl KnownState {
         }
     }
 
-    /// Puts what the Secret holds into use, if it can be used. Returns the pair to show from now on, if there is a new one.
+    /// Adopts the content of the Secret, if it can be used. Returns the pair to present from now on, if there is a new one.
     pub(super) fn take(
         &mut self,
         leads: bool,
@@ -98,7 +98,7 @@ impl KnownState {
         let now = corrected_time(secret, now);
         let Some(found) = Material::read(secret) else { return (None, Err(Error::Empty(name.to_owned()))) };
         let sound = found.check(now).map_err(|error| Error::Unusable(name.to_owned(), error));
-        // A pair that cannot be used is shown only if there is no other: the clock of this process may be wrong.
+        // An unusable pair is presented only if there is no other: it may be the clock of this process that is wrong.
         if sound.is_err() && self.shown.is_some() {
             return (None, sound);
         }
@@ -117,7 +117,7 @@ impl KnownState {
         (leaf, sound)
     }
 
-    /// Returns whether API servers would reject the leaf that is shown.
+    /// Returns whether API servers would reject the leaf that is presented.
     pub(super) fn untrusted(&self) -> bool {
         match (&self.shown, self.registered()) {
             (Some(shown), Some(bundle)) => !shown.trusted_by(&bundle),
@@ -129,13 +129,14 @@ impl KnownState {
     pub(super) fn registered(&self) -> Option<String> {
         let entries = self.entries.iter().filter_map(|it| it.there()).flat_map(|it| &it.entries);
         let bundles = entries.filter_map(|entry| entry.pointer("/clientConfig/caBundle")?.as_str());
-        let oldest = bundles
+        let registered = bundles
             .min_by_key(|bundle| self.bundle.as_deref().is_some_and(|wanted| decoded(bundle) == wanted))?;
-        Some(decoded(oldest))
+        Some(decoded(registered))
     }
 
-    /// Returns the registered bundle that every API server has had time to notice, empty if there is none yet: API servers read
-    /// the entries by their own watch, and with a leaf that they do not trust yet every new connection would fail.
+    /// Returns the last registered bundle that every API server has had time to notice: empty if there is none yet, `None` while
+    /// there are no entries. API servers read the entries by their own watch, and with a leaf that they do not trust yet every
+    /// new connection would fail.
     pub(super) fn settled(&mut self, notice_time: Duration, now: Instant) -> Option<String> {
         let registered = self.registered()?;
         let since = match &self.seen {
@@ -173,8 +174,9 @@ impl KnownState {
         both.filter(|(it, _)| it.is_gone()).map(|(_, (_, kind, lost))| (kind, lost)).collect()
     }
 
-    /// Returns the deleted configurations if the leader has to publish an Event: once for each deletion, deliberate or not.
-    pub(super) fn deleted(&mut self, leads: bool) -> Option<Vec<&'static str>> {
+    /// Returns the deleted configurations if the leader has to publish an Event, and records them as reported: each deletion is
+    /// reported once, deliberate or not.
+    pub(super) fn unreported_deletions(&mut self, leads: bool) -> Option<Vec<&'static str>> {
         let gone: Vec<_> = self.gone().into_iter().map(|(kind, _)| kind).collect();
         let news = leads && !gone.iter().all(|kind| self.reported_deletions.contains(kind));
         if leads || gone.len() < self.reported_deletions.len() {
@@ -184,15 +186,15 @@ impl KnownState {
     }
 }
 
-/// Returns the time, or the time of the last write to this Secret if that is later: by a clock that is behind, good certificates
-/// would not be valid yet, and new ones would have expired long ago.
+/// Returns the time, or the time of the last write to this Secret if that is later. By a clock that is behind, good certificates
+/// would seem not valid yet, and certificates that it dates could have expired already.
 fn corrected_time(secret: &Secret, now: Timestamp) -> Timestamp {
     let written = secret.metadata.managed_fields.iter().flatten().filter_map(|it| it.time.as_ref());
     written.map(|time| time.0).fold(now, Timestamp::max)
 }
 
-/// Returns whether a new leaf replaces the shown one: API servers trust it already or do not trust the shown one either, or the
-/// shown one is missing or unusable.
+/// Returns whether a new leaf replaces the presented one: API servers already trust the new one or do not trust the presented
+/// one, or the presented one is missing or unusable.
 fn takes_over(new: &Pair, shown: Option<&Pair>, registered: Option<&str>, now: Timestamp) -> bool {
     let trusted = |pair: &Pair| registered.is_none_or(|bundle| pair.trusted_by(bundle));
     shown.is_none_or(|shown| trusted(new) || !trusted(shown) || shown.check(now).is_err())
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_fell_behind_is_not_believed() {
+    fn a_clock_that_is_behind_is_corrected_by_the_last_write() {
         let written = ManagedFieldsEntry { time: Some(Time(at(0))), ..ManagedFieldsEntry::default() };
         let metadata = ObjectMeta { managed_fields: Some(vec![written]), ..ObjectMeta::default() };
         let secret = Secret { metadata, ..Secret::default() };
@@ -243,8 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_shown_when_it_is_trusted_or_nothing_else_is() {
-        let made = |seconds| Material::new(&["a".to_owned()], Lifetimes::default(), at(seconds)).unwrap();
+    fn a_new_leaf_is_used_if_it_is_trusted_or_the_old_one_is_not() {
         let [old, new, late] = [0, 0, -90 * 86_400].map(made);
         let both = format!("{}{}", old.bundle(), new.bundle());
         for (shown, registered, swaps) in [
@@ -280,7 +281,7 @@ mod tests {
         let [ours, theirs, over] = [0, 0, -9_000 * 86_400].map(made);
         let name = "gatera-tls";
         let mut known = KnownState::default();
-        assert!(matches!(known.take(false, name, at(0)), (None, Ok(()))), "it is not known yet");
+        assert!(matches!(known.take(false, name, at(0)), (None, Ok(()))), "the Secret is not known yet");
         known.secret = Watched::Gone;
         assert!(matches!(known.take(false, name, at(0)), (None, Err(Error::NoSecret(_)))));
         known.secret = Watched::There(Secret::default());
@@ -324,18 +325,18 @@ mod tests {
         let next = |known: &KnownState| known.next(&names, Lifetimes::default(), None, at(0)).unwrap();
         let ours = made(0);
         let mut known = KnownState::default();
-        assert!(next(&known).is_none(), "it is not known yet");
+        assert!(next(&known).is_none(), "the Secret is not known yet");
         known.secret = Watched::There(Secret::default());
         assert!(next(&known).is_some(), "it is empty");
         known.secret = secret(&ours);
         assert!(next(&known).is_none(), "nothing is due");
         known.secret = secret(&made(-9_000 * 86_400));
         known.held = Some(ours.clone());
-        assert_eq!(next(&known).unwrap().leaf, ours.leaf, "made again on the same terms");
+        assert_eq!(next(&known).unwrap().leaf, ours.leaf, "only the CA is new");
     }
 
     #[test]
-    fn a_bundle_has_settled_when_it_stood_for_long_enough() {
+    fn a_bundle_settles_after_the_notice_time() {
         let [old, new] = [0, 0].map(made);
         let (notice_time, begin) = (Duration::from_secs(30), Instant::now());
         let after = |seconds| begin + Duration::from_secs(seconds);
@@ -350,7 +351,7 @@ mod tests {
         assert_eq!(known.settled(notice_time, after(61)), Some(new.bundle()));
         known.bundle = Some(new.bundle());
         known.entries[0] = entries(&old.bundle())[0].clone();
-        assert_eq!(known.registered(), Some(old.bundle()), "the oldest counts");
+        assert_eq!(known.registered(), Some(old.bundle()), "the outdated one counts");
     }
 
     #[test]
@@ -362,28 +363,28 @@ mod tests {
         known.entries = entries("CA");
         assert_eq!(said(&known, None), "registered");
         assert_eq!(said(&known, Some("x is missing")), "x is missing; the leading replica writes it again");
-        assert_eq!(known.deleted(true), None);
+        assert_eq!(known.unreported_deletions(true), None);
         known.entries[1] = Watched::Gone;
         assert_eq!(
             said(&known, Some("x")),
             "ValidatingWebhookConfiguration gatera does not exist, so deletions, scaling and evictions are not judged; `helm \
              upgrade` creates it again"
         );
-        assert_eq!(known.deleted(false), None, "the leader reports it");
-        assert_eq!(known.deleted(true), Some(vec!["ValidatingWebhookConfiguration"]));
-        assert_eq!(known.deleted(true), None, "once");
+        assert_eq!(known.unreported_deletions(false), None, "the leader reports it");
+        assert_eq!(known.unreported_deletions(true), Some(vec!["ValidatingWebhookConfiguration"]));
+        assert_eq!(known.unreported_deletions(true), None, "once");
         known.entries[0] = Watched::Gone;
         assert_eq!(
             said(&known, None),
             "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera do not exist, so nothing is guarded; `helm \
              upgrade` creates them again"
         );
-        assert_eq!(known.deleted(true).map(|it| it.len()), Some(2));
+        assert_eq!(known.unreported_deletions(true).map(|it| it.len()), Some(2));
         known.entries = entries("CA");
-        assert_eq!(known.deleted(false), None);
+        assert_eq!(known.unreported_deletions(false), None);
         known.entries[0] = Watched::Gone;
         assert_eq!(
-            known.deleted(true),
+            known.unreported_deletions(true),
             Some(vec!["MutatingWebhookConfiguration"]),
             "again, after it was back"
         );

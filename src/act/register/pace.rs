@@ -1,8 +1,8 @@
 //! The pace at which the entries of one configuration are written.
 //!
 //! Owns: the pause while another writer undoes each write. Pure: the caller passes how long the process has run, on a clock that
-//! never jumps. Must not know: entries, clients. Each write makes every API server compile all entries anew; two writers that
-//! each undo the other's work would do so at full speed.
+//! never jumps. Must not know: entries, clients. Each write makes every API server compile all entries again, and two writers
+//! that undo each other's work would write at full speed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,12 +20,13 @@ const FIRST_PAUSE: Duration = super::CHECK_INTERVAL;
 pub(super) struct Pace {
     writes: VecDeque<Duration>,
     pause: Duration,
-    /// Whether the contest was announced.
+    /// Whether an Event about the other writer was requested.
     announced: bool,
 }
 
 impl Pace {
-    /// Returns how long the next write has to wait: not for long if there are no entries, because then nothing is guarded.
+    /// Returns how long the next write has to wait: at most [`FIRST_PAUSE`] if there are no entries, because then nothing is
+    /// guarded.
     pub(super) fn remaining_pause(&self, now: Duration, empty: bool) -> Duration {
         let pause = if empty { self.pause.min(FIRST_PAUSE) } else { self.pause };
         let due = self.writes.back().map_or(Duration::ZERO, |last| *last + pause);
@@ -52,13 +53,13 @@ impl Pace {
         }
     }
 
-    /// Returns whether another writer undoes what is written here.
+    /// Returns whether another writer keeps undoing the leader's writes.
     pub(super) fn is_contested(&self) -> bool {
         !self.pause.is_zero()
     }
 
-    /// Returns whether the contest is new, which it is only once: the leader then announces it.
-    pub(super) fn is_new_contest(&mut self) -> bool {
+    /// Returns whether the contest has to be announced now, and records that it was announced.
+    pub(super) fn take_announcement(&mut self) -> bool {
         self.is_contested() && !std::mem::replace(&mut self.announced, true)
     }
 }
@@ -68,25 +69,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the other writer does to the entries.
+    /// The state of the entries.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum ObservedEntries {
+    enum EntriesState {
         Ours,
         Empty,
         Foreign,
         Deleted,
     }
 
-    fn foreign_change() -> impl Strategy<Value = ObservedEntries> {
-        prop_oneof![
-            Just(ObservedEntries::Empty),
-            Just(ObservedEntries::Foreign),
-            Just(ObservedEntries::Deleted)
-        ]
+    fn foreign_change() -> impl Strategy<Value = EntriesState> {
+        prop_oneof![Just(EntriesState::Empty), Just(EntriesState::Foreign), Just(EntriesState::Deleted)]
     }
 
     /// The other writer: what it does and how many milliseconds it waits.
-    fn steps() -> impl Strategy<Value = Vec<(ObservedEntries, u64)>> {
+    fn steps() -> impl Strategy<Value = Vec<(EntriesState, u64)>> {
         let calm = (foreign_change(), 0_u64..120_000);
         let fast = (foreign_change(), 0_u64..200);
         prop_oneof![
@@ -96,17 +93,17 @@ mod tests {
     }
 
     /// One look of the leader, as `entries.rs` does it.
-    fn look(entries: &mut ObservedEntries, pace: &mut Pace, now: Duration, writes: &mut Vec<Duration>) {
+    fn look(entries: &mut EntriesState, pace: &mut Pace, now: Duration, writes: &mut Vec<Duration>) {
         match *entries {
-            ObservedEntries::Ours => pace.reset_if_quiet(now),
-            ObservedEntries::Empty | ObservedEntries::Foreign
-                if pace.remaining_pause(now, *entries == ObservedEntries::Empty).is_zero() =>
+            EntriesState::Ours => pace.reset_if_quiet(now),
+            EntriesState::Empty | EntriesState::Foreign
+                if pace.remaining_pause(now, *entries == EntriesState::Empty).is_zero() =>
             {
-                *entries = ObservedEntries::Ours;
+                *entries = EntriesState::Ours;
                 pace.record_write(now);
                 writes.push(now);
             }
-            ObservedEntries::Deleted | ObservedEntries::Empty | ObservedEntries::Foreign => {}
+            EntriesState::Deleted | EntriesState::Empty | EntriesState::Foreign => {}
         }
     }
 
@@ -116,7 +113,7 @@ mod tests {
         /// Against any behaviour of another writer, writes are few, and the entries come back once it stops.
         #[test]
         fn writes_are_few_and_entries_come_back(steps in steps()) {
-            let (mut entries, mut pace, mut writes) = (ObservedEntries::Ours, Pace::default(), Vec::new());
+            let (mut entries, mut pace, mut writes) = (EntriesState::Ours, Pace::default(), Vec::new());
             let mut now = Duration::ZERO;
             for (change, pause) in steps {
                 entries = change;
@@ -133,15 +130,15 @@ mod tests {
                 let looks = usize::try_from(COUNTED_PERIOD.as_secs() / FIRST_PAUSE.as_secs()).unwrap();
                 prop_assert!(within <= UNPAUSED_WRITES + looks, "{within} writes in the minute after {first:?}");
             }
-            if entries == ObservedEntries::Deleted {
-                entries = ObservedEntries::Empty;
+            if entries == EntriesState::Deleted {
+                entries = EntriesState::Empty;
             }
             let mut stopped = now;
-            while stopped <= now + COUNTED_PERIOD + super::super::CHECK_INTERVAL && entries != ObservedEntries::Ours {
+            while stopped <= now + COUNTED_PERIOD + super::super::CHECK_INTERVAL && entries != EntriesState::Ours {
                 look(&mut entries, &mut pace, stopped, &mut writes);
                 stopped += super::super::CHECK_INTERVAL;
             }
-            prop_assert_eq!(entries, ObservedEntries::Ours, "they do not come back");
+            prop_assert_eq!(entries, EntriesState::Ours, "the entries do not come back");
         }
     }
 
@@ -155,7 +152,7 @@ mod tests {
             now += pace.remaining_pause(now, false);
         }
         assert_eq!(waits[UNPAUSED_WRITES - 2..], [0, 5, 10, 20, 40, 60, 60]);
-        assert!(pace.is_new_contest() && !pace.is_new_contest(), "once");
+        assert!(pace.take_announcement() && !pace.take_announcement(), "it is announced once");
         pace.reset_if_quiet(now + COUNTED_PERIOD);
         assert!(pace.is_contested());
         pace.reset_if_quiet(now + COUNTED_PERIOD + Duration::from_secs(1));

@@ -1,9 +1,9 @@
 //! The watch of a single object, selected by its name.
 //!
 //! Owns: the stream, and the three states that it reports. kube's `watch_object` requests watches of five minutes; on a
-//! connection that stalls without closing it would receive nothing for that time. These watches end after seconds and continue:
-//! one request each time, and bookmarks keep the position without a new list. kube abandons a watch five seconds after it should
-//! have ended.
+//! connection that stalls without closing, such a watch would receive nothing for that time. These watches end after seconds
+//! and continue: one request each time, and bookmarks keep the position without a new list. kube abandons a watch that is
+//! silent for five seconds longer than its duration; the client's read timeout (`connect.rs`) may end it a second earlier.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use super::log_watch_error;
 
-/// The duration of one watch in seconds; a dead connection is noticed at most five seconds later.
+/// The duration of one watch in seconds. A dead connection is noticed after five more seconds at most.
 const WATCH_SECONDS: u32 = 8;
 /// The pause between two attempts while the API server cannot be reached; each attempt of the three watches is a small request.
 /// It never grows, because a registration that waits for half a minute after an outage makes the outage longer.
@@ -56,8 +56,8 @@ impl<T> Watched<T> {
     }
 }
 
-/// Returns a stream of every change of the object of this name, including its deletion. Failures are logged, and the watch
-/// continues by itself.
+/// Returns the states of the object with this name: one for each change, including its deletion. Failures are logged, and the
+/// watch continues.
 pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Watched<K>> + use<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
