@@ -1,11 +1,11 @@
 //! Reservations: which members were allowed to leave moments ago, agreed on by all replicas of the guard.
 //!
 //! Owns: the [`ReservationStore`]. Must not know: rules, HTTP, how old a reservation is (`ledger.rs` does). A removal is
-//! reserved in one of a few Leases in the guard's own namespace, chosen by the id of the cluster, over the version that was
-//! read last: if two replicas allow two members of a cluster to leave at the same moment, only one of them can write, and the
-//! other judges again with what it then reads. A removal costs one write, and other requests none. The chart creates these
-//! Leases, so one that does not exist was deleted: it is created again, and no member of its clusters leaves until the
-//! reservations that it may have held expire.
+//! reserved in one of a few Leases in the guard's own namespace, chosen by the id of the cluster. A write succeeds only if the
+//! Lease has not changed since it was read: if two replicas want to allow two members of a cluster to leave at the same moment,
+//! only one can write, and the other reads the Lease and judges again. A removal costs one write, and other requests none. The
+//! chart creates these Leases, so a Lease that does not exist was deleted: it is created again, and no member of its clusters
+//! leaves until the reservations that it may have held expire.
 
 mod ledger;
 mod note;
@@ -34,18 +34,20 @@ use crate::act::telemetry::chain;
 use ledger::{Ledger, LedgerStep, ServerClock};
 use note::ReservationNote;
 
-/// The number of Leases. Clusters that share a Lease only share its write conflicts.
+/// The number of Leases. Clusters that share a Lease share its write conflicts, and wait together after it was deleted or could
+/// not be read.
 const SHARDS: u32 = 8;
-/// The number of reservations that may be in progress, which is more than a drain of many nodes requests at once. Further ones
-/// are refused at once, so that forged requests do not take the places of all others.
+/// The number of reservations that may be in progress, which is more than a drain of many nodes requests at once. Any more are
+/// refused immediately: a request that waits for its reservation holds one of the guard's request permits, and forged requests
+/// must not hold them all.
 const MAX_IN_PROGRESS: usize = 32;
-/// The deadline of a reservation: API servers wait only two seconds for some answers.
+/// The deadline of a reservation: for entries with failurePolicy Ignore, API servers wait only two seconds for the answer.
 const RESERVATION_DEADLINE: Duration = Duration::from_millis(1_200);
-/// The number of notes that are written for one request although their time differs from that of the answer. After that the
-/// clocks of the API servers evidently differ, and the next note carries no time.
+/// The number of notes with a wrong time that one request may write. By then the clocks of the API servers evidently differ, so
+/// the next note carries no time.
 const MAX_WRONG_TIMES: usize = 2;
 
-/// The outcome of a reservation.
+/// The outcome of the attempt to reserve a removal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reserving {
     /// The removal is reserved for all replicas, and the member may leave.
@@ -54,6 +56,15 @@ pub enum Reserving {
     Lost(Reservations),
     /// The removal could not be reserved, for this reason.
     Unknown(String),
+}
+
+/// The outcome of writing notes into a Lease.
+enum NotesWrite {
+    Written,
+    /// The notes were written, but the time of the first one does not agree with the date of the answer.
+    WrongTime,
+    /// Another replica wrote the Lease, or it was deleted or created meanwhile.
+    Overtaken,
 }
 
 /// The reservations of the members that were allowed to leave.
@@ -93,29 +104,30 @@ impl<S: LeaseStore> ReservationStore<S> {
         self.ledger().reservations(Instant::now())
     }
 
-    /// Reserves this removal, if it is `still_right` given all reservations that are known at the moment of writing.
+    /// Reserves this removal, if it is `still_allowed` given all reservations that are known at the moment of writing.
     pub async fn reserve(
         &self,
         member_removal: &MemberRemoval,
-        still_right: impl Fn(&Reservations) -> bool,
+        still_allowed: impl Fn(&Reservations) -> bool,
     ) -> Reserving {
         let Ok(_permit) = self.permits.try_acquire() else {
-            return Reserving::Unknown("too many members are to be removed at the same time".to_owned());
+            return Reserving::Unknown("too many members are being removed at the same time".to_owned());
         };
         let (problem, error) =
-            match timeout(RESERVATION_DEADLINE, self.reserve_in_lease(member_removal, still_right)).await {
+            match timeout(RESERVATION_DEADLINE, self.reserve_in_lease(member_removal, still_allowed)).await {
                 Ok(Ok(outcome)) => return outcome,
                 Ok(Err(error)) => (api_message(&error), chain(&error)),
                 Err(_) => ("the API server did not answer in time".to_owned(), "no answer".to_owned()),
             };
-        warn!(cluster = %member_removal.cluster, pod = member_removal.pod, error, "the removal of a member could not be reserved");
+        let MemberRemoval { cluster, pod, .. } = member_removal;
+        warn!(%cluster, pod, error, "the removal of a member could not be reserved");
         Reserving::Unknown(problem)
     }
 
     async fn reserve_in_lease(
         &self,
         member_removal: &MemberRemoval,
-        still_right: impl Fn(&Reservations) -> bool,
+        still_allowed: impl Fn(&Reservations) -> bool,
     ) -> kube::Result<Reserving> {
         let shard = shard_of(&member_removal.cluster);
         // This replica makes one reservation per Lease at a time. The slot is empty while the outcome of a write is unknown.
@@ -124,7 +136,7 @@ impl<S: LeaseStore> ReservationStore<S> {
         loop {
             let Some(lease) = self.lease(&mut cached, shard).await? else { continue };
             let known = self.current();
-            if !still_right(&known) {
+            if !still_allowed(&known) {
                 *cached = Some(lease);
                 return Ok(Reserving::Lost(known));
             }
@@ -136,12 +148,12 @@ impl<S: LeaseStore> ReservationStore<S> {
                     lease_name(shard)
                 )),
                 LedgerStep::Write(notes) => match self.write_notes(&mut cached, shard, lease, notes).await? {
-                    Some(true) => return Ok(Reserving::Reserved),
-                    Some(false) => {
+                    NotesWrite::Written => return Ok(Reserving::Reserved),
+                    NotesWrite::WrongTime => {
                         wrong_time_count += 1;
                         continue;
                     }
-                    None => continue,
+                    NotesWrite::Overtaken => continue,
                 },
             };
             *cached = Some(lease);
@@ -173,15 +185,14 @@ impl<S: LeaseStore> ReservationStore<S> {
         Ok(lease)
     }
 
-    /// Writes these notes into the Lease. Returns whether the time of the first note agrees with the date of the answer;
-    /// `None`: another replica wrote the Lease, or it was deleted or created meanwhile.
+    /// Writes these notes into the Lease.
     async fn write_notes(
         &self,
         cached: &mut Option<Lease>,
         shard: usize,
         lease: Lease,
         notes: Vec<ReservationNote>,
-    ) -> kube::Result<Option<bool>> {
+    ) -> kube::Result<NotesWrite> {
         let lease = note::with(lease, &notes);
         let asked = Instant::now();
         let written = match &self.store {
@@ -191,14 +202,15 @@ impl<S: LeaseStore> ReservationStore<S> {
         let (lease, date) = match written {
             Ok(written) => written,
             Err(error) if matches!(Fault::of(&error), Fault::NotFound | Fault::Conflict | Fault::Invalid) => {
-                return Ok(None);
+                return Ok(NotesWrite::Overtaken);
             }
             Err(error) => return Err(error),
         };
         *cached = Some(lease);
         let (now, mut ledger) = (Instant::now(), self.ledger());
         ledger.observe_clock(server_clock(date, asked, now));
-        Ok(Some(ledger.record_written(shard, notes, asked, now)))
+        let time_is_right = ledger.record_written(shard, notes, asked, now);
+        Ok(if time_is_right { NotesWrite::Written } else { NotesWrite::WrongTime })
     }
 
     fn empty_lease(&self, shard: usize) -> Lease {

@@ -45,9 +45,9 @@ pub struct Metrics {
     each_cluster: ClusterGauges,
     /// The number of namespaces in which break-glass suspends refusals.
     pub break_glass: Gauge,
-    /// 1 while every watch is running.
+    /// 1 while the view is current.
     pub view_current: Gauge,
-    /// 1 while the settings file is in effect as it is.
+    /// 1 while the settings in effect are those in the file.
     pub config_current: Gauge,
     /// Watched objects that could not be read.
     pub unreadable: Counter,
@@ -80,9 +80,9 @@ pub const COMMIT: &str = match option_env!("GATERA_COMMIT") {
 pub struct Trouble(&'static str);
 
 impl Trouble {
-    /// One of the two webhook configurations does not exist.
+    /// Exactly one of the two webhook configurations does not exist.
     pub const CONFIGURATION_DELETED: Self = Self("configuration_deleted");
-    /// Neither exists: nothing is guarded.
+    /// Neither webhook configuration exists, so nothing is guarded.
     pub const BOTH_CONFIGURATIONS_DELETED: Self = Self("both_configurations_deleted");
     /// Entries are not as the guard wrote them.
     pub const FOREIGN_ENTRIES: Self = Self("foreign_entries");
@@ -90,7 +90,7 @@ impl Trouble {
     pub const CONTESTED_ENTRIES: Self = Self("contested_entries");
     /// The certificate that the guard serves is not valid yet.
     pub const LEAF_NOT_YET_VALID: Self = Self("leaf_not_yet_valid");
-    /// The Secret with the certificates is gone, or holds something else.
+    /// The Secret with the certificates does not exist, or holds no certificates that can be used.
     pub const SECRET_UNUSABLE: Self = Self("secret_unusable");
 
     const ALL: [Self; 6] = [
@@ -211,7 +211,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that was not judged. The reason is its answer.
+    /// Counts a request that was not judged; the label `answer` holds the reason.
     pub fn count_unanswered(&self, endpoint: &'static str, answer: &'static str) {
         self.reviews.get_or_create(&[("endpoint", endpoint), ("answer", answer)]).inc();
     }
@@ -233,7 +233,7 @@ impl Metrics {
         }
     }
 
-    /// Records the findings of an audit, by rule and verdict; a count that existed `before` and is gone becomes 0.
+    /// Records the findings of an audit, by rule and verdict. A count that existed `before` and does not exist now becomes 0.
     pub fn set_findings(&self, now: &Counts, before: &Counts) {
         for &(rule, verdict) in before.keys().chain(now.keys()) {
             let count = now.get(&(rule, verdict)).copied().unwrap_or_default();

@@ -19,7 +19,7 @@ use super::{SHARDS, shard_of};
 /// The time for which a reservation counts. It is longer than an API server waits for another webhook after the guard has
 /// allowed the request (10 s by default, 30 s at most), and than the age up to which a view counts as current.
 pub(super) const RESERVATION_LIFETIME: Duration = Duration::from_secs(30);
-/// The time within which another removal of the same member needs no second note.
+/// The time within which another request to remove the same member needs no second note.
 const SAME_REMOVAL_PERIOD: Duration = Duration::from_secs(2);
 /// The tolerated difference between the clocks of two API servers, including the time that an answer takes.
 pub(super) const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
@@ -27,22 +27,22 @@ pub(super) const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 /// The API server's clock, as read from the date of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerClock {
-    /// The `Date` of the answer, in whole seconds: the API server wrote it then, or up to a second later.
+    /// The `Date` of the answer, cut to whole seconds: the API server's clock showed this time, or up to a second more.
     pub(super) date: Timestamp,
-    /// When the request was sent: not after that date.
+    /// When the request was sent, which was before the API server wrote the date.
     pub(super) asked: Instant,
-    /// When the answer arrived: not before that date.
+    /// When the answer arrived, which was after the API server wrote the date.
     pub(super) answered: Instant,
 }
 
 impl ServerClock {
     /// Returns the earliest time that the API server's clock may show now.
-    fn at_least(&self, now: Instant) -> Timestamp {
+    fn earliest(&self, now: Instant) -> Timestamp {
         plus_seconds(self.date, now.duration_since(self.answered).as_secs())
     }
 
     /// Returns the latest time that the API server's clock may show now.
-    fn at_most(&self, now: Instant) -> Timestamp {
+    fn latest(&self, now: Instant) -> Timestamp {
         plus_seconds(self.date, now.duration_since(self.asked).as_secs() + 2)
     }
 }
@@ -56,7 +56,7 @@ fn plus_seconds(time: Timestamp, seconds: u64) -> Timestamp {
 #[derive(Debug)]
 struct KnownNote {
     shard: usize,
-    /// When the reservation ends. A note that has ended is kept while its Lease contains it: a forgotten one would count again.
+    /// When the reservation ends. A note that has ended stays here while its Lease contains it, or it would count again.
     ends: Instant,
     /// Whether this replica wrote the note and allowed the removal.
     written_here: bool,
@@ -75,9 +75,9 @@ impl KnownNote {
 /// The next step of a reservation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LedgerStep {
-    /// The removal is reserved: this replica wrote that moments ago.
+    /// The removal is reserved: this replica wrote its note moments ago.
     Reserved,
-    /// The member may not leave: a Lease was deleted, and with it the reservations of other replicas.
+    /// The member may not leave: its Lease was deleted or could not be read, so the reservations of other replicas are not known.
     Unsure,
     /// These notes are to be written; the first one reserves the removal.
     Write(Vec<ReservationNote>),
@@ -90,7 +90,7 @@ pub(super) struct Ledger {
     clock: Option<ServerClock>,
     /// When each Lease was last requested.
     last_requests: [Option<Instant>; SHARDS as usize],
-    /// When the API server's clock was last found to have been set, or an API server with another clock to have answered.
+    /// When an answer last showed that the API server's clock was set, or came from an API server with another clock.
     clock_set: Option<Instant>,
 }
 
@@ -111,8 +111,8 @@ impl Ledger {
     /// Records the API server's clock, as an answer shows it; `None`: the answer has no date.
     pub(super) fn observe_clock(&mut self, clock: Option<ServerClock>) {
         if let (Some(before), Some(shown)) = (self.clock, clock) {
-            let behind = before.at_least(shown.asked).duration_since(shown.date);
-            let ahead = shown.date.duration_since(before.at_most(shown.answered));
+            let behind = before.earliest(shown.asked).duration_since(shown.date);
+            let ahead = shown.date.duration_since(before.latest(shown.answered));
             if behind.max(ahead) > CLOCK_TOLERANCE {
                 self.clock_set = Some(shown.answered);
             }
@@ -140,7 +140,7 @@ impl Ledger {
             return Duration::ZERO;
         }
         let times = note.at.zip(self.clock);
-        let age = times.map(|(at, clock)| clock.at_least(now).duration_since(at) - CLOCK_TOLERANCE);
+        let age = times.map(|(at, clock)| clock.earliest(now).duration_since(at) - CLOCK_TOLERANCE);
         age.and_then(|age| age.try_into().ok()).unwrap_or_default()
     }
 
@@ -153,7 +153,7 @@ impl Ledger {
         }
         let of_member = self.known.iter().filter(|(note, _)| note.uid == member_removal.uid);
         let latest = of_member.max_by_key(|(note, _)| note.times);
-        // A note of another replica, or one that this replica wrote before the removal was refused, may have ended elsewhere.
+        // A note of another replica, or one that this replica wrote with a wrong time, may have expired for other replicas.
         if latest.is_some_and(|(_, known)| known.written_here && known.age(now) < SAME_REMOVAL_PERIOD) {
             return LedgerStep::Reserved;
         }
@@ -179,11 +179,11 @@ impl Ledger {
 
     /// Returns the latest time that the API server's clock may show now, if it is known.
     fn latest_server_time(&self, now: Instant) -> Option<Timestamp> {
-        Some(self.clock?.at_most(now))
+        Some(self.clock?.latest(now))
     }
 
     /// Records notes that were written. Returns whether the time of the first one agrees with the date of the answer, so that
-    /// its pod may leave: a process that was suspended for a while counts too little time.
+    /// its pod may leave: a process that was suspended before the write dates its note too early.
     pub(super) fn record_written(
         &mut self,
         shard: usize,

@@ -21,7 +21,7 @@ pub(super) struct ReservationNote {
     /// How often the removal of this pod was reserved: a higher number is a new reservation for all replicas.
     #[serde(default)]
     pub(super) times: u64,
-    /// When the reservation was made, by the API server's clock. `None`: the writer of the note did not know.
+    /// When the reservation was made, by the API server's clock. `None`: the writer did not know the time, or did not trust it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) at: Option<Timestamp>,
 }
@@ -53,7 +53,11 @@ pub(super) fn of(lease: &Lease) -> Vec<ReservationNote> {
     let text = lease.metadata.annotations.as_ref().and_then(|all| all.get(&format!("{PREFIX}{NOTES}")));
     let Some(text) = text else { return Vec::new() };
     serde_json::from_str(text).unwrap_or_else(|error| {
-        warn!(lease = lease.metadata.name, %error, "the reservations in this Lease cannot be read, so removals from its clusters wait until they have expired");
+        warn!(
+            lease = lease.metadata.name,
+            %error,
+            "the reservations in this Lease cannot be read, so no member of its clusters may leave until all have expired"
+        );
         vec![ReservationNote::lost(None)]
     })
 }

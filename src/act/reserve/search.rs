@@ -1,12 +1,12 @@
 //! Replicas, one cluster, one Lease, and every order of events: the real [`ReservationStore`] over links that stall and lose
 //! answers, while replicas restart, the Lease is deleted, and clocks are set.
 //!
-//! Laws: no two members are allowed to leave within the lifetime of a reservation, none without a note, and no refusal relies on
-//! an older note. The number of a run determines it; `GATERA_SEARCH_RUNS` sets how many runs there are. Replicas read no wall
-//! clock, so only the clocks of the API servers matter: two, a second apart. In half of the runs they are set by an hour, forward
-//! or back, while no reservation counts; in the other half, once at any time. In the latter, each replica has read the Lease
-//! before, because one that has not judges the age of notes by these clocks alone. For a replica that does not look in between, a
-//! clock that is set and set back was never set.
+//! Laws: no two members are allowed to leave within the lifetime of a reservation; no member is allowed to leave without a note;
+//! no refusal relies on a note that has expired. The number of a run determines its course; `GATERA_SEARCH_RUNS` sets how many
+//! runs there are. Replicas read no wall clock, so only the clocks of the API servers matter: two, a second apart. In half of the
+//! runs they are set by an hour, forward or back, while no reservation counts; in the other half, once at any time. In that
+//! half, each replica has read the Lease before, because a new replica judges the age of notes by these clocks alone; and the
+//! clock is set only once, because a replica that reads nothing in between cannot notice that a clock was set and set back.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use super::*;
 /// The slack in ages: answers take time, dates are whole seconds, and clocks may differ by some seconds.
 const SLACK: Duration = Duration::from_secs(12);
 
-/// The greatest age of the note behind a permission: an answer is awaited, and the same pod may be asked about again.
+/// The greatest age of the note behind a permission: the answer takes time, and the same removal may be requested again.
 const MAX_NOTE_AGE: Duration = Duration::from_secs(4);
 /// The amount by which a clock is set.
 const AN_HOUR: Duration = Duration::from_hours(1);
@@ -70,8 +70,8 @@ impl Server {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_000_000 + seconds)
     }
 
-    /// Whether a replica that starts now knows as much as one that ran before.
-    fn may_be_read_anew(&self) -> bool {
+    /// Returns whether a replica that starts now knows as much as one that ran before.
+    fn may_start_replica(&self) -> bool {
         self.lease.is_some() && self.set_at.elapsed() > RESERVATION_LIFETIME + SLACK
     }
 
@@ -144,13 +144,13 @@ struct Answered {
     allowed: bool,
     /// The pod whose reservation caused the refusal.
     besides: Option<String>,
-    /// Refused because a Lease was deleted.
+    /// Whether the request was refused because a Lease was deleted.
     unsure: bool,
     /// The time at which the API server wrote the note that counts.
     written: Option<Instant>,
 }
 
-/// Asks as `judge.rs` does.
+/// Requests a removal as `judge.rs` does.
 async fn ask(
     replica_store: Arc<ReservationStore<UnreliableStore>>,
     store: UnreliableStore,
@@ -178,7 +178,7 @@ async fn ask(
             Reserving::Unknown(why) => (false, None, why.contains("was deleted")),
         },
     };
-    // A note without a pod says that a Lease was deleted, which was noticed only then.
+    // A note without a pod records that the Lease was deleted; it is written when a replica notices that.
     let pod_of_note = besides.as_deref().unwrap_or(if unsure { "" } else { &pod });
     let written =
         store.server.lock().unwrap().written.iter().rfind(|(of, _)| of == pod_of_note).map(|(_, at)| *at);
@@ -236,7 +236,7 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
         random.pause(&[300, 300, 300, 3_000, 33_000, 90_000]).await;
         let replica = usize::try_from(random.below(replicas.len() as u64)).unwrap();
         match random.below(16) {
-            0 | 1 if at_any_time && !server.lock().unwrap().may_be_read_anew() => {}
+            0 | 1 if at_any_time && !server.lock().unwrap().may_start_replica() => {}
             0 | 1 => replicas[replica] = new(),
             2 => {
                 let mut server = server.lock().unwrap();
@@ -285,14 +285,14 @@ fn check_laws(all: &mut Vec<Answered>, it: Answered, server: &Server) -> Result<
     let since = it.written.into_iter().chain([server.unknown_until]).max();
     let late = since.is_some_and(|since| it.at > since + RESERVATION_LIFETIME + SLACK);
     if (it.besides.is_some() || it.unsure) && late {
-        return Err(format!("refused because of what was over: {it:?}"));
+        return Err(format!("refused because of an expired note: {it:?}"));
     }
     all.push(it);
     Ok(())
 }
 
 #[test]
-fn in_no_order_two_members_leave_or_an_expired_note_refuses_one() {
+fn in_every_order_one_member_leaves_at_a_time_and_no_expired_note_refuses_it() {
     let runs = std::env::var("GATERA_SEARCH_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
     let world = Arc::new(world());
     let (mut allowed, mut besides, mut unsure) = (0, 0, 0);

@@ -19,7 +19,7 @@ fn ago(seconds: i64) -> Timestamp {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_again() {
+async fn a_reservation_ends_by_itself_and_begins_again_when_the_removal_is_requested_again() {
     let reservations = ReservationStore::of_one_replica();
     let counts = || reservations.current() != Reservations::none();
     assert_eq!(reservations.reserve(&member_removal("a", "a-0"), |_| true).await, Reserving::Reserved);
@@ -36,7 +36,7 @@ async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_a
     assert!(!counts());
 }
 
-/// A reservation that has been in a Lease for long has expired, however often it is read.
+/// A reservation that has expired does not count again while its note stays in the Lease, however often the note is read.
 #[tokio::test(start_paused = true)]
 async fn an_expired_reservation_does_not_begin_again_when_it_is_read_again() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
@@ -51,7 +51,7 @@ async fn an_expired_reservation_does_not_begin_again_when_it_is_read_again() {
     assert!(all_over(&ledger));
     learn(&mut ledger, shard, Vec::new());
     learn(&mut ledger, shard, vec![note]);
-    assert!(!all_over(&ledger), "it was gone meanwhile, so this is another one");
+    assert!(!all_over(&ledger), "the note had left the Lease, so this is a new reservation");
 }
 
 /// A replica that reads a note for the first time knows its age from the API server's clock. A note without a time, or with one
@@ -81,8 +81,8 @@ async fn a_note_that_is_read_for_the_first_time_counts_from_when_it_was_written(
     }
 }
 
-/// The clock of another API server is ahead, or this one's was set: a note that was not in the Lease a moment ago is not older
-/// than that.
+/// Even if another API server's clock is ahead, or the clock was set: a note that was missing at the last read of its Lease is
+/// not older than that read.
 #[tokio::test(start_paused = true)]
 async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
@@ -97,7 +97,7 @@ async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
     assert!(counts_for(19) && !counts_for(20));
 }
 
-/// This lasts as long as any note may count that was written before the clock was set.
+/// That ends when every note that was written before the clock was set must have expired.
 #[tokio::test(start_paused = true)]
 async fn after_a_clock_change_notes_count_for_their_full_time() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
@@ -118,8 +118,8 @@ async fn after_a_clock_change_notes_count_for_their_full_time() {
     assert!(!counts(1, 2));
 }
 
-/// A pod was reserved long ago and stayed. A replica that reads this only now does not know that the reservation has expired for
-/// all others.
+/// The removal of a pod was reserved long ago, but the pod stayed. A replica that reads the note only now does not know that it
+/// has expired for all other replicas.
 #[tokio::test(start_paused = true)]
 async fn a_reservation_that_was_only_read_is_written_again() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
@@ -129,11 +129,11 @@ async fn a_reservation_that_was_only_read_is_written_again() {
     let notes = vec![ReservationNote::of(&member_removal, 2, None)];
     assert_eq!(next(&ledger), LedgerStep::Write(notes.clone()));
     assert!(ledger.record_written(shard, notes, Instant::now(), Instant::now()));
-    assert_eq!(next(&ledger), LedgerStep::Reserved, "it wrote that itself, a moment ago");
+    assert_eq!(next(&ledger), LedgerStep::Reserved, "this replica wrote the note a moment ago");
 }
 
-/// A process that was stopped for an hour, or another API server, writes a time that the answer proves wrong: the pod may not
-/// leave yet.
+/// A process that was suspended for an hour, or took the time from another API server, writes a time that the answer proves
+/// wrong: the pod may not leave yet.
 #[tokio::test(start_paused = true)]
 async fn a_note_with_a_wrong_time_reserves_nothing() {
     let member_removal = member_removal("a", "a-0");

@@ -1,10 +1,10 @@
 //! The metrics that name clusters. Only the leader has these series; the other replicas have none.
 //!
-//! Must not know: what a state means. A scrape reads the last round of the audit as it is, so a cluster that is gone has no
+//! Must not know: what a state means. A scrape reads the result of the audit's last round, so a cluster that is gone has no
 //! series, and no scrape shows a cluster in two states.
 //!
 //! `gatera_cluster_state` has one series for each cluster: its present state, with the value 1. Eight series for each, seven of
-//! them 0, would be 80,000 series for 10,000 clusters. Every query works without the zeros:
+//! them 0, would be 80,000 series for 10,000 clusters. Most queries work without the zeros:
 //! `gatera_cluster_state{state="DOWN"} == 1` lists the clusters that are down, a state timeline of Grafana gives each state a
 //! number (`… * 1 or … * 2`), and Prometheus ends the series of the previous state at the next scrape. The drawback:
 //! `last_over_time` still finds the previous state, so alerts look back over `gatera_clusters`, which has the zeros.
@@ -28,7 +28,7 @@ impl ClusterGauges {
     }
 }
 
-/// The value of a gauge for one cluster, and its state if the gauge has one.
+/// Returns the value of a gauge for one cluster, and the value of its label `state` if the gauge has that label.
 type ClusterSample = fn(&ClusterReading) -> (Option<&'static str>, i64);
 
 /// The gauges: the name of each, its help text and its value.
@@ -48,7 +48,7 @@ const GAUGES: [(&str, &str, ClusterSample); 4] = [
 impl Collector for ClusterGauges {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let clusters = self.0.load();
-        // Without clusters no metric is declared, so a replica that does not lead does not even show its name.
+        // Without clusters no metric is declared, so the output of a replica that does not lead does not even name them.
         for (name, help, sample) in GAUGES.iter().filter(|_| !clusters.is_empty()) {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for cluster in clusters.iter() {

@@ -1,7 +1,7 @@
 //! Logging of failures that repeat: a line for the first one, and then, at growing intervals, how often it occurred.
 //!
-//! Must not know: what failed. A watch without permission is tried twice a second, and thirty of them fill a log within
-//! seconds, so that its first line cannot be found.
+//! Must not know: what failed. A watch without permission is retried every few seconds, and the lines of thirty watches
+//! would soon bury the first lines of a log.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -58,7 +58,7 @@ impl Failures {
 }
 
 #[test]
-fn a_failure_has_a_line_at_once_and_then_a_count() {
+fn a_failure_is_logged_at_once_and_then_with_a_count_at_growing_intervals() {
     let (mut failures, begin) = (Failures::default(), Instant::now());
     let mut lines = Vec::new();
     for second in 0..600 {
