@@ -3,8 +3,8 @@
 //! Owns: the one task that watches the Secret and the two webhook configurations. Every replica takes its leaf from the Secret
 //! and checks whether API servers trust it; the leader also writes. `known.rs` decides; `certificate.rs` maintains the Secret and
 //! puts the leaf into use, `entries.rs` maintains the entries. Each of these two steps has its own errors, and a failure of one
-//! does not stop the other. Must not know: rules, requests. The chart creates the configurations empty; entries are added when this
-//! guard can answer, and are never removed because it is unhealthy. A configuration that was deleted stays deleted.
+//! does not stop the other. Must not know: rules, requests. The chart creates the configurations empty; entries are added when
+//! this guard can answer, and are never removed because it is unhealthy. A configuration that was deleted stays deleted.
 
 mod certificate;
 mod entries;

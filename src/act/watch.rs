@@ -2,7 +2,7 @@
 //!
 //! Owns: which objects are listed and watched, and which World requests are answered from. `watch/keeper.rs` keeps the facts.
 //! Must not know: rules, requests.
-//! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> [`World::after`] -> one atomic swap.
+//! Data: watch events -> objects (read by the same reader as those in requests) -> Facts -> [`World::after`] -> one atomic swap.
 //! The guard is ready when every list is complete. Each watch records when it last proved to be up to date
 //! (`watch/follow.rs`); the view is as old as the watch with the oldest proof. Kinds of packs delay nothing: an operator that
 //! was removed may leave a definition behind whose objects no API server can list.
@@ -43,10 +43,10 @@ const MAX_QUEUED: usize = 64;
 /// The interval at which the view is checked for staleness.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The kinds that are watched besides those of packs, and whether the adoption's labels narrow each list. StatefulSets and
-/// Deployments are often labelled on their templates only, claims, Services and budgets incompletely or not at all, so those
-/// are listed without a selector, and objects of no interest are dropped here. ConfigMaps are watched besides, but only by
-/// their metadata (`contents.rs`).
+/// The kinds that are watched besides those of packs, and whether the adoption's labels narrow each list. Only Pods reliably have
+/// these labels: StatefulSets and Deployments are often labelled only on their templates, and claims, Services and budgets
+/// incompletely or not at all. All other kinds are listed without a selector, and the facts leave out workloads that are not
+/// adopted. ConfigMaps are watched, too, but only by their metadata (`contents.rs`).
 const WATCHED: &[(Kind, bool)] = &[
     (Kind::StatefulSet, false),
     (Kind::Deployment, false),
@@ -59,12 +59,12 @@ const WATCHED: &[(Kind, bool)] = &[
     (Kind::Namespace, false),
 ];
 
-/// Returns every kind of which whole objects are listed, including those of packs.
+/// Returns every kind whose whole objects are listed, including the kinds of packs.
 fn kinds() -> impl Iterator<Item = Kind> {
     WATCHED.iter().map(|(kind, _)| *kind).chain(crate::rulebook().kinds().watched())
 }
 
-/// Returns every kind of which whole objects are listed, without the kinds of packs that this API server does not serve.
+/// Returns every kind whose whole objects are listed, without the kinds of packs that this API server does not serve.
 pub async fn served_kinds(client: &Client) -> impl Iterator<Item = Kind> {
     let served = served(client).await;
     kinds().filter(move |kind| !matches!(kind, Kind::Custom(_)) || served.contains(kind))
@@ -72,6 +72,7 @@ pub async fn served_kinds(client: &Client) -> impl Iterator<Item = Kind> {
 
 /// A message from a watch to the keeper.
 enum Message {
+    /// A list begins again. The objects that it does not name are gone when it is complete.
     ListBegun,
     Put(Box<Object>),
     /// The version in which a ConfigMap exists.
@@ -79,6 +80,7 @@ enum Message {
     /// The outcome of fetching a ConfigMap.
     Fetched(Id, contents::Fetched),
     Gone(Id),
+    /// The list is complete.
     Listed,
     /// Whether the API server offers this kind of a pack.
     Serves(bool),
@@ -89,7 +91,7 @@ enum Message {
     MemberEvents(member_events::Topic, Vec<member_events::MemberEvent>),
 }
 
-/// Keeps the world up to date until the process ends, or until one of its watches ends, which none should. `changed` is
+/// Keeps the world up to date until the process ends. Returns early if a watch ends, which should not happen. `changed` is
 /// incremented with each new world, and whenever the view becomes stale or current. When the adoption changes, the watches
 /// that the new one needs are started beside those that run, and replace them when their first lists are complete.
 pub async fn keep(
@@ -139,7 +141,8 @@ pub async fn keep(
     }
 }
 
-/// Returns, for `/readyz`, the kinds of packs that cannot be listed, and the objects for which there is no room.
+/// Returns the text for `/readyz` about kinds of packs that cannot be listed, and about objects for which there is no room in
+/// memory.
 fn unlisted(world: &World) -> Option<String> {
     let facts = world.facts();
     let names = facts.kept.unlisted().iter().map(|kind| format!("{}.{}", kind.plural(), kind.group()));
@@ -227,7 +230,7 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
     ApiResource::from_gvk_with_plural(&gvk, kind.plural())
 }
 
-/// Reads an object that a list or watch sent, and returns the message about it for the keeper.
+/// Reads an object that the API server sent, and returns the message about it for the keeper.
 fn message_about(kind: Kind, sent: RawObject<'_>) -> Message {
     match view::read(kind, sent.text) {
         Ok(object) => Message::Put(Box::new(object)),

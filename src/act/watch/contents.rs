@@ -1,9 +1,9 @@
-//! The contents of those ConfigMaps that a cluster or a bootstrap node reads.
+//! The contents of the ConfigMaps that a cluster or a bootstrap node reads.
 //!
 //! All ConfigMaps are watched by their metadata alone, which is small; the text of one is fetched when a guarded workload
 //! refers to it and its version has changed. In steady state nothing is fetched. The size of the texts that are kept is
-//! bounded ([`TextRoom`]), and so is the number of ConfigMaps that are looked at, because users of one namespace can create any
-//! number of them. Namespaces take turns, and a text that does not arrive is missing in its own namespace only.
+//! bounded ([`TextRoom`]), and so is the number of ConfigMaps whose text is fetched, because users of one namespace can create
+//! any number of them. Namespaces take turns, and a text that does not arrive is missing in its own namespace only.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -23,11 +23,11 @@ use crate::act::telemetry::{chain, repeated};
 
 /// The number of ConfigMaps that a command fetches at the same time (`once.rs`).
 pub(super) const CONCURRENT_FETCHES: usize = 16;
-/// The memory that allows one more fetch at the same time, because a ConfigMap may have 1.5 MB: 128 MiB allow four.
+/// The memory per fetch that may run at the same time, because a ConfigMap may have 1.5 MB: with 128 MiB, four fetches may.
 const MEMORY_PER_FETCH: usize = 32 << 20;
 /// The largest number of fetches at the same time, however much memory there is.
 const MAX_UNDER_WAY: usize = 32;
-/// The memory that allows one more ConfigMap of each namespace to be kept or fetched: 128 MiB allow 256.
+/// The memory per ConfigMap of one namespace that may be kept or fetched: with 128 MiB, 256 of each namespace may.
 const MEMORY_PER_MAP: usize = 512 << 10;
 const TOO_MANY: Unreadable =
     Unreadable::NotExamined("its namespace has more ConfigMaps than can be looked at");
@@ -41,9 +41,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The versions of ConfigMaps that exist, and those whose text is known.
 #[derive(Debug)]
 pub(super) struct ContentTracker {
-    /// The number of ConfigMaps of one namespace whose text is kept or fetched.
+    /// The maximum number of ConfigMaps of one namespace whose text is kept or fetched.
     max_per_namespace: usize,
-    /// The number of fetches that may be under way; a namespace has half of them.
+    /// The maximum number of fetches under way; one namespace may have half of them.
     max_under_way: usize,
     /// The version in which each ConfigMap exists.
     existing: HashMap<Id, String>,
@@ -69,7 +69,7 @@ pub(super) struct ContentTracker {
 struct NamespaceQueue {
     /// ConfigMaps whose text is known or requested; at most [`ContentTracker::max_per_namespace`].
     looked_at: HashSet<Id>,
-    /// ConfigMaps that are needed beyond that number.
+    /// ConfigMaps that objects read, but for which that limit leaves no place.
     beyond: BTreeSet<Id>,
     /// ConfigMaps to be fetched, the oldest request first.
     queue: VecDeque<Id>,
@@ -128,7 +128,7 @@ impl ContentTracker {
     }
 
     /// Requests the text of a ConfigMap that an object reads, if the version that exists is not known. Returns whether the text
-    /// is awaited, or an error if its namespace has too many.
+    /// is awaited, or an error if its namespace has too many ConfigMaps.
     pub(super) fn want(&mut self, id: &Id) -> Result<bool, Unreadable> {
         let Some(version) = self.existing.get(id).filter(|version| self.known.get(id) != Some(version))
         else {
@@ -179,8 +179,9 @@ impl ContentTracker {
         self.namespaces.entry(id.namespace.clone()).or_default().queue.push_back(id.clone());
     }
 
-    /// Ends a fetch with its answer. Returns whether the answer may be used. It is not older than the version that existed when
-    /// the fetch began; if another version was reported since then, the text is fetched again, unless the answer is that version.
+    /// Ends a fetch with its answer. Returns whether the answer may be used. The answer is not older than the version that
+    /// existed when the fetch began. If another version was reported since then, the text is fetched again, unless the answer
+    /// has that version.
     pub(super) fn end_fetch(&mut self, id: &Id, answer: &Fetched) -> bool {
         let fetch = self.under_way.remove(id);
         let (Some((begun, version)), Some(current), Some(&since)) =
@@ -208,8 +209,8 @@ impl ContentTracker {
         self.room.take(map)
     }
 
-    /// Returns a ConfigMap that was beyond a limit and no longer is, and forgets it as if it had never been fetched. It returns
-    /// one a second at most, and none while another text is awaited.
+    /// Returns a ConfigMap that was beyond a limit and fits now, and forgets it as if it had never been fetched. Returns at most
+    /// one a second, and none while another text is awaited.
     pub(super) fn next_that_fits(&mut self) -> Option<Id> {
         if self.last_retry.is_some_and(|last| last.elapsed() < RETRY_PAUSE) {
             return None;
@@ -252,7 +253,7 @@ pub(super) async fn fetch(
             let (client, sender) = (client.clone(), sender.clone());
             async move {
                 let answer = fetch_one(&client, &id).await;
-                // If the receiver is gone, the process is ending.
+                // If the receiver is gone, the keeper has ended and needs no text.
                 let _ = sender.send((source, Message::Fetched(id, answer))).await;
             }
         })
@@ -271,7 +272,7 @@ async fn fetch_one(client: &Client, id: &Id) -> Fetched {
         Err(error) => {
             let error = chain(&error);
             if let Some(times) = repeated::times("ConfigMap", &error) {
-                warn!(object = %id, error, times, "a ConfigMap could not be fetched and is fetched again");
+                warn!(object = %id, error, times, "a ConfigMap could not be fetched; trying again");
             }
             sleep(RETRY_PAUSE).await;
             Fetched::Failed

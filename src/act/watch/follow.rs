@@ -1,9 +1,10 @@
 //! A list and its watch, which records the time up to which it has missed nothing.
 //!
 //! Must not know: what becomes of its messages. If a connection stalls without being closed, no error is reported, and a proxy
-//! goes on acknowledging TCP for it. So a watch is requested in rounds of a few seconds: the API server ends each round, and
-//! this end, like an event or a bookmark, proves that nothing was missed. A watch that is silent for longer is cut off and
-//! started again. kube's own `watcher` hides bookmarks and the ends of watches, and treats a broken stream as one that ended.
+//! in between may go on acknowledging TCP segments. So a watch is requested in rounds of a few seconds: the API server ends each
+//! round, and this end, like an event or a bookmark, proves that nothing was missed. A watch that is silent for longer is cut
+//! off and started again. kube's own `watcher` hides bookmarks and the ends of watches, and treats a broken stream as one that
+//! ended.
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +61,7 @@ pub(super) struct Follower {
     pub(super) freshness: WatchFreshness,
     /// The guard, whose settings determine which packs are on.
     pub(super) guard: Arc<Guard>,
-    /// Whether to list again, because there may be room now for objects for which there was none.
+    /// Whether to list again, because objects that did not fit into memory may fit now.
     pub(super) relist: Arc<AtomicBool>,
     pub(super) messages: mpsc::Sender<(usize, Message)>,
 }
@@ -140,7 +141,7 @@ impl Follower {
                 Err(Interruption::ReceiverGone) => return,
                 Err(interruption) => interruption,
             };
-            // The kind may be installed or switched on later, so it is requested once a round.
+            // The kind may be installed or switched on later, so it is requested again after the time of a round.
             if self.kind.is_optional() && interruption.is_absent() {
                 progress = None;
                 if reported != KindReport::Absent && self.report_absent().await.is_err() {
@@ -195,7 +196,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Does the same as `list_or_round`, and reports to the keeper if a pack's kind takes too long.
+    /// Does what `list_or_round` does, and reports to the keeper if that takes too long for a kind of a pack.
     async fn list_or_round_with_report(
         &self,
         progress: &mut Option<WatchProgress>,
@@ -324,7 +325,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Sends a change to the keeper. After an interruption it may be one of many, so it does not prove that the watch caught up.
+    /// Sends a change to the keeper. After an interruption a change may be one of many, so it does not prove that the watch has
+    /// caught up.
     async fn send_event(&self, message: Message, progress: &WatchProgress) -> Result<(), Interruption> {
         self.send(message).await?;
         if progress.caught_up {

@@ -29,7 +29,7 @@ use crate::act::guard::Guard;
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// The pause after a World, as a multiple of the time that building it took: building takes at most a fifth of the time.
 const PAUSE_FACTOR: u32 = 4;
-/// The shortest interval at which kinds with objects that had no room are listed again.
+/// The interval at which kinds with objects that did not fit are listed again if they may fit now.
 const RELIST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// One list and watch, and the objects that it holds.
@@ -74,9 +74,9 @@ pub(super) struct Keeper {
     text_requests: mpsc::UnboundedSender<Id>,
     /// When every list was complete for the first time.
     all_listed: Option<Instant>,
-    /// Whether every text has been known at some time since then.
+    /// Whether every text that was awaited at that time has arrived or is late.
     all_loaded: bool,
-    /// When it was last checked which kinds have objects that had no room and may have room now.
+    /// When the kinds with objects that did not fit, but may fit now, were last looked up.
     last_relist_check: Instant,
 }
 
@@ -106,7 +106,7 @@ impl Keeper {
         mut self,
         mut messages: mpsc::Receiver<(usize, Message)>,
         guard: &Guard,
-        show: &mpsc::Sender<World>,
+        worlds: &mpsc::Sender<World>,
     ) {
         let mut batch = Vec::new();
         // The timeout is needed because texts also become late while no message arrives.
@@ -119,7 +119,7 @@ impl Keeper {
                 changed |= self.apply(source, message);
             }
             changed |= self.apply_time();
-            // Before the first lists are complete no request is answered, so no World is built.
+            // Until its first lists are complete, no request is answered from these facts, so no World is built.
             if changed && self.knows_everything() {
                 let begun = Instant::now();
                 let (before, mut facts) = (self.world.clone(), take(&mut self.facts));
@@ -128,7 +128,7 @@ impl Keeper {
                 let Ok((world, facts)) = built else { return };
                 (self.world, self.facts) = (world.clone(), facts);
                 let cost = begun.elapsed();
-                if show.send(world).await.is_err() {
+                if worlds.send(world).await.is_err() {
                     return;
                 }
                 // Messages that arrive meanwhile wait in the channel and together cost one World.
@@ -156,7 +156,7 @@ impl Keeper {
         !late.is_empty()
     }
 
-    /// Applies the probe Events of one pod. Returns whether its last report is new; earlier ones do not count.
+    /// Applies the probe Events of one pod. Returns whether the facts hold other reports of the pod than before.
     fn apply_probes(&mut self, events: &[MemberEvent]) -> bool {
         let Some(first) = events.first() else { return false };
         let pod = |facts: &Facts| facts.pod(&first.about).cloned();
@@ -168,7 +168,7 @@ impl Keeper {
         before.as_ref().map(|pod| pod.reports()) != after.as_ref().map(|pod| pod.reports())
     }
 
-    /// Applies one message. Returns false if it brought nothing new.
+    /// Applies one message. Returns whether the facts may have changed.
     fn apply(&mut self, index: usize, message: Message) -> bool {
         let source = &mut self.sources[index];
         match message {
@@ -180,10 +180,11 @@ impl Keeper {
             Message::Put(object) => {
                 let (id, kind) = (Id::of(object.meta()), source.kind);
                 let version = source.record(&id, &object.meta().resource_version);
-                if self.is_newest(index, &id, version) {
-                    self.facts.unreadable.remove(&(kind, id.clone()));
-                    self.change_and_request_texts(kind, &id, |facts| _ = facts.put(*object));
+                if !self.is_newest(index, &id, version) {
+                    return false;
                 }
+                self.facts.unreadable.remove(&(kind, id.clone()));
+                self.change_and_request_texts(kind, &id, |facts| _ = facts.put(*object));
             }
             Message::Version(id, version) => {
                 source.record(&id, &version);
@@ -260,8 +261,8 @@ impl Keeper {
         }
     }
 
-    /// Requests as many texts as may be under way; one that was beyond a limit and no longer is comes first. The result of `send`
-    /// is ignored because the fetcher ends only with the process.
+    /// Requests as many texts as may be under way, and among them one that was beyond a limit and fits now. The result of `send`
+    /// is ignored because the fetcher ends only together with this keeper.
     fn request_texts(&mut self) {
         if let Some(next) = self.contents.next_that_fits() {
             self.want_text(&next);
@@ -314,7 +315,7 @@ impl Keeper {
         }
     }
 
-    /// Returns whether every list has been complete once, and since then every text. The watches measure the age of the view.
+    /// Returns whether every list has been complete once, and every text that was awaited then has arrived or is late.
     fn knows_everything(&mut self) -> bool {
         if self.all_listed.is_none() && self.sources.iter().all(|source| source.listed) {
             self.all_listed = Some(Instant::now());

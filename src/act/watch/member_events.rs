@@ -37,12 +37,12 @@ const MAX_EVENTS: usize = 1000;
 /// The maximum length of a message that is kept, in bytes: no probe of the guard prints more.
 const MAX_MESSAGE_BYTES: usize = 2048;
 
-/// The topic of an Event.
+/// What an Event about a member reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// A probe of a pod that failed.
+    /// Failed probes of a pod.
     Probes,
-    /// A pod of a StatefulSet that cannot be created.
+    /// Failed attempts to create a pod of a StatefulSet.
     Creation,
 }
 
@@ -68,17 +68,18 @@ pub struct MemberEvent {
     pub message: String,
 }
 
-/// Returns the Events of this topic that the API server still has, oldest first: all of them, or a limited number about the
-/// object with this uid, because users who may write Events must not be able to fill the guard's memory.
+/// Returns the Events of this topic that the API server still has, oldest first. The number of Events about one object (`uid`) is
+/// limited, because users who may write Events must not be able to fill the guard's memory. Without a uid, as commands call this,
+/// there is no limit.
 pub async fn events(
     client: &Client,
-    about: Topic,
+    topic: Topic,
     namespace: Option<&str>,
     uid: Option<&str>,
 ) -> kube::Result<Vec<MemberEvent>> {
     let uid_selector = uid.map(|uid| format!(",involvedObject.uid={uid}")).unwrap_or_default();
     let max_events = if uid.is_some() { MAX_EVENTS } else { usize::MAX };
-    let params = ListParams::default().fields(&format!("{}{uid_selector}", about.fields()));
+    let params = ListParams::default().fields(&format!("{}{uid_selector}", topic.fields()));
     let mut pages = ListPages::of(client, Event::url_path(&(), namespace), params);
     let (mut found, mut seen) = (Vec::new(), 0);
     while let Some(object) = pages.next().await?.filter(|_| seen < max_events) {
@@ -107,7 +108,7 @@ pub(super) async fn follow(client: Client, guard: Arc<Guard>, sender: mpsc::Send
         let waiting = watched_runs(&guard);
         pauses.retain(|run, _| waiting.contains(run));
         for run in waiting {
-            let first = if run.about == Topic::Creation { MISSING_POD_DELAY } else { Duration::ZERO };
+            let first = if run.topic == Topic::Creation { MISSING_POD_DELAY } else { Duration::ZERO };
             let pause_of_run = pauses.entry(run.clone()).or_insert_with(|| ListingPause {
                 until: Instant::now() + first,
                 pause: LIST_INTERVAL,
@@ -122,12 +123,12 @@ pub(super) async fn follow(client: Client, guard: Arc<Guard>, sender: mpsc::Send
                 pause_of_run.pause = (pause_of_run.pause * 3 / 2).min(MAX_INTERVAL);
             }
             let namespace = &run.namespace;
-            let listing = events(&client, run.about, Some(namespace), Some(&run.uid));
+            let listing = events(&client, run.topic, Some(namespace), Some(&run.uid));
             let late = format!("no answer about the Events of namespace {namespace}");
             match outcome_in_words(LIST_INTERVAL, &late, listing).await {
                 // Index 0 has no meaning here: these Events belong to no source of the keeper.
                 Ok(events) => {
-                    if sender.send((0, Message::MemberEvents(run.about, events))).await.is_err() {
+                    if sender.send((0, Message::MemberEvents(run.topic, events))).await.is_err() {
                         return;
                     }
                 }
@@ -147,10 +148,10 @@ struct WatchedRun {
     namespace: String,
     uid: String,
     since: Option<Timestamp>,
-    about: Topic,
+    topic: Topic,
 }
 
-/// When the Events of one run are listed next. The pause grows while the member stays not Ready.
+/// When the Events of one run are listed next. The pause grows until the member is Ready.
 struct ListingPause {
     until: Instant,
     pause: Duration,
@@ -162,18 +163,21 @@ fn watched_runs(guard: &Guard) -> Vec<WatchedRun> {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View::new(&world, (guard.clock)(), &settings);
     let of = |cluster: &Cluster| {
-        let run = |uid: &String, since, about| WatchedRun {
+        let run = |uid: &String, since, topic| WatchedRun {
             namespace: cluster.id.namespace.clone(),
             uid: uid.clone(),
             since,
-            about,
+            topic,
         };
-        let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.terminating);
+        let not_ready = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.terminating);
         // Before the cluster has data, a missing member does not matter here.
         let missing =
             !cluster.orphaned && cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
         let creation = missing.then(|| run(&cluster.workload.metadata.uid, None, Topic::Creation));
-        waits.map(|pod| run(&pod.uid, pod.running_since, Topic::Probes)).chain(creation).collect::<Vec<_>>()
+        not_ready
+            .map(|pod| run(&pod.uid, pod.running_since, Topic::Probes))
+            .chain(creation)
+            .collect::<Vec<_>>()
     };
     world.clusters().filter(|it| !view.is_mode_off(&it.id.namespace)).flat_map(of).collect()
 }

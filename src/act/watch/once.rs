@@ -1,6 +1,6 @@
-//! Lists once, for commands, what the watches would list. A failure is an error, where a watch would try again.
+//! Lists once, for commands, what the watches list. A failure is an error, whereas a watch tries again.
 //!
-//! A user who has rights in one namespace only can list that namespace alone.
+//! A user who has rights in only one namespace can list just that namespace.
 
 use std::collections::BTreeSet;
 

@@ -50,7 +50,7 @@ pub(crate) struct ListPages {
     params: ListParams,
     metadata_only: bool,
     page: Option<ListPage>,
-    /// The version of the whole list, once its last page has come.
+    /// The version of the whole list, once its last page has been read.
     version: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! An object as the API server sent it: its name and version, and its text for the reader.
 //!
-//! kube's watches parse objects into a type, so that one malformed object ends a whole watch, and objects of reviews and of
-//! watches would be read by different code. So only the name and version are read here, and `Object::read` gets the text.
+//! kube's watches parse objects into a type, so that one malformed object ends a whole watch, and objects in requests and in
+//! watches would be read by different code. So only the name and version are read here, and `Object::read` reads the text.
 
 use facts::view::Id;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! A scripted API server, in time that only the test advances: what counts as news from it, and what does not.
+//! A scripted API server and virtual time: which of its answers prove that the view is current, and which do not.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,7 @@ fn rds() -> Kind {
 
 fn api_server(script: Vec<Reply>) -> (Client, RequestLog) {
     let (asked, script) = (RequestLog::default(), Arc::new(Mutex::new(VecDeque::from(script))));
-    let messages = Arc::clone(&asked);
+    let log = Arc::clone(&asked);
     let service = service_fn(move |request: http::Request<Body>| {
         let part = |name: &str| {
             let query = request.uri().query().unwrap_or_default();
@@ -55,7 +55,7 @@ fn api_server(script: Vec<Reply>) -> (Client, RequestLog) {
         let watches = part("watch=") == "true";
         let entry =
             if watches { format!("from {version} for {}s", part("timeoutSeconds=")) } else { "list".into() };
-        messages.lock().unwrap().push(entry);
+        log.lock().unwrap().push(entry);
         let answer = script.lock().unwrap().pop_front();
         let code = if let Some(Reply::Refused(code)) = answer { code } else { 200 };
         async move { Ok::<_, std::io::Error>(Response::builder().status(code).body(body(answer)).unwrap()) }
@@ -137,7 +137,7 @@ async fn reported_by(
     followed_again(Arc::default(), kind, guard, seconds, script).await
 }
 
-/// Does the same, with a flag that asks for a new list.
+/// Does what `reported_by` does, with a flag that requests a new list.
 async fn followed_again(
     relist: Arc<AtomicBool>,
     kind: Kind,
@@ -189,7 +189,10 @@ async fn a_silent_watch_is_cut_off_and_stale() {
     let silent = Reply::Watch(vec![(100, EVENT)], End::Never);
     let (asked, freshness) = after(18, vec![Reply::List(LIST), first, silent]).await;
     assert_eq!(asked[2], "from 1 for 8s");
-    assert!(asked[3..].iter().all(|it| it == "from 5 for 1s"), "begun again, in short rounds: {asked:?}");
+    assert!(
+        asked[3..].iter().all(|it| it == "from 5 for 1s"),
+        "the watch begins again, in short rounds: {asked:?}"
+    );
     assert_eq!(stale(freshness), Some(16), "since the event");
 }
 
@@ -202,7 +205,10 @@ async fn after_a_break_only_a_bookmark_or_the_end_of_a_round_counts() {
     let script = |last| vec![Reply::List(LIST), first(), broken(), last];
     assert!(stale(after(18, script(events())).await.1).is_some());
     let bookmark = Reply::Watch(vec![(100, EVENT), (14_000, BOOKMARK)], End::Never);
-    assert!(stale(after(18, script(bookmark)).await.1).is_some(), "beyond its round nobody waits for it");
+    assert!(
+        stale(after(18, script(bookmark)).await.1).is_some(),
+        "a bookmark after the deadline of its round comes too late"
+    );
     let bookmark = Reply::Watch(vec![(3_900, BOOKMARK)], End::Never);
     assert_eq!(after(20, script(bookmark)).await.1, Freshness::Current);
 }
@@ -264,8 +270,8 @@ async fn a_kind_that_may_fit_now_is_listed_again() {
         sleep(Duration::from_secs(5)).await;
         relist.store(true, Ordering::Relaxed);
     };
-    let messages = followed_again(Arc::clone(&relist), Kind::Service, guard(Settings::default()), 12, script);
-    let ((asked, ..), ()) = tokio::join!(messages, ask);
+    let follow = followed_again(Arc::clone(&relist), Kind::Service, guard(Settings::default()), 12, script);
+    let ((asked, ..), ()) = tokio::join!(follow, ask);
     assert_eq!(asked[..5], ["list", "from 1 for 1s", "from 1 for 8s", "list", "from 1 for 1s"]);
 }
 
@@ -273,7 +279,7 @@ async fn a_kind_that_may_fit_now_is_listed_again() {
 async fn a_kind_is_not_requested_until_its_pack_is_on() {
     let guard = guard(crate::rulebook().settings("packs: {rds: false}").unwrap());
     let (asked, freshness) = followed(rds(), Arc::clone(&guard), 20, vec![]).await;
-    assert_eq!((asked, freshness), (vec![], Freshness::Current), "and nobody waits for it");
+    assert_eq!((asked, freshness), (vec![], Freshness::Current), "and the view does not wait for it");
     let switch = async {
         sleep(Duration::from_secs(20)).await;
         guard.settings.store(Arc::default());
@@ -298,13 +304,13 @@ async fn a_kind_that_is_served_but_cannot_be_listed_is_not_absent() {
     assert_eq!(reports, ["offered", "unreachable"], "a list that hangs holds up nothing");
     let (.., reports) = reported_by(rds(), on(), 4, vec![Reply::Refused(404)]).await;
     assert_eq!(reports, ["not offered", "listed"]);
-    // A single failure is not reported where everything is known.
+    // A single failure is not reported while the objects of the kind are known.
     let round = |end| Reply::Watch(vec![], end);
     let script =
         vec![Reply::List(LIST), round(End::Clean(1_000)), round(End::Broken), round(End::Clean(1_000))];
     assert_eq!(reported_by(rds(), on(), 3, script).await.2, ["offered", "listed"]);
     let (.., reports) = reported_by(Kind::Service, on(), 4, vec![refused()]).await;
-    assert_eq!(reports, [""; 0], "of what Galera needs the freshness says it");
+    assert_eq!(reports, [""; 0], "for a kind that Galera needs, the freshness shows the failure");
 }
 
 /// A kind that is not installed, and an API server that restarts.

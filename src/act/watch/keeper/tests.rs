@@ -19,12 +19,14 @@ fn text(name: &str, kib: usize) -> Fetched {
     // The name makes each text unique.
     let text = format!("{name}{}", "x".repeat(kib << 10));
     let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"db"}},"data":{{"a":"{text}"}}}}"#);
-    let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else { unreachable!("it is one") };
+    let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else {
+        unreachable!("the kind is ConfigMap")
+    };
     Fetched::Text(Box::new(map))
 }
 
 #[test]
-fn nothing_is_complete_before_every_list_is() {
+fn the_keeper_knows_everything_when_every_list_is_complete() {
     let mut keeper = keeper(&[Kind::Pod, Kind::Node]);
     keeper.apply(0, Message::Listed);
     assert!(!keeper.knows_everything());
@@ -110,16 +112,16 @@ fn a_config_map_is_fetched_as_soon_as_a_workload_reads_it() {
     assert_eq!(fetches(&mut keeper, 2, version("conf", "1")), [""; 0], "nothing reads it yet");
     assert_eq!(fetches(&mut keeper, 0, set("conf", "")), ["conf"], "now a StatefulSet reads it");
     assert_eq!(fetches(&mut keeper, 0, set("conf", "")), [""; 0], "this version is known");
-    assert_eq!(fetches(&mut keeper, 2, version("conf", "2")), ["conf"], "it changed");
+    assert_eq!(fetches(&mut keeper, 2, version("conf", "2")), ["conf"], "it has changed");
     assert_eq!(fetches(&mut keeper, 2, version("late", "1")), [""; 0]);
-    assert_eq!(fetches(&mut keeper, 0, set("late", "")), ["late"], "another one is read");
+    assert_eq!(fetches(&mut keeper, 0, set("late", "")), ["late"], "the StatefulSet reads another ConfigMap");
     assert_eq!(fetches(&mut keeper, 2, version("conf", "3")), [""; 0], "nothing reads it any more");
     assert_eq!(fetches(&mut keeper, 2, Message::Gone(Id::new("db", "late"))), [""; 0]);
     assert_eq!(fetches(&mut keeper, 2, version("late", "1")), ["late"], "it was created again");
     assert_eq!(fetches(&mut keeper, 2, version(&snapshots[0], "1")), [""; 0]);
     assert_eq!(fetches(&mut keeper, 0, set("late", &keep)), [&*snapshots[0]], "an annotation names it");
     assert_eq!(fetches(&mut keeper, 1, put(Kind::Pod, pod)), [""; 0]);
-    assert_eq!(fetches(&mut keeper, 2, version(&given, "1")), [&*given], "a pod was given it");
+    assert_eq!(fetches(&mut keeper, 2, version(&given, "1")), [&*given], "a pod runs with it");
 }
 
 #[test]
@@ -139,10 +141,7 @@ fn only_a_new_last_report_of_a_pod_is_a_change() {
         Message::MemberEvents(Topic::Probes, states.iter().map(event).collect())
     };
     assert!(keeper.apply(0, probe_failures(&["JOINING", "CONNECTED"])));
-    assert!(
-        !keeper.apply(0, probe_failures(&["JOINING", "CONNECTED"])),
-        "the last state is the one that was known"
-    );
+    assert!(!keeper.apply(0, probe_failures(&["JOINING", "CONNECTED"])), "the same reports were known");
     assert!(keeper.apply(0, probe_failures(&["JOINING", "CONNECTED", "DISCONNECTED"])));
     assert!(!keeper.apply(0, Message::MemberEvents(Topic::Probes, Vec::new())));
 }
@@ -181,7 +180,7 @@ fn exists(namespace: &str, name: &str, version: &str) -> Message {
 }
 
 fn fetched(id: &Id, kib: usize) -> Message {
-    let Fetched::Text(mut map) = text(&id.name, kib) else { unreachable!("it is one") };
+    let Fetched::Text(mut map) = text(&id.name, kib) else { unreachable!("the answer is a text") };
     map.metadata.namespace.clone_from(&id.namespace);
     Message::Fetched(id.clone(), Fetched::Text(map))
 }
@@ -293,9 +292,8 @@ async fn a_kind_without_room_is_listed_again_when_room_was_freed() {
     assert_eq!(listed_again(&mut keeper).await, [false, false]);
 }
 
-/// An object that nothing reads causes no new World.
 #[test]
-fn an_object_that_nothing_reads_causes_no_new_world() {
+fn a_config_map_that_nothing_reads_causes_no_new_world() {
     let (mut keeper, _wanted) = keeper_of_texts();
     keeper.apply(0, reader("db", &["conf".to_owned()]));
     assert!(!keeper.apply(1, Message::ListBegun));
@@ -305,7 +303,7 @@ fn an_object_that_nothing_reads_causes_no_new_world() {
 
 /// At most two fetches of a namespace are under way at a time, the kept texts are bounded, and a deleted one makes room.
 #[test]
-fn a_set_that_names_a_hundred_large_config_maps_uses_little_memory() {
+fn a_stateful_set_that_reads_a_hundred_large_config_maps_uses_little_memory() {
     let (mut keeper, mut wanted) = keeper_of_texts();
     let names: Vec<_> = (0..100).map(|number| format!("map-{number:03}")).collect();
     for name in &names {
@@ -328,7 +326,7 @@ fn a_set_that_names_a_hundred_large_config_maps_uses_little_memory() {
         names.iter().filter(kept).map(|name| &name[4..]).collect::<Vec<_>>().join(" ")
     };
     assert_eq!((kept(&keeper), keeper.facts.unreadable.len()), ("001 002 003 004".to_owned(), 96));
-    assert!(keeper.contents.awaited_since().is_none(), "they are known by name");
+    assert!(keeper.contents.awaited_since().is_none(), "the others are known not to fit");
     keeper.apply(1, Message::Gone(Id::new("db", "map-002")));
     assert_eq!(serve(&mut keeper), ["map-005"]);
     assert_eq!(kept(&keeper), "001 003 004 005");

@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// The objects of this list, when it comes in pieces of these sizes; and its metadata.
+    /// Returns the objects and the metadata of this list, which is read in pieces of these sizes.
     fn pieces(text: &str, sizes: &[usize]) -> (Vec<Value>, serde_json::Result<ListMeta>) {
         let (mut split, mut objects, mut left) = (ListSplitter::default(), Vec::new(), text.as_bytes());
         let mut sizes = sizes.iter().cycle();
@@ -154,7 +154,7 @@ mod tests {
             let objects: Vec<_> =
                 fields.into_iter().map(|it| json!({ "items": [it], "metadata": { "name": "a" } })).collect();
             let (meta, items) = (json!({ "continue": "it", "resourceVersion": "7" }), json!(objects));
-            // API servers write the metadata of custom resources behind them.
+            // API servers write the metadata of a list of custom resources after its items.
             let (one, other) = if first { (("metadata", meta), ("items", items)) } else { (("items", items), ("metadata", meta)) };
             let print = |it: &Value| if pretty { format!("{it:#}") } else { it.to_string() };
             let text = format!("{{\"kind\":\"List\",\"{}\": {} ,\"{}\":{}}}\n", one.0, print(&one.1), other.0, print(&other.1));
