@@ -8,7 +8,7 @@ use facts::marks::{DATA, PREFIX};
 use facts::view::{Id, View};
 use facts::way_out::{CommandLine, WayOut, say};
 
-/// The text that explains what this means for a cluster.
+/// What this means for a cluster.
 pub const EXPLANATION: &str = "it was guarded before, but no selector in `adopt` matches it now, so the guard neither refuses nor changes anything there";
 
 /// Returns both ways out: guard the cluster again, or drop the mark.
@@ -18,7 +18,7 @@ pub fn way_out(Id { namespace, name }: &Id) -> WayOut {
         .or(say("to leave it unguarded: ").run(CommandLine::new(annotate)))
 }
 
-/// Returns the one line that `/readyz` shows.
+/// Returns the line that `/readyz` shows, if there are such StatefulSets.
 pub fn summary(view: &View<'_>) -> Option<String> {
     let (first, _) = view.no_longer_adopted().next()?;
     let more = match view.no_longer_adopted().count() {

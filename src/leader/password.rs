@@ -1,10 +1,10 @@
 //! The next step of `gatera passwd`: a pure function of what was observed, called again after every look at the
 //! cluster, as for `gatera stop`.
 //!
-//! MariaDB accepts both passwords from before the Secret changes until everything that reads it has restarted; only
-//! then does it stop accepting the other one. So each password that a reader holds is accepted at all times. Nothing is
-//! remembered between two looks: a command that was killed continues where it was when you run it again, and a change
-//! is reversed by the same steps with the other target.
+//! MariaDB accepts both passwords from before the Secret changes until everything that reads the Secret has restarted;
+//! only then does MariaDB stop accepting the other password. So each password that a reader holds is accepted at all
+//! times. Nothing is remembered between two looks: a command that was killed continues where it was when you run it
+//! again, and a change is reversed by the same steps with the other target.
 
 #[cfg(test)]
 mod search;
@@ -65,12 +65,12 @@ impl PasswordChange {
 pub struct Underway {
     /// The password that remains at the end.
     pub target: WhichPassword,
-    /// An id that differs in each change, and after a change was reversed.
+    /// An id that differs for each change, and changes when a change is reversed.
     pub turn: String,
     /// Whether the Secret may have been written, so that a reader may hold the new password.
     pub touched: bool,
-    /// Whether all readers hold the target and the other password is about to end: the change can no longer be
-    /// reversed.
+    /// Whether all readers hold the target, and MariaDB is about to stop accepting the other password: the change can no
+    /// longer be reversed.
     pub sealed: bool,
 }
 
@@ -108,7 +108,7 @@ pub struct Observed {
     /// Why nothing may be done at the moment.
     pub not_now: Option<String>,
     pub change: PasswordChange,
-    pub kept: SecretState,
+    pub secret_state: SecretState,
     pub members: Vec<AccountOnMember>,
     pub readers: Vec<ReadingPod>,
 }
@@ -131,7 +131,7 @@ pub enum PasswordStep {
     },
     /// Every reader holds the target, and both passwords are accepted.
     Both,
-    /// Record that the other password is about to end.
+    /// Record that MariaDB is about to stop accepting the other password.
     Seal,
     /// Let the account accept the target only.
     End(Vec<String>),
@@ -150,13 +150,13 @@ pub fn next(observed: &Observed, now: Timestamp) -> PasswordStep {
     let Some(underway) = &observed.change.underway else { return PasswordStep::Begin };
     let target = underway.target;
     if target == WhichPassword::Old && !underway.touched && !underway.sealed {
-        // No reader ever held the new password. The account is written even if no member accepts that password: a
-        // statement of another run that adds it may be on its way, and changes nothing once the account was written again.
+        // No reader ever held the new password. The account is written even if no member accepts that password: another
+        // run's statement that adds it may still arrive, and it changes nothing if the account was written since.
         return PasswordStep::End(observed.clauses(&[target]));
     }
     let written_at =
-        observed.kept.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
-    let written = observed.kept.holds == Some(target) && (written_at.is_some() || underway.sealed);
+        observed.secret_state.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
+    let written = observed.secret_state.holds == Some(target) && (written_at.is_some() || underway.sealed);
     let stale_readers = written_at.map_or_else(Vec::new, |at| {
         observed.readers.iter().filter(|it| it.created <= at + KUBELET_DELAY).collect()
     });
@@ -188,7 +188,7 @@ fn restart(stale_readers: &[&ReadingPod], written_at: Option<Timestamp>, now: Ti
     if workloads.is_empty() {
         let names = pods.join(", ");
         return PasswordStep::Wait(format!(
-            "no controller restarts {names}, which may still use the other password: delete it, and create it again if you need it"
+            "no controller restarts {names}, and each may still use the other password: delete it, and create it again if you need it"
         ));
     }
     PasswordStep::Restart { workloads, pods }

@@ -60,7 +60,7 @@ impl PlannedStep {
         matches!(self.step, Delete(_) | Finish(_) | Configure(_) | Evict { .. })
     }
 
-    /// Returns how long the step must be due without a break before it is done.
+    /// Returns for how long the step must be due without a break before it is carried out.
     pub fn patience(&self) -> Duration {
         match &self.step {
             LeaderStep::Announce(_) => ANNOUNCE_AFTER,
@@ -97,7 +97,7 @@ pub enum LeaderStep {
     Evict {
         pod: String,
         uid: String,
-        /// The step must be due for this long before it is done.
+        /// The step must be due for this long before it is carried out.
         patience: Duration,
     },
     /// Write the guard's mark on an object that is about to be deleted.
@@ -109,9 +109,9 @@ pub enum LeaderStep {
         /// The corrected mark; a mark without a record removes the record.
         mark: Mark,
     },
-    /// Finish a clean-up; each part of it may be repeated.
+    /// Finish the removal of the bootstrap node; each part of this step may be repeated.
     Finish(Finish),
-    /// Publish what the clean-up waits for, if it waits for long.
+    /// Publish why something waits or stays, if that lasts.
     Announce(Announcement),
 }
 
@@ -157,6 +157,7 @@ pub struct Finish {
     pub remaining: Vec<RemovalTarget>,
     /// Objects that stay, each with the reason.
     pub left: Vec<(RemovalTarget, String)>,
+    /// How many members are Synced, as a text for the Event.
     pub count: String,
 }
 
@@ -282,7 +283,7 @@ fn steps_of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<PlannedStep> {
     steps.into_iter().map(planned).collect()
 }
 
-/// Returns why the guard only observes in the cluster's namespace, and removes and restarts nothing there, if that is so.
+/// Returns why the guard removes and restarts nothing in the cluster's namespace, if the mode says so.
 fn only_observes(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let ns = &*cluster.id.namespace;
     let mode = view.read_only_mode(ns)?;
@@ -295,12 +296,12 @@ const ANNOUNCE_AFTER: Duration = Duration::from_secs(10);
 const KEPT: &str = "BootstrapKept";
 const REMOVED: &str = "BootstrapRemoved";
 const NOT_REMOVED: &str = "NotRemoved";
-/// The number of clusters that no selector adopts any more and that Events name; `gatera status` names all.
+/// The maximum number of Events about clusters that no selector adopts any more; `gatera status` names all of them.
 const MAX_NO_LONGER_GUARDED: usize = 100;
 /// The Event reason for a cluster that no selector adopts any more.
 pub const NO_LONGER_GUARDED: &str = "NoLongerGuarded";
 
-/// Returns the Event which says that an object of this cluster's bootstrap node stays.
+/// Returns the Event about an object of this cluster's bootstrap node that stays.
 fn not_removed(cluster: &Id, target: &RemovalTarget, why: &str) -> Announcement {
     let note = format!(
         "{target} is not removed: {why}; if nothing needs it: kubectl -n {} delete {} {}",

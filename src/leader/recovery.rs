@@ -49,7 +49,7 @@ pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<WayOut> {
     }
 }
 
-/// Returns which of the members that are not Ready has the newest data, if each of them reported its position.
+/// Returns which member has the newest data, if every member reported its position and all are in the same history.
 fn newest(cluster: &Cluster) -> Option<String> {
     let known: Vec<_> = cluster
         .start_reports()
@@ -60,14 +60,14 @@ fn newest(cluster: &Cluster) -> Option<String> {
         return None;
     }
     let have = known.iter().filter(|(_, it, _)| it.seqno == highest);
-    // A table that was about to change may be half changed: of two members with the same position, the other one is
-    // better.
+    // Where DDL was under way, a table may be half changed and Galera does not compare the position: of members with the
+    // same position, the others are better.
     let whole = have.clone().any(|(_, _, compared)| *compared);
     let have: Vec<_> = have.filter(|(_, _, compared)| *compared || !whole).map(|(name, ..)| *name).collect();
     Some(format!(" (as reported, the newest is on {}: seqno {highest})", have.join(", ")))
 }
 
-/// Returns that the pod of this member does not run, and the reason that Kubernetes gives.
+/// Returns a text which says that the pod of this member does not run, with the reason that Kubernetes gives.
 fn held_up(cluster: &Cluster, member: &Member) -> String {
     let (ns, name) = (&cluster.id.namespace, &member.name);
     let says = member.pod.as_deref().and_then(|pod| pod.held_up_by.as_deref());

@@ -1,9 +1,9 @@
 //! What `gatera stop` does next: a pure function of the view, called again after every look, like a recovery
 //! (`recovery/steps.rs`).
 //!
-//! Members leave one at a time, the highest ordinal first, while all others are Ready, so that Galera on each member
-//! knows that the others continue, and on the last one that it is the last. The position of each is recorded on its
-//! claims. Nothing is remembered between two looks.
+//! Members leave one at a time, the highest ordinal first, while all others are Ready, so that Galera records on each
+//! member that the others continue, and on the last member that it was the last. The position of each member is recorded
+//! on its claims. Nothing is remembered between two looks.
 
 use crate::plan::bootstrap;
 use engine::exceptions::end_override_command;
@@ -22,7 +22,8 @@ pub enum StopStep {
     Stopped,
     Wait(String),
     Cannot(String),
-    /// Record on these claims that their members are about to be stopped: their number must outlive them.
+    /// Record on these claims that their members are about to be stopped: the number of members must still be known when
+    /// they are gone.
     Record {
         claims: Vec<String>,
     },
@@ -33,7 +34,7 @@ pub enum StopStep {
         /// The replicas that remain.
         to: i64,
     },
-    /// Wait for a member that is leaving: where its data ends is recorded when it has left.
+    /// Wait for a member that is leaving. When it has left, the position at which its data ends is recorded on its claims.
     Follow {
         member: String,
         claims: Vec<String>,
@@ -88,7 +89,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> StopStep {
     }
 }
 
-/// Returns why the pod stays: a pod of a node that does not answer stays until the node is back.
+/// Returns why the pod stays, if its node does not answer: it then stays until the node is back.
 fn node_away(pod: &PodFact, view: &View<'_>) -> Option<String> {
     let node = view.node(&pod.node).filter(|node| !node.is_reachable())?;
     let name = &node.metadata.name;
@@ -99,7 +100,7 @@ fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
     cluster.claims.iter().filter(|claim| claim.ordinal == ordinal).map(|claim| claim.name.clone()).collect()
 }
 
-/// The reason that marks the override by which the last member leaves as gatera's own.
+/// The reason in the override that lets the last member leave. It shows that the override is gatera's own.
 pub const OVERRIDE_REASON: &str = "gatera stop stops the last member";
 
 /// Returns whether this override is gatera's own.
@@ -107,7 +108,7 @@ pub fn is_own_override(text: &str) -> bool {
     text.strip_suffix(OVERRIDE_REASON).is_some_and(|rest| rest.ends_with(" reason="))
 }
 
-/// Returns why the cluster cannot be stopped, however long one waits.
+/// Returns why the cluster cannot be stopped. Waiting does not help.
 fn obstacle(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     state_obstacle(cluster, view)
         .or_else(|| loses_data(cluster, view))
@@ -173,7 +174,7 @@ fn start_obstacle(cluster: &Cluster) -> Option<String> {
     ))
 }
 
-/// Returns why another override would be overwritten.
+/// Returns that the StatefulSet has an override of another writer, which the stop would overwrite.
 fn foreign_override(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let text = cluster.workload.metadata.mark(OVERRIDE)?;
     let is_foreign = Override::read(text, view.now).is_ok_and(|it| it.reason != OVERRIDE_REASON);

@@ -53,7 +53,7 @@ pub(super) async fn act(
             write_secret(seen, observation, underway.target, &underway.turn).await
         }
         PasswordStep::Restart { workloads, .. } => {
-            let at = observation.state.kept.written.as_ref().context("the Secret has no mark")?.1;
+            let at = observation.state.secret_state.written.as_ref().context("the Secret has no mark")?.1;
             restart(seen, workloads, at).await
         }
         PasswordStep::Both | PasswordStep::Seal => record(seen, observation, &[("sealed", "yes")]).await,

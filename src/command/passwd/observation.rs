@@ -72,9 +72,9 @@ pub(super) async fn observe(
     let (cluster, view) = (seen.cluster()?, seen.view());
     let not_now = password::wait_reason(cluster, &view);
     let is_asked_for = credentials_of(&credentials, user).any(|it| it.account == change.account);
-    let kept = secret_state(seen, &secret, &change);
+    let secret_state = secret_state(seen, &secret, &change);
     let readers = readers(seen, &change).await?;
-    let state = Observed { change, kept, readers, members: Vec::new(), not_now };
+    let state = Observed { change, secret_state, readers, members: Vec::new(), not_now };
     let mut observation = PasswordObservation { own, secret, state, is_asked_for, root, root_passwords };
     if observation.state.not_now.is_none() {
         let names = cluster.members.iter().map(|it| &*it.name);

@@ -3,7 +3,7 @@
 //! restart by themselves; members that are away.
 //!
 //! The laws: at every moment MariaDB accepts each password that the Secret or a pod holds. After any of these events an
-//! undisturbed run completes the change, and then MariaDB accepts no other password.
+//! undisturbed run completes the change, and then MariaDB accepts only the password that the Secret holds.
 
 use std::mem;
 use std::sync::LazyLock;
@@ -38,7 +38,7 @@ fn account(accepts: [bool; 2]) -> Account {
     Account::read(&format!("25:{}", hexed(row))).unwrap()
 }
 
-/// A run of the command: what it has observed, and how far it is with its step.
+/// A run of the command: what it has observed, its next step, and how much of the step is done.
 #[derive(Clone)]
 struct CommandRun {
     seen: Observed,
@@ -47,9 +47,9 @@ struct CommandRun {
     read: u32,
     step: PasswordStep,
     reverses: bool,
-    /// The first of two writes is done.
+    /// Whether the first of the step's two writes is done.
     half: bool,
-    /// Its connection is lost, and its statement arrives later.
+    /// Whether the connection is lost, so that a statement arrives later.
     stalls: bool,
 }
 
@@ -67,7 +67,7 @@ struct ChangeModel {
     /// pauses longer between two steps.
     written: u32,
     late: Vec<Statement>,
-    /// Whether a statement changes the account only if it is as it was read.
+    /// Whether a statement changes the account only if the account has not changed since it was read.
     compares: bool,
     secret: WhichPassword,
     /// The content of the Secret before the last write.
@@ -121,7 +121,7 @@ impl ChangeModel {
         Observed {
             not_now: self.away.then(|| "a member is away".to_owned()),
             change,
-            kept: SecretState { holds: Some(self.secret), written: self.mark.clone() },
+            secret_state: SecretState { holds: Some(self.secret), written: self.mark.clone() },
             members: vec![AccountOnMember { member: "g-0".to_owned(), accounts, logs_in: self.accepts }],
             readers: self.pods.iter().enumerate().map(reader).collect(),
         }
@@ -156,7 +156,7 @@ impl ChangeModel {
         current
     }
 
-    /// Sends a statement; returns whether the run learns that it changed the account.
+    /// Sends a statement. Returns whether the run learns that the statement changed the account.
     fn alter(&mut self, run: &CommandRun, accepts: [bool; 2]) -> bool {
         let statement = Statement { read: run.read, accepts };
         if run.own_version != self.own_version || self.own.is_none() {
@@ -292,7 +292,7 @@ impl ChangeModel {
             while let Some(at) = run {
                 run = self.carry_out(at);
                 if !self.obeys_law() {
-                    return Err(format!("the law: {self:?}"));
+                    return Err(format!("a password that is held is not accepted: {self:?}"));
                 }
             }
             self.now = after(self.now, 2);
@@ -300,7 +300,7 @@ impl ChangeModel {
                 self.replace_oldest_pod();
             }
         }
-        Err(format!("it does not end: {self:?}, {:?}", self.look(false).step))
+        Err(format!("the change does not end: {self:?}, {:?}", self.look(false).step))
     }
 }
 
@@ -325,7 +325,7 @@ fn walk(seed: u64, compares: bool) -> Result<(), String> {
             _ => model.external_event(chance(7)),
         }
         if !model.obeys_law() {
-            return Err(format!("the law: {model:?}"));
+            return Err(format!("a password that is held is not accepted: {model:?}"));
         }
         if model.is_over() {
             break;
@@ -338,7 +338,7 @@ fn walk(seed: u64, compares: bool) -> Result<(), String> {
     let settled = end.accepts[end.secret as usize]
         && end.accepts[end.secret.other() as usize].eq(&false)
         && end.pods.iter().all(|(which, _)| *which == end.secret);
-    if settled { Ok(()) } else { Err(format!("it ends in {end:?}")) }
+    if settled { Ok(()) } else { Err(format!("the change ends in {end:?}")) }
 }
 
 #[test]

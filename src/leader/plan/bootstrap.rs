@@ -2,11 +2,11 @@
 //!
 //! The removal is recorded on the StatefulSet; then the node's name is removed from every member's addresses; then
 //! everything to be removed is marked; then its Deployment is deleted with its pods; then its Service and ConfigMap;
-//! then an Event is written and the end recorded. Each step follows from what the API server shows, so a new leader
-//! continues where the last one stopped. Record and marks are reminders: people can write them, too, so what to remove
-//! is derived again each time, and any other object that the record names is kept, with an Event. A bootstrap pod
-//! without a Deployment is left to the person who created it: nothing re-creates it, and the guard has no permission to
-//! delete pods.
+//! then an Event is written and the end of the removal is recorded. Each step follows from what the API server shows, so
+//! a new leader continues where the last one stopped. Record and marks are reminders: people can write them, too, so
+//! what to remove is derived again each time, and any other object that the record names is kept, with an Event. A
+//! bootstrap pod without a Deployment is left to the person who created it: nothing re-creates it, and the guard has no
+//! permission to delete pods.
 
 use super::warrant::is_marked;
 use super::{Announcement, Finish, LeaderStep, Mark, NOT_REMOVED, PendingDeletion, not_removed};

@@ -30,15 +30,15 @@ pub struct Conclusion {
     pub identity: Option<Identity>,
     /// Whether it is to be recorded.
     pub is_new: bool,
-    /// Name and uid of the pods that reported the identity and do not have it yet.
+    /// Name and uid of the pods that reported the identity and are not annotated with it yet.
     pub unannotated: Vec<(String, String)>,
     /// Events about pods that serve another cluster.
     pub events: Vec<super::Announcement>,
 }
 
-/// Returns whether the reports of members are to be read. A Ready member may wait for that, or the record is lost while
-/// pods have the identity. Until an Event of its start expires, a pod may also report something new: an identity that
-/// was never compared, or that it has none.
+/// Returns whether the reports of members are to be read. A Ready member may wait until its report is read, or the record
+/// may be lost while pods have the identity. Until the Events of its start expire, a pod may also have reported
+/// something new: an identity that was never compared, or that its cluster has none.
 pub fn must_read_reports(cluster: &Cluster, view: &View<'_>) -> bool {
     let knows_identity =
         |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
@@ -55,20 +55,22 @@ pub fn must_read_reports(cluster: &Cluster, view: &View<'_>) -> bool {
         && proven(cluster, view).any(|pod| pod.reports_identity && waits_for_record(pod))
 }
 
-/// Returns whether the pod still reports: it does so until it has an identity, or the mark that its cluster has none.
+/// Returns whether the pod still reports: it does so until its annotation holds an identity, or says that its cluster has
+/// none.
 fn still_reports(pod: &PodFact) -> bool {
-    let knows_none = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::is_permission(text);
-    pod.identity.as_deref().is_some_and(knows_none)
+    let is_undecided = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::is_permission(text);
+    pod.identity.as_deref().is_some_and(is_undecided)
 }
 
-/// Lists the pods that are Ready where Ready proves Synced.
+/// Lists the pods whose readiness proves that they are Synced.
 pub fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a PodFact> {
     inject::identity::pods(cluster, view).filter(|pod| pod.ready && pod.verified)
 }
 
-/// Returns the cluster's identity, if it follows from the reports. The recorded one stays as long as one pod that
-/// serves is in it. If none is, and all that serve are in the same cluster, that one counts: only a pod that was
-/// allowed to found it can have become Ready there. The first time, most members must be in it.
+/// Returns the cluster's identity, if it follows from the reports. The recorded identity stays as long as one pod that
+/// serves reports it. If no pod does, and all that serve report the same identity, that identity counts: only a pod that
+/// was allowed to found a cluster can have become Ready with another identity. While no identity is recorded, or if the
+/// reports say that there is none, most members must agree.
 pub fn conclusion(cluster: &Cluster, view: &View<'_>, reports: &PodReports) -> Option<Conclusion> {
     use IdentityReport::{HasNone, Is};
     let report_of = |pod: &PodFact| {
@@ -120,7 +122,7 @@ pub fn conclusion(cluster: &Cluster, view: &View<'_>, reports: &PodReports) -> O
 /// The Event reason for a pod that serves another cluster than the recorded one.
 const ANOTHER_CLUSTER: &str = "AnotherCluster";
 
-/// Returns the text of that Event.
+/// Returns the text of the Event about this pod.
 fn in_another_cluster(pod: &PodFact, reported: &Identity, recorded: &str) -> String {
     format!(
         "pod {} serves cluster {reported}, but {recorded} is recorded: what is written to one never reaches the other; decide which one is right, and compare their tables before you remove a member (gatera explain G04)",

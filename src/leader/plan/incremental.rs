@@ -13,7 +13,7 @@ use facts::view::{Changed, Cluster, Freshness, Id, Places, View, WorldDiff};
 /// reservation, and a few follow from another cluster or namespace.
 const FULL_PLAN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The steps of the last look, and the world that they follow from.
+/// The steps that were planned last, and the world from which they follow.
 #[derive(Debug, Default)]
 pub struct IncrementalPlanner {
     last: WorldDiff,

@@ -1,7 +1,7 @@
 //! When members restart with a changed configuration: first one, then the others, one at a time.
 //!
 //! Owns: [`stage`], how far a rollout is (`rollout/turn.rs`: which member is next; `rollout/back.rs`: when a rollout is
-//! given up, and the way back; `snapshot.rs`: what a snapshot is). Must not know: clients; how a pod gets its revision
+//! given up, and the way back; `engine/snapshot.rs`: what a snapshot is). Must not know: clients; how a pod gets its revision
 //! (`inject/configuration.rs`). The first member to start with a revision is the canary: the others follow only when it
 //! is healthy; if it is not, all members go back to the revision that was good. The record on the StatefulSet names
 //! that revision and the canary; what is due next follows from it and from what pods run, so a new leader continues
@@ -24,7 +24,7 @@ const QUIET_PERIOD: Duration = Duration::from_secs(10);
 /// The time for which the canary is watched: a member with a new configuration may still fail once it serves.
 const CANARY_PERIOD: Duration = Duration::from_secs(10);
 
-/// The number of changed options that are named; the rest is counted.
+/// The maximum number of changed options that a message names; the others are counted.
 const MAX_NAMED: usize = 4;
 
 const TEMPLATE_ROLLS: &str = "a rollout of the StatefulSet is under way";
@@ -80,15 +80,15 @@ impl RolloutStage {
     }
 }
 
-/// A new record, and the Events that go with it.
+/// A new record of the rollout, and the Events that are published before it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Configure {
-    /// The generation of the StatefulSet: after another change the step is judged again.
+    /// The generation of the StatefulSet: if the StatefulSet changes, this is another step.
     pub generation: i64,
     /// The record that is written on the StatefulSet.
     pub record: RolloutRecord,
     pub events: Vec<Announcement>,
-    /// The step must be due for this long before it is done.
+    /// The step must be due for this long before it is carried out.
     pub patience: Duration,
 }
 
@@ -311,9 +311,9 @@ impl Rollout<'_, '_> {
         let canary =
             next.canary.and_then(|canary| self.cluster.members.iter().find(|it| it.ordinal == canary));
         match (self.unready_stage(revision), canary.filter(|it| !runs_it(it) && turn::fails(it))) {
-            // A member that is only starting does not hold up one that fails for another reason.
+            // A member that is still starting does not hold up a canary that fails with another revision.
             (Some(RolloutStage::Rolls(_, None)), Some(fails)) => return self.restart(fails, revision),
-            (Some(ill), _) => return ill,
+            (Some(unready), _) => return unready,
             (None, _) => {}
         }
         match canary {

@@ -1,5 +1,5 @@
-//! When a planned step is done: a step that was done rests until its result is visible in the world, and some steps must be due
-//! for a while before they are done.
+//! When a planned step is carried out: a step that was done rests for a while, because its result may not be visible in the
+//! world yet, and some steps must be due for a while before they are carried out.
 //!
 //! Must not know: what a step does, or a clock; the caller counts the time. A new leader starts with nothing
 //! remembered.
@@ -9,23 +9,24 @@ use std::time::Duration;
 
 use super::{LeaderStep, PlannedStep};
 
-/// The pause before a step is repeated that failed, or whose result the world does not show.
+/// The pause before a step that failed, or whose result the world does not show, is repeated.
 const REPEAT_PAUSE: Duration = Duration::from_secs(10);
-/// The longest wait while nothing is planned: a step may become due without any change, as when a reservation expires.
+/// The longest wait while nothing is planned: a step may become due without any change, for example when a reservation
+/// expires.
 const MAX_IDLE: Duration = Duration::from_secs(30);
 /// The pause after a conflict: the watch shows another client's change within this time.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(200);
 /// The limit of the interval at which the reports of members are read, which grows while they report nothing.
 const MAX_ASK_PAUSE: Duration = Duration::from_secs(600);
 
-/// What the leader remembers of the planned steps between two looks.
+/// What the leader remembers about the planned steps from one pass to the next.
 #[derive(Default)]
 pub struct StepScheduler {
-    /// The steps that rest, each until this time; `None`: as long as it is planned.
+    /// The steps that rest, each until this time; `None`: as long as the step is planned.
     resting_until: HashMap<PlannedStep, Option<Duration>>,
     /// The pause before the reports of a cluster are read again, which grows while its members report nothing.
     ask_pauses: HashMap<PlannedStep, Duration>,
-    /// Since when each step that must be due for a while is planned.
+    /// Since when each step with a patience has been planned without a break.
     due_since: HashMap<PlannedStep, Duration>,
     /// The last refusal of each step whose Event was written.
     refused: HashMap<PlannedStep, String>,
@@ -89,7 +90,7 @@ impl StepScheduler {
         self.resting_until.insert(step.clone(), Some(now + REPEAT_PAUSE));
     }
 
-    /// Notes that the object changed meanwhile, as a StatefulSet does when its last member becomes Ready.
+    /// Notes that the object changed meanwhile, for example a StatefulSet when its last member becomes Ready.
     pub fn record_conflict(&mut self, step: &PlannedStep, now: Duration) {
         self.resting_until.insert(step.clone(), Some(now + CONFLICT_PAUSE));
     }
@@ -126,10 +127,10 @@ mod tests {
         assert_eq!(scheduler.time_until_due(&steps, at(9)), at(1));
         scheduler.due(&[], at(9));
         assert_eq!(scheduler.time_until_due(&[], at(9)), MAX_IDLE, "time alone may change what is due");
-        assert!(scheduler.due(&steps, at(10)).is_empty(), "it begins anew");
+        assert!(scheduler.due(&steps, at(10)).is_empty(), "the time begins again");
         assert_eq!(scheduler.due(&steps, at(20)), [&steps[0]]);
         scheduler.record_done(&steps[0], at(20));
-        assert!(scheduler.due(&steps, at(1_020)).is_empty(), "what was announced is announced");
+        assert!(scheduler.due(&steps, at(1_020)).is_empty(), "an Event is written once");
     }
 
     #[test]

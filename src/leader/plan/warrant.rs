@@ -72,7 +72,7 @@ fn config_map(
     map: Option<&ConfigMap>,
     readers: &[ConfigMapReader],
 ) -> Warrant {
-    // If another object of the same name was applied since, it is not the one to delete.
+    // An object of the same name that was applied since is not the one to delete.
     let Some(map) =
         map.filter(|map| target.is(Kind::ConfigMap, &map.metadata) && !map.metadata.is_terminating())
     else {

@@ -1,5 +1,5 @@
-//! What makes every member report where its data ends: its pod is created or re-created, or another pod reads the data
-//! of one that does not run.
+//! What makes every member report where its data ends: its pod is created or re-created, or, if the pod does not run,
+//! another pod reads the member's data.
 //!
 //! Must not know: which member will start first.
 
@@ -14,12 +14,12 @@ use facts::galera::start_report::{JoinPhase, StartReport};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, PodFact, View};
 
-/// The time after which a running server without a report is restarted, once. Kubelets drop Events of a pod that caused
-/// many, for minutes, so the report of a server that failed in the same pod before may be lost. A server that still
+/// The time after which a running server without a report is restarted, once. If a pod causes many Events, kubelets drop
+/// its Events for minutes, so the report of a server that failed in the same pod before may be lost. A server that still
 /// recovers from its crash looks the same.
 const LOST_REPORT: SignedDuration = SignedDuration::from_secs(60);
 
-/// The time within which a volume arrives that is detached from a node which does not answer.
+/// The time within which a volume is detached from a node that does not answer, and attached to another.
 const VOLUME_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
 
 /// Returns what to do until every member has reported where its data ends.
@@ -41,7 +41,7 @@ pub(super) fn next(
         let why = "so that it reports where its data ends".to_owned();
         return Some(RecoveryStep::Create { member: member.name.clone(), ordinal: member.ordinal, why });
     }
-    // A member that still has the permission of an earlier recovery might use it beside the next.
+    // A member that still has the permission of an earlier recovery might start a cluster beside the one of this recovery.
     let with_permission = cluster
         .members
         .iter()
@@ -98,9 +98,10 @@ pub(super) fn next(
     })
 }
 
-/// Returns whether the member is to report once more. Its pod existed when the person asked, and its server is not
-/// running: what its step refused may be repaired since, and a kubelet may wait for minutes before it restarts a server
-/// that kept failing. Or it runs again, and its report was dropped. This is done once: the report of a new pod counts.
+/// Returns whether the member is to report once more. This is done once, for a pod that existed when the person ran the
+/// command: the report of a new pod counts. Either its server is not running: the cause of the step script's refusal may
+/// be repaired since, and a kubelet may wait for minutes before it restarts a server that kept failing. Or its server
+/// runs again, and its report was dropped.
 fn must_report_again(
     row: &MemberData<'_>,
     cluster: &Cluster,
@@ -149,8 +150,8 @@ fn read_step(
     is_due.then(|| RecoveryStep::Read { member: member.name.clone(), uid: pod.uid.clone() })
 }
 
-/// Deletes a reader pod that is of no use: the cluster serves; the member's own pod runs by now, or is another one; or
-/// the reader failed before the person asked, and the cause may be repaired.
+/// Deletes a reader pod that is of no use: the cluster serves; the member's own pod runs by now, or was replaced; or the
+/// reader failed before the person ran the command, and the cause may be repaired since.
 pub(super) fn useless_reader(cluster: &Cluster, options: &RecoveryOptions) -> Option<RecoveryStep> {
     let useless = |reader: &&Arc<PodFact>| {
         let reads_for =

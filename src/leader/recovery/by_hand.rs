@@ -11,7 +11,7 @@ use facts::galera::start::EntryPoint;
 use facts::view::{Cluster, PodFact, View};
 use objects::{Kind, Object};
 
-/// Returns why servers of new pods would not start by the step; `None`: they would.
+/// Returns why servers of new pods would not start by the step script; `None`: they would.
 pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
     let (spec, server) = cluster.server()?;
     if EntryPoint::of(server) == EntryPoint::Step {
@@ -27,7 +27,7 @@ pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
     }
 }
 
-/// Returns why no pod is created beside those that exist.
+/// Returns why no pod is created beside those that exist; `None`: pods may be created.
 pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let blind = |pod: &&PodFact| pod.server && !pod.step && !pod.terminating;
     let pod = cluster.members.iter().filter_map(|member| member.pod.as_deref()).find(blind)?;
@@ -40,7 +40,7 @@ pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// Returns whether the server in this pod starts by the step, given the pod as an API server would make it.
+/// Returns whether the server in this pod starts by the step script, given the pod as an API server would make it.
 pub fn starts_by_the_step(pod: &Value) -> bool {
     match Object::read(Kind::Pod, &pod.to_string()) {
         Ok(Object::Pod(pod)) => PodFact::of(&pod).step,

@@ -49,7 +49,7 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], options: &Recover
             RecoveryStep::Ask { member, at: position.clone(), node, loss: data_loss.loss() }
         }
         position => {
-            // Of two histories the longer one need not be the right one: a person has to decide.
+            // If there are two histories, the longer one need not be the right one: a person has to decide.
             let histories = || rows.iter().filter_map(|row| row.data_end.position()).map(|it| &it.id);
             let is_clear = cluster.identity().is_some()
                 || options.from.is_some()

@@ -16,7 +16,7 @@ use facts::marks::{CONTAINER, PREFIX};
 const NEVER_READY: &str = "gatera.dev/never";
 /// The deadline of the pod in seconds: a crash recovery that takes longer needs a person.
 const DEADLINE_SECONDS: i64 = 3600;
-/// Fields of the container that are kept: where its data and its options are, and the user that reads them.
+/// Fields of the container that are kept: they determine where its data and its options are, and which user reads them.
 const KEPT_FIELDS: [&str; 8] = [
     "name",
     "image",
@@ -44,7 +44,7 @@ const DROPPED_FIELDS: [&str; 13] = [
     "resourceClaims",
 ];
 
-/// The reasons why there can be no reader pod.
+/// The reason why there can be no reader pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoReader {
     /// The pod has no container with this name.
@@ -115,7 +115,7 @@ pub fn reader_pod(member_pod: &Value, container: &str, image: Option<&str>) -> R
     }))
 }
 
-/// Returns the command: the step, and what the step would start. The setup of Bitnami's image is left out.
+/// Returns the command: the step script, and what it would start. The setup of Bitnami's image is left out.
 fn command(server: &Value) -> Option<Value> {
     let command_line = ["command", "args"].into_iter().flat_map(|field| list(&server[field]));
     let command_line: Vec<&str> = command_line.filter_map(Value::as_str).collect();
@@ -140,7 +140,7 @@ fn list(of: &Value) -> impl Iterator<Item = &Value> {
     of.as_array().into_iter().flatten()
 }
 
-/// Returns the server's variables, each without its Secret being required: the step needs no password.
+/// Returns the server's variables. Their Secrets and ConfigMaps become optional: the step script needs no password.
 fn environment(server: &Value) -> Value {
     let variables = list(&server["env"]).cloned().map(|mut variable| {
         if let Some(source) = variable.get_mut("valueFrom") {
@@ -159,15 +159,16 @@ fn make_optional(source: &mut Value) {
     }
 }
 
-/// Returns small resource requests, so that a node has room, and the server's own limits: a quota may require both.
+/// Returns small resource requests, so that a node has room, and the server's own limits: a quota may require requests and
+/// limits.
 fn resources(server: &Value) -> Value {
     let mut limits = server["resources"]["limits"].as_object().cloned().unwrap_or_default();
     limits.retain(|name, _| matches!(&**name, "cpu" | "memory"));
     json!({ "requests": { "cpu": "10m", "memory": "64Mi" }, "limits": limits })
 }
 
-/// Returns whether an init container writes where the server reads outside its claims: without it, the server may look
-/// elsewhere for its data.
+/// Returns whether an init container shares an `emptyDir` volume with the server: it may write options there, without
+/// which the server may look elsewhere for its data.
 fn has_prepared_files(spec: &Value, server: &Value) -> bool {
     let mounts = |of: &Value, volume: &Value| list(of).any(|it| it["name"] == volume["name"]);
     let written = |volume: &Value| {

@@ -31,11 +31,11 @@ const NODE_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 pub struct RecoveryOptions {
     /// The member to start from, even if another one has newer data.
     pub from: Option<String>,
-    /// The loss that is accepted.
+    /// The loss that the person accepts, as [`DataLoss::loss`] spells it.
     pub loss: Option<String>,
     /// Start as many members as there were before `gatera stop`, even if some of them serve.
     pub all: bool,
-    /// The uids of the pods that existed when the person asked: what their step script refused may be repaired since.
+    /// The uids of the pods that existed when the command began: why their step script refused may be repaired since.
     pub before: Vec<String>,
     /// The uids of the pods whose data no other pod could read.
     pub unreadable: Vec<String>,
@@ -106,7 +106,7 @@ pub enum RecoveryStep {
     },
 }
 
-/// Returns the next step. `unchanged` is how long the members' reports have not changed.
+/// Returns the next step. `unchanged` is the time since the members' reports last changed.
 pub fn next(
     cluster: &Cluster,
     view: &View<'_>,
@@ -285,8 +285,8 @@ fn waited_enough(member: &Member, view: &View<'_>, unchanged: SignedDuration) ->
     }
 }
 
-/// Returns whether a member that served has lost its peers. One that is not Ready may instead be a donor, which nothing
-/// shows, so it is given more time unless it is known to be alone.
+/// Returns whether a member that served has lost its peers. A member that is not Ready may instead be a donor, which
+/// nothing shows, so it is given more time unless it is known to be alone.
 pub(super) fn has_lost_peers(
     member: &Member,
     cluster: &Cluster,
@@ -359,9 +359,9 @@ fn stays_away(cluster: &Cluster, member: &Member, view: &View<'_>) -> bool {
     claimless || matches!(Condition::of(member, view), Some(Condition::NodeAway | Condition::Elsewhere))
 }
 
-/// Restarts the next member in turn if it looks for addresses that are gone: it started before the first one did, or it
-/// failed and is in back-off; or it is about to copy, and receives nothing. One that served and lost its peers a moment
-/// ago may find them again.
+/// Restarts the next member in turn if it waits in vain: it started before the first member did and looks for addresses
+/// that are gone; or, in a recovery, it is in back-off, or is to receive a state transfer and nothing arrives. A member
+/// that served and lost its peers a moment ago may find them again.
 fn left_behind(
     cluster: &Cluster,
     first: &Member,

@@ -15,7 +15,7 @@ use facts::revision::Revision;
 use facts::view::{Cluster, GivenUpRevision, Member, PodFact, RolloutRecord, RolloutRequest, View};
 
 /// The time for which a member must keep failing before its revision is given up: longer than one failed start, which
-/// happens to a joiner. It is the second back-off of a container that fails.
+/// happens to a joiner. It is the length of the second back-off of a container that fails.
 const FAILING_TIME: Duration = Duration::from_secs(20);
 /// The number of restarts after which a member counts as failing: a joiner may restart a few times on a busy node.
 const MAX_RESTARTS: i64 = 5;
@@ -23,7 +23,7 @@ const MAX_RESTARTS: i64 = 5;
 const HANGING_TIME: Duration = facts::view::HANGS_AFTER.unsigned_abs();
 /// The time for which the replacement of a pod with an earlier template must be due. With `Parallel` the StatefulSet
 /// controller itself replaces a broken pod of a template that is no longer wanted, and also one whose phase is Failed.
-/// With `OrderedReady` it waits until that pod is Ready, without a limit (1.36, too).
+/// With `OrderedReady` it waits until that pod is Ready, without a limit (still in Kubernetes 1.36).
 const REPLACEMENT_DELAY: Duration = Duration::from_secs(30);
 
 impl Rollout<'_, '_> {
@@ -85,7 +85,8 @@ impl Rollout<'_, '_> {
         self.write(says, record, Some((STOPPED, event)), patience)
     }
 
-    /// Restarts members that run a revision which is neither good nor wanted, those that fail first.
+    /// Restarts members that run a revision which is neither good nor wanted, first those that are not Ready. If `only_failing`,
+    /// restarts no others than those that fail.
     pub(super) fn return_to_good(&self, only_failing: bool) -> Option<RolloutStage> {
         let good = &self.record.good;
         if self.record.next.is_some() {
@@ -93,8 +94,8 @@ impl Rollout<'_, '_> {
         }
         let rolls = self.cluster.rolls();
         let is_live = |it: Option<&Revision>| self.cluster.live.as_ref().ok() == it;
-        // A person who also changed the template wants both changes, but not for members that the template does not
-        // reach.
+        // A person who also changed the template wants members to start with both changes, except for members that the
+        // new template does not reach.
         let newest = &self.cluster.workload.status.update_revision;
         let given_up = self.cluster.live.as_ref().is_ok_and(|live| self.is_given_up(live));
         let is_intended =
@@ -131,8 +132,8 @@ impl Rollout<'_, '_> {
     }
 }
 
-/// Replaces a pod that is not Ready and was created from an earlier template: the StatefulSet controller waits until it
-/// is Ready, even if that template was reverted. The pod is replaced at once if it keeps failing, else when it hangs.
+/// Replaces a pod that is not Ready and was created from an earlier template: the StatefulSet controller waits until that
+/// pod is Ready, even if that template was reverted. The pod is replaced when it keeps failing, or when it hangs.
 pub(super) fn earlier_template_step(
     cluster: &Cluster,
     view: &View<'_>,
@@ -176,8 +177,8 @@ pub(super) fn earlier_template_step(
     Some((says, evict(member, REPLACEMENT_DELAY)))
 }
 
-/// Returns whether a running server may be ended: only if the others are known to serve, and if neither another part of
-/// the guard nor a person works on the cluster.
+/// Returns whether a running server may be ended: the others are known to serve, and neither another part of the guard
+/// nor a person changes the cluster.
 fn nothing_else_is_under_way(cluster: &Cluster, view: &View<'_>) -> bool {
     let bootstrap =
         matches!(bootstrap::stage(cluster, view), BootstrapStage::Kept(_) | BootstrapStage::Going(..));

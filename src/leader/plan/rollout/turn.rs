@@ -8,8 +8,8 @@ use facts::revision::Revision;
 use facts::view::{Member, PodFact};
 
 impl<'a> Rollout<'a, '_> {
-    /// Returns the next member to start with this revision: one that fails anyway, one that was created without the
-    /// guard, or the highest.
+    /// Returns the next member to start with this revision: one that fails already, or else one that was created without
+    /// the guard, or else the one with the highest ordinal.
     pub(super) fn next_for(&self, revision: &Revision) -> Option<&'a Member> {
         let held_back = self.cluster.workload.first_updated_ordinal();
         let other = |it: &&Member| Self::runs(it) != Some(revision) && it.ordinal >= held_back;
@@ -19,11 +19,11 @@ impl<'a> Rollout<'a, '_> {
         with(&|pod| pod.stuck).or_else(|| with(&|pod| !pod.verified)).or_else(|| members().next())
     }
 
-    /// Returns why this member does not restart now. All others must be healthy; it may itself fail, or run a revision
-    /// that is not good.
+    /// Returns why this member does not restart now; `None`: it may. All others must be healthy. The member itself may fail,
+    /// or run a revision that is not good.
     pub(super) fn wait_reason(&self, member: &Member) -> Option<String> {
-        let may_be_ill = fails(member) || self.runs_unproven(member);
-        let waits = !member.ready() && !may_be_ill;
+        let may_be_unready = fails(member) || self.runs_unproven(member);
+        let waits = !member.ready() && !may_be_unready;
         waits.then(|| self.cluster.describe()).or_else(|| self.need_of_others(member))
     }
 
@@ -32,7 +32,7 @@ impl<'a> Rollout<'a, '_> {
         Self::runs(member).is_some_and(|it| *it != self.record.good)
     }
 
-    /// Returns why the others need this member now, regardless of its own state. They do not need one that fails.
+    /// Returns why the cluster needs this member now, whether it is Ready or not. A member that fails is not needed.
     pub(super) fn need_of_others(&self, member: &Member) -> Option<String> {
         let Self { cluster, view, .. } = self;
         if fails(member) {
@@ -69,7 +69,7 @@ impl<'a> Rollout<'a, '_> {
         ))
     }
 
-    /// Returns why the remaining members do not restart, once all that may have done so.
+    /// Returns why the remaining members do not restart, after all others have.
     pub(super) fn hold_reason(&self) -> String {
         if self.cluster.workload.spec.update_strategy.on_delete() {
             "its updateStrategy is OnDelete, so a member restarts only when you delete its pod".to_owned()
