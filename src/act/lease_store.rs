@@ -14,7 +14,7 @@ use kube::{Api, Client, Error};
 
 use crate::act::api::refusal;
 
-/// The object that was requested, and the `Date` of the answer, if it has one that can be read.
+/// The object that was requested, and the `Date` of the answer, if that can be read.
 pub type Dated<T> = (T, Option<Timestamp>);
 
 /// A place where Leases are kept.

@@ -72,7 +72,7 @@ enum NotesWrite {
 pub struct ReservationStore<S = Leases> {
     /// Where reservations are kept; `None`: there is one replica, which keeps them in memory.
     store: Option<S>,
-    /// The namespace and the Helm release of the Leases, for one that has to be created again.
+    /// The namespace and the Helm release of the Leases, for a Lease that has to be created again.
     owner: (String, String),
     permits: Semaphore,
     /// Each Lease as it was last read or written; `None`: it must be read.

@@ -27,7 +27,7 @@ use engine::grant::serves;
 use facts::view::{Cluster, Member, State, View};
 use facts::way_out::{WayOut, run};
 
-/// Returns the one command that recovers a cluster of which no member is Ready, and what it would do.
+/// Returns the one command that recovers a cluster without a Ready member, and what the command would do.
 pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<WayOut> {
     let (start, recover) = (cluster.start_command(), cluster.recover_command());
     match view.state(cluster) {

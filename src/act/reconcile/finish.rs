@@ -136,7 +136,7 @@ async fn readers(
         };
         // Deployments create ReplicaSets, and those create pods, so both are kept even if they do not read it themselves.
         if reader.reads(config_map) || ["Deployment", "ReplicaSet"].contains(&kind) {
-            // The length of this text stands for the memory of what is kept of the object; the rest is dropped.
+            // The length of this text approximates the memory that the kept part of the object takes; the rest is dropped.
             let Some(left) = room.checked_sub(format!("{reader:?}").len()) else {
                 return Ok(Err(format!(
                     "the {plural} of namespace {namespace} exceed the {} MiB that gatera can check",

@@ -92,7 +92,7 @@ mod tests {
         ]
     }
 
-    /// One look of the leader, as `entries.rs` does it.
+    /// One comparison by the leader, as in `entries.rs`, and the write that follows from it.
     fn look(entries: &mut EntriesState, pace: &mut Pace, now: Duration, writes: &mut Vec<Duration>) {
         match *entries {
             EntriesState::Ours => pace.reset_if_quiet(now),

@@ -63,8 +63,8 @@ struct Statement {
 #[derive(Clone, Debug)]
 struct ChangeModel {
     accepts: [bool; 2],
-    /// The number of writes to the account. It stands for the time in the account's row, which is in seconds, because a run
-    /// pauses longer between two steps.
+    /// The number of writes to the account. The real row holds the time of the last write instead, in seconds; that is enough,
+    /// because a run pauses for longer between two steps.
     written: u32,
     late: Vec<Statement>,
     /// Whether a statement changes the account only if the account has not changed since it was read.

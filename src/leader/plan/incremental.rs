@@ -1,5 +1,5 @@
-//! The plan, kept between two looks: a cluster is planned again if something that concerns it has changed, if it has steps, or
-//! after ten seconds.
+//! The plan, kept from one pass to the next: a cluster is planned again if something that concerns it has changed, if it has
+//! steps, or after ten seconds.
 //!
 //! Must not know: what a step is for, or a clock; the caller counts the time.
 

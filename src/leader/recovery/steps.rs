@@ -172,8 +172,8 @@ pub fn next(
         .unwrap_or_else(|| choosing::next(cluster, &rows, options))
 }
 
-/// Returns why members that serve another cluster forbid a recovery: with this one started beside it, two clusters
-/// could reach each other.
+/// Returns why members that serve another cluster forbid a recovery: if this cluster is started beside that one, the two
+/// can reach each other.
 fn members_elsewhere(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let elsewhere = cluster.members.iter().filter(|it| Condition::of(it, view) == Some(Condition::Elsewhere));
     let names = elsewhere.map(|it| &*it.name).collect::<Vec<_>>();
@@ -187,7 +187,7 @@ fn members_elsewhere(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// Returns the step that undoes an unfinished stop, or removes the record of one that is over.
+/// Returns the step that undoes an unfinished stop, or that removes the records of a stop that was undone.
 fn after_stop(cluster: &Cluster, former_replicas: Option<i64>) -> Option<RecoveryStep> {
     if cluster.claims.iter().all(|claim| claim.stopped.is_none()) {
         return None;
@@ -237,8 +237,8 @@ fn after_grant(
     };
     let has_mark = pod.identity.as_ref() == Some(&recovery.permission());
     let report = pod.start_report.as_deref();
-    // The member started the cluster once and failed: its step script does not do so again, but a new pod may, if no other
-    // member has continued since.
+    // The member started the cluster once and failed: its step script does not start it again, but a new pod may, if no
+    // other member has continued since.
     let failed = pod.restarts > 0 && report.is_some_and(|report| report.position().is_some());
     match report {
         _ if pod.terminating => RecoveryStep::Wait(format!("{} is being deleted", first.name)),

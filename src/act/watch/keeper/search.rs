@@ -79,7 +79,7 @@ fn events() -> impl Strategy<Value = Vec<LinkEvent>> {
 enum WatchState {
     /// It lists next.
     Unlisted,
-    /// It lists the objects of a moment in the history, of which some have been received.
+    /// It lists the objects as they were at a moment in the history; some of them have been received.
     Lists { requested_at: Instant, truth: usize, received: usize },
     /// It has sent every event up to that moment.
     Watches(usize),

@@ -301,7 +301,7 @@ fn a_config_map_that_nothing_reads_causes_no_new_world() {
     assert!(keeper.apply(1, exists("db", "conf", "1")));
 }
 
-/// At most two fetches of a namespace are under way at a time, the kept texts are bounded, and a deleted one makes room.
+/// At most two fetches of a namespace are under way at a time, the kept texts are bounded, and a deleted ConfigMap makes room.
 #[test]
 fn a_stateful_set_that_reads_a_hundred_large_config_maps_uses_little_memory() {
     let (mut keeper, mut wanted) = keeper_of_texts();

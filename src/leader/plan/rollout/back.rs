@@ -62,7 +62,7 @@ impl Rollout<'_, '_> {
         let ended = member.pod.as_ref().and_then(|pod| pod.ended());
         let ended = ended.map(|ended| format!(" ({ended})")).unwrap_or_default();
         let why = format!("{name} {does} with {names}{ended}");
-        // Every start begins like one that hangs.
+        // At first, every start looks like one that hangs.
         let says = if patience == HANGING_TIME { starts } else { why.clone() };
         self.give_up(revision, says, why, patience)
     }
@@ -190,8 +190,8 @@ fn nothing_else_is_under_way(cluster: &Cluster, view: &View<'_>) -> bool {
         && !cluster.members.iter().any(unproven)
 }
 
-/// Returns what a pod that is not Ready does, and how long it may do so; `None`: it makes progress, or something else
-/// is wrong.
+/// Returns what is wrong with the server of a pod that is not Ready, and how long that may last; `None`: the server makes
+/// progress, or the pod is being deleted.
 fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
     match pod.phase() {
         _ if pod.terminating => None,
