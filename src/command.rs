@@ -141,7 +141,7 @@ enum CliCommand {
 }
 
 impl CliCommand {
-    /// Returns whether the output is text for people, which may be folded. Commands that are not listed print it unchanged.
+    /// Returns whether the output is text for people, which may be folded. The output of commands that are not listed is not.
     fn is_for_people(&self) -> bool {
         match self {
             Self::Audit(options) => options.is_for_people(),
@@ -160,7 +160,7 @@ impl CliCommand {
     }
 }
 
-/// A command of an earlier release, and its arguments: it only names what took its place.
+/// A command that was removed, with its arguments. It only names the command that replaces it.
 #[derive(Debug, Args)]
 struct RemovedCommand {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
@@ -170,11 +170,11 @@ struct RemovedCommand {
 /// The exit code of a command, on which a pipeline branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// Nothing would be refused.
+    /// Nothing would be refused, or the command did what it was asked to do.
     Clean = 0,
-    /// Something would be refused, or is not done.
+    /// Something would be refused, or the command did not do what it was asked to do.
     Refused = 1,
-    /// Something could not be read.
+    /// The result is unknown, because something could not be read or took too long, or the command line has a mistake.
     Undecided = 2,
 }
 
@@ -185,10 +185,10 @@ impl From<Exit> for ExitCode {
 }
 
 /// Options with a value that users of kubectl write before the command.
-const OPTIONS_BEFORE: [&str; 7] =
+const KUBECTL_OPTIONS: [&str; 7] =
     ["-n", "--namespace", "--context", "--kubeconfig", "--as", "--as-group", "--request-timeout"];
 /// Options without a value that users of kubectl write before the command.
-const FLAGS_BEFORE: [&str; 2] = ["-A", "--all-namespaces"];
+const KUBECTL_FLAGS: [&str; 2] = ["-A", "--all-namespaces"];
 
 /// Moves options that stand before the command behind it, because each command has its own options.
 fn with_command_first(mut words: Vec<OsString>) -> Vec<OsString> {
@@ -197,9 +197,9 @@ fn with_command_first(mut words: Vec<OsString>) -> Vec<OsString> {
         let (option, value) =
             word.split_once('=').map_or((word, None), |(option, value)| (option, Some(value)));
         end += match value {
-            None if OPTIONS_BEFORE.contains(&option) => 2,
-            Some(_) if OPTIONS_BEFORE.contains(&option) => 1,
-            None if FLAGS_BEFORE.contains(&option) => 1,
+            None if KUBECTL_OPTIONS.contains(&option) => 2,
+            Some(_) if KUBECTL_OPTIONS.contains(&option) => 1,
+            None if KUBECTL_FLAGS.contains(&option) => 1,
             _ => break,
         };
     }
@@ -212,8 +212,8 @@ fn with_command_first(mut words: Vec<OsString>) -> Vec<OsString> {
 }
 
 impl Cli {
-    /// Parses the command line, or answers a shell that completes it. A mistake in it ends the process. kubectl runs a file
-    /// called `kubectl-gatera` as `kubectl gatera`.
+    /// Parses the command line. If it has a mistake, or if a shell asks for completions, prints the answer and ends the process.
+    /// kubectl runs a file called `kubectl-gatera` as `kubectl gatera`, so that name appears in the help.
     pub fn from_command_line() -> Self {
         complete::answer(Self::command);
         let command = help::grouped(Self::command());
@@ -223,7 +223,7 @@ impl Cli {
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
-    /// Runs the command. A command that does several steps stops when its output is no longer read.
+    /// Runs the command, and prints its error. A command that does several steps stops when its output is no longer read.
     pub fn run(self) -> ExitCode {
         let exit = self.execute().unwrap_or_else(|error| {
             let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_before_the_command_are_its_own() {
+    fn options_before_the_command_move_behind_it() {
         let reordered = |line: &str| {
             let all = with_command_first(line.split(' ').map(OsString::from).collect());
             all.into_iter().map(|it| it.into_string().unwrap()).collect::<Vec<_>>().join(" ")

@@ -21,7 +21,7 @@
 //!
 //! Three laws. *One engine*: the webhook, `gatera check` and the audit call the same `Rulebook::evaluate`. *Deciding is pure,
 //! doing is thin*: no crate that decides depends on a client, a runtime or a clock. *Parse once*: `objects` turns JSON into
-//! types. Arrows only point down: between crates cargo refuses others, and inside a crate a test does (`tests/house.rs`).
+//! types. Code depends only on what is below it: between crates cargo enforces this, inside a crate a test (`tests/house.rs`).
 #![forbid(unsafe_code)]
 
 pub mod act;
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_of_a_message_is_known_by_its_beginning() {
+    fn a_message_that_begins_with_an_id_belongs_to_that_page() {
         for page in rulebook().pages() {
             assert_eq!(
                 rulebook().page_of_message(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_fits_but_for_its_examples_and_commands() {
+    fn every_page_fits_the_width_except_examples_and_commands() {
         for page in rulebook().pages() {
             for width in [40, 80, 200] {
                 for line in report::manual::rendered(&page.text(), width, false)

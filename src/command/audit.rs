@@ -1,7 +1,7 @@
 //! `gatera audit`: lists the objects that would be refused or warned about if they were applied again today, unchanged.
 //!
-//! Owns: the way from the options to an exit code. `inspect::audit`, which the background audit also uses, finds the findings,
-//! and `report` lays them out.
+//! Owns: the way from the options to an exit code. `inspect::audit`, which the background audit also uses, judges the objects,
+//! and `report` lays out the findings.
 
 use std::io::Write;
 

@@ -1,8 +1,8 @@
-//! `gatera break-glass`: suspends refusals in one namespace for some minutes.
+//! `gatera break-glass`: suspends refusals in one namespace for a few minutes.
 //!
-//! Owns: writing one annotation of the namespace, and checking whether the guard honours it. The annotation contains its end,
-//! which the guard enforces, so nothing stays open if this command is killed. `exceptions.rs` decides what follows from the
-//! annotation.
+//! Owns: writing one annotation of the namespace, and checking whether the guard honours it. The annotation contains the time
+//! at which it ends, which the guard enforces, so nothing stays open if this command is killed. `engine::exceptions` decides what
+//! follows from the annotation.
 
 use std::io::Write;
 use std::time::Duration;
@@ -49,11 +49,11 @@ pub struct Options {
     connection: look::ConnectionArgs,
 }
 
-/// The time within which the guard's watch delivers the change of the annotation.
+/// The time limit for the guard to see the changed annotation. Until then, the canary is repeated.
 const GUARD_CATCH_UP: Duration = Duration::from_secs(20);
-/// The time limit for listing the contents of the namespace, because an emergency does not wait.
+/// The time limit for listing the contents of the namespace. It is short because a person is waiting in an emergency.
 const LIST_DEADLINE: Duration = Duration::from_secs(5);
-/// The shortest suspension: a shorter one would be over before a person has read about it.
+/// The shortest suspension: a shorter one would end before a person has read the output.
 const SHORTEST_SUSPENSION: SignedDuration = SignedDuration::from_mins(1);
 /// The way out if no guard answers: the command that deletes the guard's webhook configurations.
 const SWITCH_OFF_COMMAND: &str =
@@ -69,8 +69,8 @@ fn suspension_duration(text: &str) -> Result<SignedDuration, String> {
 
 /// Opens break-glass after a confirmation, or closes it, and checks that the guard honours the change.
 pub async fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
+    // Not `for_judging`, which fails if the guard's settings cannot be read: in an emergency the command works without them.
     let site = &Site::of(options.connection.client().await?, None).await?;
-    // `Site::of` succeeds even if the guard's settings cannot be read, because an emergency does not wait for them.
     site.print_source();
     let found = existing_namespace(&site.client, &options.namespace).await?;
     match (options.duration, &options.reason) {
@@ -112,7 +112,7 @@ async fn open(
     if !options.yes && !guided::confirms(out)? {
         return Ok(Exit::Refused);
     }
-    // The suspension counts from the confirmation, which may have taken a while.
+    // The suspension begins now, because the confirmation may have taken a while.
     let open = override_at(site.clock.now())?;
     if let Err(answer) = annotate(&site.client, found, Some(&text(open.until))).await? {
         return report_not_written(&answer, ns, out);
@@ -143,7 +143,7 @@ async fn close(
         return report_not_written(&answer, ns, out);
     }
     writeln!(out, "namespace {ns}: break-glass is closed")?;
-    // While the namespace is open, the guard adds a warning that says so to each of its other warnings.
+    // While the namespace is open, one of the guard's warnings says so.
     let guards =
         |warnings: &[String]| !warnings.is_empty() && !warnings.iter().any(|it| it.starts_with("until "));
     let answer = canary::send_until(site, ns, GUARD_CATCH_UP, |it| match it {
@@ -167,12 +167,12 @@ async fn close(
     Ok(exit)
 }
 
-/// Returns the break-glass annotation of a namespace, whether or not it counts.
+/// Returns the break-glass annotation of a namespace, even if it has no effect.
 fn annotation(found: &Namespace) -> Option<&String> {
     found.metadata.annotations.as_ref()?.get(&format!("{PREFIX}{BREAK_GLASS}"))
 }
 
-/// Prints whether the namespace is open already, or has an annotation that opens nothing.
+/// If the namespace has a break-glass annotation already, prints until when it is open, or why the annotation has no effect.
 fn print_open_break_glass(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
     match annotation(found).map(|text| Override::break_glass(text, clock.now())) {
         Some(Ok(open)) => {
@@ -186,8 +186,7 @@ fn print_open_break_glass(found: &Namespace, clock: &Clock, out: &mut impl Write
     Ok(())
 }
 
-/// Returns a text about the clusters of the namespace. If they cannot be listed in time, it gives the reason, because an
-/// emergency does not wait.
+/// Returns a text that lists the clusters of the namespace, or says why they could not be listed in time.
 async fn describe_contents(options: &Options, site: &Site) -> String {
     let unknown = |why: &str| format!("The contents of the namespace are unknown: {why}");
     let (world, _) = match timeout(LIST_DEADLINE, look::list_world(Some(&options.namespace), site)).await {
@@ -253,7 +252,7 @@ fn opening_result(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str)
             (Some(message), true) => (Exit::Clean, format!("the guard honours it, and says so each time: {message}")),
             (Some(message), false) => (
                 Exit::Undecided,
-                format!("the guard refuses nothing there, but does not say that it is because of this: {message}"),
+                format!("the guard refuses nothing there, but does not say that break-glass is why: {message}"),
             ),
             (None, _) => (
                 Exit::Undecided,

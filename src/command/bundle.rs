@@ -1,8 +1,8 @@
-//! `gatera report`: collects what a bug report needs in one file, without secrets.
+//! `gatera report`: prints one JSON document with what a bug report needs, without secrets.
 //!
-//! Owns: the contents of the file, read with the rights of the person who runs the command. No Secret is read, and no content of
-//! a ConfigMap is included; of objects only the shape is kept (`report/bundle.rs`). The rest is output of the guard and of this
-//! program, with the names and reasons in it. The file also lists what could not be read.
+//! Owns: the contents of the document, read with the rights of the person who runs the command. No Secret is read, and no content
+//! of a ConfigMap is included; only the shape of objects is kept (`report/bundle.rs`). The rest is output of the guard and of this
+//! program, which contains names, and reasons that people wrote. The document also says what could not be read.
 
 use std::io::Write;
 
@@ -24,14 +24,14 @@ use super::terminal::print_note;
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
 
-/// The number of lines that are read of each log.
-const LINES: i64 = 300;
+/// The number of lines that are read from each log.
+const LOG_LINES: i64 = 300;
 /// The number of Events that are searched in one namespace.
-const PAGE: u32 = 1000;
+const EVENT_LIMIT: u32 = 1000;
 /// The reporting controller of the guard's Events, and the name of the guard's container.
-const OURS: &str = "gatera";
+const GUARD_NAME: &str = "gatera";
 
-/// Collects everything, and prints it as JSON.
+/// Collects the document, and prints it.
 pub async fn run(look: &LookArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let progress = Progress::start();
     let bundle = bundle(look, &progress).await?;
@@ -118,10 +118,11 @@ async fn events(client: &Client, clusters: &[&Cluster]) -> Value {
     let mut all = Vec::new();
     for ns in namespaces {
         let api: Api<Event> = Api::namespaced(client.clone(), ns);
-        match api.list(&ListParams::default().limit(PAGE)).await {
+        match api.list(&ListParams::default().limit(EVENT_LIMIT)).await {
             Err(error) => all.push(json!(format!("not asked in namespace {ns}: {}", chain(&error)))),
             Ok(found) => {
-                let ours = found.items.iter().filter(|it| it.reporting_controller.as_deref() == Some(OURS));
+                let ours =
+                    found.items.iter().filter(|it| it.reporting_controller.as_deref() == Some(GUARD_NAME));
                 all.extend(ours.map(|it| {
                     let about = it.regarding.as_ref();
                     let kind = about.and_then(|it| it.kind.as_deref()).unwrap_or_default();
@@ -139,7 +140,7 @@ async fn events(client: &Client, clusters: &[&Cluster]) -> Value {
     json!(all)
 }
 
-/// Returns the last lines of each replica's log, which never contains a secret.
+/// Returns the last lines of each replica's log. The guard logs no secrets.
 async fn logs(client: &Client, namespace: &str) -> Value {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let found = match api.list(&ListParams::default().labels(POD_LABEL)).await {
@@ -149,8 +150,11 @@ async fn logs(client: &Client, namespace: &str) -> Value {
     let mut all = Map::new();
     for pod in found.items {
         let name = pod.name_any();
-        let params =
-            LogParams { container: Some(OURS.to_owned()), tail_lines: Some(LINES), ..LogParams::default() };
+        let params = LogParams {
+            container: Some(GUARD_NAME.to_owned()),
+            tail_lines: Some(LOG_LINES),
+            ..LogParams::default()
+        };
         let value = match api.logs(&name, &params).await {
             Ok(text) => json!(text.lines().collect::<Vec<_>>()),
             Err(error) => json!(format!("not asked: {}", chain(&error))),

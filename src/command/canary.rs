@@ -1,8 +1,8 @@
 //! The canary: one request that a guard must refuse, sent as a dry run, and the answer to it.
 //!
 //! Owns: that request, and which side answered it: the guard, the API server or another webhook. The request goes the whole way
-//! (API server, webhook entries, Service, certificate, rules), so it can only be refused where a cluster is guarded. As a dry run
-//! it leaves nothing behind. Must not know: which answer is right; `doctor` and `break-glass` decide that.
+//! (API server, webhook entries, Service, certificate, rules), so a refusal by the guard shows that all of this works. As a dry
+//! run it leaves nothing behind. Must not know: which answer is right; `doctor` and `break-glass` decide that.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ pub enum CanaryAnswer {
     Unanswered(String),
     /// The API server or another webhook refused it, with this code.
     Other(u16, String),
-    /// The caller has no right to send it.
+    /// The caller has no right to send it, or is not known to the API server.
     NotAllowed(String),
     /// The API server does not answer.
     Away(String),
@@ -83,7 +83,7 @@ pub async fn send_until(
     }
 }
 
-/// Returns which side refused a request of any kind, judged by the error.
+/// Returns which side refused a request, judged by its error. The request need not be the canary.
 pub fn answer_of_error(error: &kube::Error) -> CanaryAnswer {
     let kube::Error::Api(status) = error else { return CanaryAnswer::Away(chain(error)) };
     let (code, message) = (status.code, &*status.message);
@@ -94,7 +94,7 @@ pub fn answer_of_error(error: &kube::Error) -> CanaryAnswer {
     let called = message.split_once("failed calling webhook \"");
     let called = called.and_then(|(_, it)| it.split_once("\": ")).filter(is_ours);
     match (denied, called) {
-        // An eviction is refused with 429, so that a drain waits.
+        // The guard refuses an eviction with 429, so that `kubectl drain` tries again.
         (Some((_, message)), _)
             if matches!(code, 403 | 429) && rulebook().page_of_message(message).is_some() =>
         {
