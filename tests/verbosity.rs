@@ -77,11 +77,11 @@ fn output_for_programs_stays_the_same() {
     for (arguments, says) in [
         (
             &["check", "-q", "--output=json", "-"][..],
-            "--quiet goes with --output text, concise or markdown only; other formats always say the same",
+            "--quiet works with --output text, concise or markdown only; other formats are always complete",
         ),
         (
             &["check", "-v", "--output=markdown", "-"],
-            "--verbose goes with --output text or concise only; other formats always say the same",
+            "--verbose works with --output text or concise only; other formats are always complete",
         ),
         (&["audit", "-q", "--output=json"], whole),
         (&["doctor", "--quiet", "--output=json"], whole),

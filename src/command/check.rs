@@ -116,7 +116,7 @@ struct Verbosity {
 /// The namespace in which kubectl puts objects that name none.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// From where on it is exit 1.
+/// The mildest verdict that makes the exit code 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FailOn {
     /// Something would be refused
@@ -155,11 +155,7 @@ fn rule_id(text: &str) -> Result<&'static str, String> {
 fn http_address(text: &str) -> Result<String, String> {
     let is_address =
         ["https://", "http://"].iter().any(|scheme| text.len() > scheme.len() && text.starts_with(scheme));
-    if is_address {
-        Ok(text.to_owned())
-    } else {
-        Err("write an address that begins with https://".to_owned())
-    }
+    if is_address { Ok(text.to_owned()) } else { Err("it must begin with https:// or http://".to_owned()) }
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
@@ -181,7 +177,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     let here = [PathBuf::from(".")];
     let paths = if options.paths.is_empty() { &here[..] } else { &options.paths };
     if options.paths.is_empty() && !options.verbosity.quiet {
-        print_note("no path is given, so the current folder is judged; - is standard input");
+        print_note("no path given: judging the current folder; for standard input, pass -");
     }
     let mut chosen = settings::of(options.config.as_deref(), paths, options.against.as_ref())?;
     let exclusions =
@@ -190,7 +186,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     let base = options.against.as_ref().map(|base| base.read(paths, &exclusions, &progress)).transpose()?;
     let mut new = sources::read(paths, &exclusions, &progress);
     if let Some(base) = &base {
-        // A path that exists only in the base was removed, which is not a mistake.
+        // A path that exists only in the base was deleted, so it is not an error that it cannot be read.
         let in_base = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
         let was_removed = |path: &Path| !path.exists() && in_base(path);
         new.retain(|it| it.text.is_ok() || !was_removed(Path::new(&*it.name)));
@@ -211,7 +207,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     drop(progress);
     checked.settings.clone_from(&chosen.file);
     checked.rules_url.clone_from(&options.rules_url);
-    // Files are written before standard output, so that they are complete even if that fails.
+    // Files are written first, so that they are complete even if writing to standard output fails.
     for OutputTarget { format, file } in &options.output {
         if let Some(file) = file {
             let text = lay_out(&checked, *format, false);
@@ -224,7 +220,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
 }
 
 impl Options {
-    /// Returns whether the output may be folded at the width of the terminal, which would break a table, or a line for `grep`.
+    /// Returns whether the output may be folded at the width of the terminal. Folding would break tables, and lines for `grep`.
     pub fn is_for_people(&self) -> bool {
         self.stdout_format() == Format::Text
     }
@@ -236,7 +232,7 @@ impl Options {
 
     /// Fails if `--quiet` or `--verbose` is combined with a format for programs, because such a format is always complete.
     fn ensure_verbosity_fits_format(&self) -> anyhow::Result<()> {
-        let (asked, formats, names) = match (self.verbosity.quiet, self.verbosity.verbose) {
+        let (option, formats, names) = match (self.verbosity.quiet, self.verbosity.verbose) {
             (true, _) => (
                 "--quiet",
                 &[Format::Text, Format::Concise, Format::Markdown][..],
@@ -247,7 +243,7 @@ impl Options {
         };
         anyhow::ensure!(
             formats.contains(&self.stdout_format()),
-            "{asked} goes with --output {names} only; other formats always say the same"
+            "{option} works with --output {names} only; other formats are always complete"
         );
         Ok(())
     }
@@ -286,7 +282,7 @@ impl Options {
         }
     }
 
-    /// Returns these settings, with the mode that `--mode` names.
+    /// Returns these settings, with the mode of `--mode` if it is given.
     fn with_mode(&self, settings: &Settings) -> Settings {
         match self.mode {
             Some(mode) => settings.clone().with_mode(mode),
@@ -319,16 +315,17 @@ impl Options {
     }
 }
 
-/// Returns the file `name` with this text. Its path below `top`, the path that the user gave, identifies it in another folder.
+/// Returns the input `name` with this text. Its path below `top`, the path that the user gave, identifies the same file in the
+/// base, which may be another folder.
 fn input(top: &Path, name: &Path, text: Result<String, MissingText>) -> Input {
     let below = name.strip_prefix(top).unwrap_or(Path::new("")).into();
     Input { name: with_slashes(name).into(), below, text }
 }
 
-/// Returns the path, or the nearest folder above it, that `counts`; if none does, the current folder.
-fn nearest(path: &Path, counts: fn(&Path) -> bool) -> &Path {
+/// Returns the path, or the nearest folder above it, for which `accepts` returns true; if there is none, the current folder.
+fn nearest(path: &Path, accepts: fn(&Path) -> bool) -> &Path {
     let mut folders = path.ancestors().filter(|it| !it.as_os_str().is_empty());
-    folders.find(|it| counts(it)).unwrap_or(Path::new("."))
+    folders.find(|it| accepts(it)).unwrap_or(Path::new("."))
 }
 
 /// Returns a path as git and code hosts write it, also on Windows.

@@ -1,8 +1,8 @@
 //! Completion of a command line, including the names of clusters and rules.
 //!
-//! Owns: what may stand where, and the two ways in which shells ask: through the script that `gatera completions` prints, and
-//! through kubectl, which runs `kubectl_complete-gatera` with the words after `kubectl gatera`. Names come from the API server;
-//! if it does not answer at once, there are none.
+//! Owns: the names that are offered, and the two ways in which shells ask: through the script that `gatera completions` prints,
+//! and through kubectl, which runs `kubectl_complete-gatera` with the words after `kubectl gatera`. Names of clusters come from
+//! the API server; if it does not answer in time, none are offered.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -30,10 +30,10 @@ use crate::rulebook;
 const LIST_DEADLINE: Duration = Duration::from_secs(2);
 /// The name under which kubectl runs this program for completions.
 const KUBECTL_COMPLETION_NAME: &str = "kubectl_complete-gatera";
-/// The last line for kubectl: it must not add names of files (cobra's ShellCompDirectiveNoFileComp).
+/// The last line for kubectl, after which it offers no names of files (cobra's `ShellCompDirectiveNoFileComp`).
 const NO_FILES_DIRECTIVE: &str = ":4";
 
-/// Answers a shell or kubectl that asks for completions, and ends the process. Otherwise does nothing.
+/// If a shell or kubectl asks for completions, prints them and ends the process.
 pub(super) fn answer(program: fn() -> Command) {
     CompleteEnv::with_factory(program).complete();
     let mut words = env::args_os();
@@ -48,7 +48,7 @@ fn print_for_kubectl(mut program: Command, words: Vec<OsString>) -> io::Result<(
     line.extend(words);
     let last = line.len() - 1;
     let mut out = io::stdout().lock();
-    // kubectl offers no options where a name may stand, either.
+    // Where a name is possible, options are left out, as kubectl does for its own commands.
     let is_option = |it: &CompletionCandidate| it.get_value().as_encoded_bytes().starts_with(b"-");
     let all = complete(&mut program, line, last, None)?;
     let no_options = all.iter().any(|it| !is_option(it));
@@ -65,7 +65,7 @@ pub(super) fn rules() -> Vec<CompletionCandidate> {
     rulebook().rules().iter().map(|it| rule(it.id, it.name)).collect()
 }
 
-/// Returns the clusters: by name in the namespace that the line names, otherwise as NAMESPACE/NAME.
+/// Returns the clusters whose names begin with `begun`: by name if the line names a namespace, otherwise as NAMESPACE/NAME.
 pub(super) fn clusters(begun: &OsStr) -> Vec<CompletionCandidate> {
     let line: Vec<_> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let option = |names: &[&str]| {

@@ -39,10 +39,10 @@ fn without_a_path_the_current_folder_is_judged() {
     fs::write(folder.path().join("open.yaml"), with_password()).unwrap();
     let (code, out, err) = check(folder.path(), &[], CLUSTER);
     assert!(code == 1 && out.contains("[G11]") && out.contains("open.yaml"), "{code} {out} {err}");
-    let said = "gatera: no path is given, so the current folder is judged; - is standard input\n";
+    let said = "gatera: no path given: judging the current folder; for standard input, pass -\n";
     assert!(err.starts_with(said), "{err}");
     let (code, _, err) = check(folder.path(), &["--quiet"], CLUSTER);
-    assert!(code == 1 && !err.contains("no path is given"), "{code} {err}");
+    assert!(code == 1 && !err.contains("no path given"), "{code} {err}");
 }
 
 #[test]

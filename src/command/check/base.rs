@@ -1,4 +1,4 @@
-//! The earlier state of the manifests, which `--against` names.
+//! The base of a check: the earlier state of the manifests, which `--against` names.
 //!
 //! Owns: reading a revision of the repository that the paths are in, with the installed `git`. Must not know: what changed.
 
@@ -59,7 +59,7 @@ impl Base {
                 "standard input has no earlier revision in git; to compare it with a file, use --against FILE"
             );
             let tree = Tree::of(path, revision)?;
-            let included = |it: &Input| !exclusions.hold(path, Path::new(&*it.name), false);
+            let included = |it: &Input| !exclusions.exclude(path, Path::new(&*it.name), false);
             all.extend(tree.texts()?.into_iter().filter(|it| included(it) && seen.insert(it.name.clone())));
         }
         Ok(all)
@@ -85,7 +85,7 @@ impl<'a> Tree<'a> {
         Ok(Self { path, folder, commit: commit(folder, path, revision)? })
     }
 
-    /// Reads every manifest below the path, and adds a note for each path that cannot be compared.
+    /// Reads every manifest below the path. A path that cannot be compared becomes an input without text, with the reason.
     fn texts(&self) -> anyhow::Result<Vec<Input>> {
         let (blobs, incomparable) = self.blobs()?;
         let contents = self.contents(&blobs)?;
@@ -99,7 +99,7 @@ impl<'a> Tree<'a> {
         Ok(blobs.into_iter().zip(contents).map(named).chain(left_out).collect())
     }
 
-    /// Returns the name that the same file has in the new state.
+    /// Returns the name by which the new state lists the same file.
     fn name(&self, below: PathBuf) -> PathBuf {
         let here = self.folder == Path::new(".") && !self.path.starts_with(".");
         if here { below } else { self.folder.join(below) }
@@ -154,7 +154,8 @@ impl<'a> Tree<'a> {
             .spawn()
             .context("running git")?;
         let mut stdin = child.stdin.take().context("opening the standard input of git")?;
-        // git writes answers while it still reads ids, so another thread writes the ids: otherwise both sides could wait.
+        // git writes answers while it still reads ids, so another thread writes the ids: otherwise git and this program could
+        // wait for each other.
         let ids: String = blobs.iter().map(|(id, _)| format!("{id}\n")).collect();
         let writer = std::thread::spawn(move || stdin.write_all(ids.as_bytes()));
         let output = child.wait_with_output().context("running git")?;

@@ -13,18 +13,24 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 pub(super) struct Exclusions(Arc<[(PathBuf, Gitignore)]>);
 
 impl Exclusions {
-    /// Collects the patterns of the command line, relative to the current folder, and of a settings file, relative to its own.
-    pub(super) fn of(typed: &[String], settings: &[String], beside: Option<&Path>) -> anyhow::Result<Self> {
+    /// Collects the patterns of the command line, which are relative to the current folder, and those of the settings file, which
+    /// are relative to its folder.
+    pub(super) fn of(
+        typed: &[String],
+        settings: &[String],
+        settings_file: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let here = std::env::current_dir().context("looking for the current folder")?;
-        let folder =
-            beside.and_then(Path::parent).map_or_else(|| here.clone(), |folder| plain(&here.join(folder)));
+        let folder = settings_file
+            .and_then(Path::parent)
+            .map_or_else(|| here.clone(), |folder| plain(&here.join(folder)));
         let sets = [(here, typed), (folder, settings)].into_iter().filter(|(_, globs)| !globs.is_empty());
         let all = sets.map(|(folder, globs)| Ok((folder.clone(), matcher(&folder, globs)?)));
         Ok(Self(all.collect::<anyhow::Result<Vec<_>>>()?.into()))
     }
 
     /// Returns whether a path, or a folder above it, is left out. `top` is the path that the user gave.
-    pub(super) fn hold(&self, top: &Path, path: &Path, is_folder: bool) -> bool {
+    pub(super) fn exclude(&self, top: &Path, path: &Path, is_folder: bool) -> bool {
         if self.0.is_empty() {
             return false;
         }
@@ -70,7 +76,7 @@ mod tests {
     fn patterns_are_those_of_a_gitignore() {
         let globs = ["vendor/", "/top.yaml", "*.tmpl.yaml", "!keep.tmpl.yaml"].map(str::to_owned);
         let all = Exclusions::of(&globs, &[], None).unwrap();
-        for (path, held) in [
+        for (path, excluded) in [
             ("vendor/a/b.yaml", true),
             ("./apps/vendor/b.yaml", true),
             ("apps/../top.yaml", true),
@@ -79,10 +85,10 @@ mod tests {
             ("apps/keep.tmpl.yaml", false),
             ("apps/x.yaml", false),
         ] {
-            assert_eq!(all.hold(Path::new("."), Path::new(path), false), held, "{path}");
+            assert_eq!(all.exclude(Path::new("."), Path::new(path), false), excluded, "{path}");
         }
-        assert!(all.hold(Path::new("/elsewhere"), Path::new("/elsewhere/vendor/a.yaml"), false));
-        assert!(!Exclusions::default().hold(Path::new("."), Path::new("vendor/a.yaml"), false));
+        assert!(all.exclude(Path::new("/elsewhere"), Path::new("/elsewhere/vendor/a.yaml"), false));
+        assert!(!Exclusions::default().exclude(Path::new("."), Path::new("vendor/a.yaml"), false));
         assert!(Exclusions::of(&["[z-a]".to_owned()], &[], None).is_err());
     }
 }

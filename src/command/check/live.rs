@@ -1,4 +1,4 @@
-//! The cluster that `--live` compares with: which objects of the manifests exist there, and everything that the guard would know.
+//! The cluster that `--live` compares with: which objects of the manifests exist there, and everything else that the guard sees.
 //!
 //! Owns: reading the cluster with the rights of the person who runs the command; nothing is written. `inspect::check` judges what
 //! would change.
@@ -51,7 +51,7 @@ pub(super) fn check(
         let client = options.live.connection.client().await?;
         let site = &Site::for_judging(client, options.config.as_deref()).await?;
         let (client, chosen) = (&site.client, beside.or_of_guard(site));
-        // `--verbose` prints the origin of the settings at the end; if they may not be the guard's, it is always printed.
+        // `--verbose` prints the origin of the settings at the end. If the guard may judge by others, it is always printed.
         if site.settings_are_guessed() {
             writeln!(io::stderr(), "gatera: {}", visible(&chosen.origin_line(None)))?;
         }
@@ -100,7 +100,7 @@ async fn list(
 
 /// Reads one object. If that is forbidden, the other objects are still judged.
 async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), LiveObject)>> {
-    // Other characters would have another meaning in the path of the request.
+    // Other characters would change the meaning of the path in the request.
     if !id.name.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._:".contains(&it)) {
         let why = format!("{:?} is not a valid name of an object", id.name);
         return Ok(Some(((kind, id), LiveObject::Unknown(why))));

@@ -1,9 +1,9 @@
-//! The settings of a check: those in the file that `--config` names, or those in a file beside the manifests. With `--live` the
-//! guard's settings come before the latter.
+//! The settings of a check: those in the file that `--config` names, or those in a file beside the manifests. With `--live`, the
+//! guard's settings take precedence over a file beside the manifests.
 //!
 //! Owns: where the file is searched for, and whose settings count. The search does not go above the top of a repository, and
-//! outside of a repository it stays in the folder itself. The owner of the manifests must own their settings: no other user's
-//! file makes a check milder, and no change makes its own check milder.
+//! outside of a repository it stays in the folder itself. The settings must belong to the owner of the manifests, so that no other
+//! user's file makes a check milder. With a base in git, no change makes its own check milder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,8 @@ impl ChosenSettings {
     }
 }
 
-/// Returns the settings for these paths.
+/// Returns the settings for these paths: those of the file `named`, or those of the nearest settings file, or the defaults. With
+/// a base in git, rules of a settings file that was found are no milder than in the base.
 pub(super) fn of(
     named: Option<&Path>,
     paths: &[PathBuf],
@@ -91,7 +92,8 @@ pub(super) fn of(
     Ok(ChosenSettings::of(settings.no_milder_than(&before.unwrap_or_default(), &ids), &path, BESIDE))
 }
 
-/// Returns the settings file that is nearest to the path, or to its former place if it does not exist any more.
+/// Returns the settings file that is nearest to the path, or to its former place if it does not exist any more. Fails if the file
+/// belongs to another user.
 fn file_beside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
     let path = if sources::is_standard_input(path) { Path::new(".") } else { path };
     let nearest = fs::canonicalize(nearest(path, Path::exists))

@@ -1,6 +1,6 @@
-//! Texts below paths: files as they are, folders with all that is in them, standard input.
+//! Reads the texts of the paths that the user gave: of a file, of every manifest in a folder, or of standard input.
 //!
-//! Owns: which files count, in which order, and what keeps one from being read. Must not know: what is in them.
+//! Owns: which files are read, in which order, and why a file is not read. Must not know: what the texts contain.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use super::exclusions::Exclusions;
 use super::input;
 use crate::command::terminal::progress::Progress;
 
-/// The size limit of one file, 64 MiB. Files that people write are shorter, and an API server takes no object of more than 3 MiB.
+/// The size limit of one file, 64 MiB. Files that people write are smaller, and an API server takes no object of more than 3 MiB.
 const LARGEST_FILE: u64 = 64 << 20;
 const LEADS_OUT: &str =
     "is a symbolic link to a place outside this folder, so it was not followed; name its target as well";
@@ -40,7 +40,7 @@ pub(super) fn read(paths: &[PathBuf], exclusions: &Exclusions, progress: &Progre
             read_folder(path, &top, &mut found);
             for tracked in tracked.into_iter().flatten() {
                 let is_template = tracked.ancestors().skip(1).any(is_templates);
-                if !is_template && !exclusions.hold(path, &tracked, false) {
+                if !is_template && !exclusions.exclude(path, &tracked, false) {
                     read_file_in_folder(&tracked, &top, &mut found);
                 }
             }
@@ -58,9 +58,9 @@ pub(super) fn read(paths: &[PathBuf], exclusions: &Exclusions, progress: &Progre
 /// The inputs so far, and the progress line that counts them.
 struct InputList<'a> {
     inputs: Vec<Input>,
-    /// The path that is being read.
+    /// The path of the command line that is being read.
     given: &'a Path,
-    /// Whether files in it that git ignores are left out.
+    /// Whether files below that path are left out if git ignores them.
     asks_git: bool,
     exclusions: &'a Exclusions,
     seen: HashSet<PathBuf>,
@@ -74,8 +74,8 @@ impl InputList<'_> {
         self.progress.show(|| format!("reading: {files} file{} …", if files == 1 { "" } else { "s" }));
     }
 
-    /// Marks a path as read, and returns whether it was not read before: a link may lead to the same file, or to a folder above
-    /// it.
+    /// Marks a path as read, and returns whether this was the first time: a link may lead to a file or folder that was already
+    /// read, or to a folder above the link.
     fn mark_read(&mut self, path: &Path) -> bool {
         fs::canonicalize(path).map_or(true, |path| self.seen.insert(path))
     }
@@ -138,7 +138,7 @@ fn walk(folder: &Path, found: &InputList<'_>) -> ignore::Walk {
         entry.depth() == 0
             || !(is_folder && path.ends_with(".git")
                 || path.parent().is_some_and(is_templates)
-                || exclusions.hold(&given, path, is_folder))
+                || exclusions.exclude(&given, path, is_folder))
     });
     walk.build()
 }
@@ -158,7 +158,7 @@ fn place_of(error: &ignore::Error) -> Option<PathBuf> {
 }
 
 /// Returns the files that were committed although git ignores them; git does not treat them as ignored. `None`: nothing is left
-/// out, because git cannot be asked, or ignores the folder that was named.
+/// out, because git cannot be asked, or because it ignores the folder that was named.
 fn tracked_though_ignored(folder: &Path, top: &Path) -> Option<Vec<PathBuf>> {
     if !top.ancestors().any(|it| it.join(".git").exists()) {
         return None;
@@ -173,7 +173,7 @@ fn tracked_though_ignored(folder: &Path, top: &Path) -> Option<Vec<PathBuf>> {
     Some(paths.filter(|path| path.exists()).collect())
 }
 
-/// Reads a file in a folder, if it is a manifest by its name.
+/// Reads a file in a folder, if its extension is that of a manifest.
 fn read_file_in_folder(path: &Path, top: &Path, found: &mut InputList<'_>) {
     if !is_manifest(path) || !found.mark_read(path) {
         return;
