@@ -88,8 +88,9 @@ pub async fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit
 
 async fn only_dry_run(site: &Site, look: &LookArgs, seconds: u64, progress: &Progress) -> DoctorRow {
     progress.show(|| "sending the dry run that must be refused …".to_owned());
-    let (namespace, own) = (look.namespace().unwrap_or(DEFAULT_NAMESPACE), site.guard.namespace.as_deref());
-    let (own, wait) = (own.unwrap_or(installed::NAME), Duration::from_secs(seconds));
+    let namespace = look.namespace().unwrap_or(DEFAULT_NAMESPACE);
+    let own = site.guard.namespace.as_deref().unwrap_or(installed::NAME);
+    let wait = Duration::from_secs(seconds);
     dry_run::row(site, namespace, own, wait, |rule| site.settings.mode(rule)).await
 }
 
@@ -125,7 +126,7 @@ pub(super) async fn all_rows(
             None
         }
     };
-    let ns = add_guarded_rows(look, site, &mut rows, world.as_ref()).await;
+    let ns = add_cluster_rows(look, site, &mut rows, world.as_ref()).await;
     if installed.is_there() {
         let view = world.as_ref().map(|world| site.view(world));
         let mode =
@@ -140,7 +141,7 @@ pub(super) async fn all_rows(
 pub(super) async fn guard_rows(site: &Site, progress: &Progress) -> (String, Vec<DoctorRow>) {
     progress.show(|| "reading how the guard is registered …".to_owned());
     let Site { client, settings, source, guard: installed, .. } = site;
-    let own = env!("CARGO_PKG_VERSION");
+    let own_version = env!("CARGO_PKG_VERSION");
     let target = destination(installed);
     let namespace = match &target {
         Some(Destination::Service { namespace, .. } | Destination::Url { namespace, .. }) => {
@@ -151,7 +152,7 @@ pub(super) async fn guard_rows(site: &Site, progress: &Progress) -> (String, Vec
     };
     let replicas = replicas(client, &namespace, progress).await;
     let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
-    let same_version = versions.clone().all(|version| version == own);
+    let same_version = versions.clone().all(|version| version == own_version);
     let known = !matches!(source, SettingsSource::Defaults(_));
     let mut rows = doctor::webhooks(
         rulebook(),
@@ -166,7 +167,7 @@ pub(super) async fn guard_rows(site: &Site, progress: &Progress) -> (String, Vec
     if installed.is_there() {
         rows.extend(match &target {
             Some(Destination::Url { base, .. }) => vec![doctor::outside_cluster(base)],
-            _ => doctor::replicas(&replicas, own),
+            _ => doctor::replicas(&replicas, own_version),
         });
         rows.push(doctor::leader(&leader(client, &namespace).await, site.clock.now()));
         let known = installed.settings.as_ref().map(Clone::clone).map_err(|error| chain(error.as_ref()));
@@ -175,8 +176,8 @@ pub(super) async fn guard_rows(site: &Site, progress: &Progress) -> (String, Vec
     (namespace, rows)
 }
 
-/// Adds rows about namespaces, clusters, and servers that no selector adopts. Returns the namespace for the dry run.
-async fn add_guarded_rows(
+/// Adds rows about namespaces, clusters, and database servers that no selector adopts. Returns the namespace for the dry run.
+async fn add_cluster_rows(
     look: &LookArgs,
     site: &Site,
     rows: &mut Vec<DoctorRow>,
@@ -224,7 +225,7 @@ async fn guard_namespace(client: &Client) -> String {
     namespace.unwrap_or_else(|| installed::NAME.to_owned())
 }
 
-/// Returns the guard's pods, each with the text of its `/readyz`.
+/// Returns the guard's replicas, each with the text of its `/readyz`.
 async fn replicas(client: &Client, namespace: &str, progress: &Progress) -> AnswerOrReason<Vec<Replica>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let found = api.list(&ListParams::default().labels(POD_LABEL)).await.map_err(|error| chain(&error))?;
@@ -259,7 +260,8 @@ async fn readyz(client: &Client, namespace: &str, pod: &str, port: i32) -> Answe
     let request = Request::get(path).body(Body::empty()).map_err(|error| error.to_string())?;
     let answer = client.send(request).await.map_err(|error| chain(&error))?;
     let body = answer.into_body().collect_bytes().await.map_err(|error| chain(&error))?;
-    // A guard that is not ready answers 503 and lists why; an API server that cannot or may not ask it answers with a Status.
+    // A guard that is not ready answers 503 with its reasons as text. If the API server cannot reach it, or the caller has no
+    // right to, the API server answers with a Status.
     match serde_json::from_slice::<Status>(&body) {
         Ok(status) => Err(status.message),
         Err(_) => Ok(String::from_utf8_lossy(&body).into_owned()),

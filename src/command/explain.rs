@@ -16,7 +16,7 @@ use super::complete;
 use super::suggest::did_you_mean;
 use super::terminal::Colour;
 
-/// The end of an override in the manual pages. It is replaced by a time in the future, because a person may copy it.
+/// The end of overrides in the manual pages. It is replaced by a time in the future, because people copy overrides.
 const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
 
 /// Options of `gatera explain`.
@@ -33,7 +33,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns whether the output is a list for people. The page of a rule is not: it is wrapped on its own.
+    /// Returns whether the output is a list for people. The page of a rule is not: `manual::rendered` wraps it.
     pub fn is_for_people(&self) -> bool {
         self.rule.is_none() && matches!(self.output, ExplainForm::Text)
     }
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// Every page that shows an override shows one that would be read, but for its reason.
+    /// An override on a page is valid if a person copies it and adds a reason.
     #[test]
     fn overrides_on_pages_end_in_the_future() {
         let now: Timestamp = "2027-03-01T09:00:00Z".parse().unwrap();

@@ -1,4 +1,5 @@
-//! Completion scripts for shells and pages for `man`, generated from the table of commands; and the version of this program.
+//! Completion scripts for shells and pages for `man`, generated from clap's description of the commands; and the version of this
+//! program.
 
 use std::io::Write;
 

@@ -1,8 +1,8 @@
 //! Code shared by the commands that do several steps by themselves (`recover`, `start`, `stop`, `passwd`): their options, the
 //! loop of looks and steps, the writes to the cluster with the rights of the user who runs them, and what they print.
 //!
-//! Must not know: which step comes next (`leader::recovery`, `leader::stop`, `leader::password`). Between two looks only the
-//! printed lines are remembered.
+//! Must not know: which step comes next (`leader::recovery`, `leader::stop`, `leader::password`). What a look shows
+//! is not kept for the next look, except as text that is compared.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ impl ObservedCluster {
         Ok(api::annotate(&self.api::<StatefulSet>(), target, MANAGER, &annotations).await?)
     }
 
-    /// Records where members' data ends on these claims; `None` removes the record.
+    /// Records on these claims where their members' data ends; `None` removes the record.
     pub async fn record(&self, claims: &[String], record: Option<&str>) -> anyhow::Result<()> {
         let api = self.api::<PersistentVolumeClaim>();
         let annotations = json!({ format!("{PREFIX}{STOPPED}"): record });
@@ -92,8 +92,13 @@ impl ObservedCluster {
     }
 
     /// Returns the annotation that overrides this rule for the duration.
-    pub fn override_annotation(&self, rule: &str, after: SignedDuration, why: &str) -> anyhow::Result<Value> {
-        let until = self.time_after(after)?;
+    pub fn override_annotation(
+        &self,
+        rule: &str,
+        duration: SignedDuration,
+        why: &str,
+    ) -> anyhow::Result<Value> {
+        let until = self.time_after(duration)?;
         Ok(json!({ format!("{PREFIX}{OVERRIDE}"): format!("{rule} until={until} reason={why}") }))
     }
 
@@ -131,7 +136,7 @@ impl ObservedCluster {
     }
 }
 
-/// Returns whether a rule of the guard refused the request, or the guard did not answer. Both may change without a correction.
+/// Returns whether a rule of the guard refused the request, or the guard did not answer. Both may change while the command waits.
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
     let answer = api_error(problem).map(canary::answer_of_error);
     matches!(answer, Some(CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)))
@@ -172,7 +177,7 @@ pub enum AfterLook {
 }
 
 impl<'a> GuidedRun<'a> {
-    /// Connects to the API server. It stays the same from the first step to the last, even if the kubeconfig changes meanwhile.
+    /// Connects to the API server. All steps of the run use this connection, even if the kubeconfig changes meanwhile.
     pub async fn begin(args: &'a ClusterArgs, out: &'a mut dyn Write) -> anyhow::Result<Self> {
         Ok(Self {
             site: args.look.site(false).await?,
@@ -215,7 +220,7 @@ impl<'a> GuidedRun<'a> {
         }
     }
 
-    /// Returns the only cluster of this name as it is now. Once a step was printed, waits for an API server that does not answer.
+    /// Returns the only cluster of this name as it is now. After the first step, waits for an API server that does not answer.
     async fn look(&mut self) -> anyhow::Result<ObservedCluster> {
         let began = Instant::now();
         loop {
@@ -336,7 +341,7 @@ mod tests {
     use crate::act::api::refusal;
 
     #[test]
-    fn the_cause_of_an_error_counts() {
+    fn the_error_of_the_api_server_is_found_below_its_context() {
         let away = || anyhow::Error::from(refusal(504, b""));
         assert!(is_away(&away()) && is_away(&away().context("asking")));
         assert!(!is_away(&refusal(403, b"").into()));

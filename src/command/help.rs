@@ -1,6 +1,6 @@
 //! The first page of the program's help: its commands in groups.
 //!
-//! clap has one heading for all subcommands, so this page is built here, from the commands' own lines.
+//! clap has one heading for all subcommands, so this page is built here, from the description of each command.
 
 use std::fmt::Write as _;
 

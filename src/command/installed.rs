@@ -1,5 +1,5 @@
 //! What a person can see of the guard that is installed in a cluster: its webhook entries, and through them its namespace and
-//! settings. Anything that may not be read is reported as unknown. Only this file decides which settings a command judges by.
+//! settings. What cannot be read is kept as an error. Only this file decides which settings a command judges by.
 //!
 //! Must not know: whether any of it is as it should be.
 
@@ -30,7 +30,7 @@ const SETTINGS: (&str, &str) = ("gatera-settings", "settings.yaml");
 pub struct InstalledGuard {
     /// The validating and the mutating webhook entries; `None`: the configuration does not exist.
     pub entries: [AnswerOrReason<Option<Vec<Value>>>; 2],
-    /// The namespace where it runs; `None`: its entries do not name one.
+    /// The namespace in which it runs; `None`: no webhook entry names one.
     pub namespace: Option<String>,
     /// The guard's settings; `None`: the chart's ConfigMap does not exist.
     pub settings: anyhow::Result<Option<Settings>>,
@@ -74,18 +74,18 @@ pub async fn find(client: &Client) -> InstalledGuard {
     InstalledGuard { entries, namespace, settings }
 }
 
-/// Returns the chart's namespace: the usual one if the guard runs outside the cluster, because a URL names no namespace.
+/// Returns this namespace, or the chart's usual one: the URL of a guard outside the cluster names no namespace.
 fn namespace_or_default(namespace: Option<&str>) -> &str {
     namespace.unwrap_or(NAME)
 }
 
 impl InstalledGuard {
-    /// Returns whether at least one configuration exists, or could not be read.
+    /// Returns whether at least one webhook configuration exists, or could not be read.
     pub fn is_there(&self) -> bool {
         !self.entries.iter().all(|it| matches!(it, Ok(None)))
     }
 
-    /// Returns the settings by which a command judges, and their origin: this file, or the guard, or the defaults.
+    /// Returns the settings by which a command judges, and their origin: this file, if given, or the guard, or the defaults.
     pub fn settings_or(&self, file: Option<(&Path, Settings)>) -> (Settings, SettingsSource) {
         let namespace = namespace_or_default(self.namespace.as_deref());
         let defaults = |why: String| (Settings::default(), SettingsSource::Defaults(why));

@@ -47,7 +47,7 @@ impl ConnectionArgs {
         connect::person(&self.options()).await
     }
 
-    /// Returns whether one of these options was used.
+    /// Returns whether one of these options is given.
     pub fn is_given(&self) -> bool {
         self.options() != ClientOptions::default()
     }
@@ -104,7 +104,7 @@ impl LookArgs {
     }
 }
 
-/// Options of commands that print for many things whether each is well.
+/// Options of commands that print whether many objects are as they should be.
 #[derive(Clone, Debug, Args)]
 pub struct SurveyArgs {
     #[command(flatten)]
@@ -120,7 +120,7 @@ pub struct SurveyArgs {
 }
 
 impl SurveyArgs {
-    /// Returns the output format. Fails if `--quiet` is used with a format for programs, which can filter it by themselves.
+    /// Returns the output format. Fails if `--quiet` is used with a format for programs, because programs can filter the output.
     pub fn output(&self) -> anyhow::Result<OutputFormat> {
         anyhow::ensure!(
             !self.quiet || self.is_for_people(),
@@ -157,7 +157,7 @@ impl OutputFormat {
     }
 }
 
-/// Returns the clusters of this name, or all if none is given. Fails if no cluster has the name.
+/// Returns the clusters of this name, or all clusters without a name. Fails if no cluster has the name.
 pub fn clusters_named<'w>(
     world: &'w World,
     name: Option<&str>,
@@ -225,7 +225,7 @@ impl ObservedCluster {
 
 /// Looks once, and returns the only cluster of this name. Fails if there are several, or if its StatefulSet is gone.
 pub async fn observe(name: &str, look: &LookArgs, site: &Site) -> anyhow::Result<ObservedCluster> {
-    // The clock is read at each look, because this machine may have slept since the last one.
+    // The clock is read at each look, because this machine may have been suspended since the last one.
     let clock = Clock::ask(&site.client).await?;
     let (world, _) = list_world(look.namespace(), site).await?;
     let clusters = clusters_named(&world, Some(name), look)?;

@@ -1,5 +1,5 @@
-//! The API server that a command talks to: its client, its clock, and the settings by which the guard there judges. Every command
-//! that looks at a cluster begins here, so that all of them see what the guard sees.
+//! The API server that a command uses: a client for it, its clock, and the settings by which the guard there judges. Every
+//! command that looks at a cluster begins here, so that all of them judge as the guard does.
 //!
 //! Must not know: what is looked at.
 
@@ -47,8 +47,8 @@ impl Site {
         Ok(Self { client, clock, settings, source, guard })
     }
 
-    /// Does the same as `of`, for commands that judge: fails if the guard's settings cannot be read at the moment, because other
-    /// settings would be a guess.
+    /// Does the same as `of`, but fails if the API server does not answer with the guard's settings at the moment: a command that
+    /// judges would judge by other settings.
     pub async fn for_judging(client: Client, config: Option<&Path>) -> anyhow::Result<Self> {
         let site = Self::of(client, config).await?;
         if let (SettingsSource::Defaults(_), Err(problem)) = (&site.source, &site.guard.settings)
@@ -107,7 +107,7 @@ impl Clock {
     }
 }
 
-/// Returns whether nothing was refused: the API server, or a guard that it calls, did not answer or is overloaded.
+/// Returns whether the API server, or a guard that it calls, did not answer or is overloaded. Then nothing was refused.
 pub fn is_away(problem: &anyhow::Error) -> bool {
     api_error(problem).is_some_and(|error| Fault::of(error).is_transient())
 }

@@ -2,9 +2,9 @@
 
 use facts::alike;
 
-/// Returns the end of the sentence that there is no such name: the known name that was probably meant, or only a semicolon.
+/// Returns how a message "there is no …" continues: with the known name that was probably meant, or only with a semicolon.
 pub(super) fn did_you_mean<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> String {
-    // An id matches exactly or not at all: G19 is not a misspelling of G99.
+    // An id is suggested only if its letter and number are those that were written: G19 is not a misspelling of G99.
     let id = |text: &str| letter_and_number(&text.to_lowercase());
     let names = names.into_iter().filter(|name| id(name).is_none() || id(name) == id(written));
     let (ids, names): (Vec<_>, Vec<_>) = names.partition(|name| id(name).is_some());
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closest_name_is_suggested_and_none_for_a_strange_one() {
+    fn the_closest_name_is_suggested_if_one_is_close() {
         let names = ["G01", "G10", "scale-order", "anti-affinity"];
         for (written, meant) in [("g1", "G01"), ("scale", "scale-order"), ("antiaffinity", "anti-affinity")] {
             assert_eq!(did_you_mean(written, names), format!(", did you mean {meant}?"));

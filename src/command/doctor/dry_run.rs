@@ -56,7 +56,7 @@ fn row_about(answer: &CanaryAnswer, namespace: &str, mode: impl Fn(&str) -> Mode
     wrong_answer(answer, namespace)
 }
 
-/// Returns the guard's message in one line if it fits the rule's mode: a rule whose mode is `warn` has to warn.
+/// Returns the guard's message in one line if it is what the rule's mode requires: a refusal for `enforce`, a warning for `warn`.
 fn expected_answer(answer: &CanaryAnswer, mode_of: impl Fn(&str) -> Mode) -> Option<String> {
     let is = |message: &str, mode| canary::rule_of(message).is_some_and(|rule| mode_of(rule.id) == mode);
     match answer {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_counts_where_the_rule_is_to_warn() {
+    fn a_warning_is_expected_only_from_a_rule_in_mode_warn() {
         let warns = rulebook().settings("mode: warn\nmodes: {G07: enforce}").unwrap();
         let message = "[G11] StatefulSet a/b: c; d".to_owned();
         let (warned, refused) =
@@ -113,12 +113,12 @@ mod tests {
         assert_eq!(said(&warned, &warns), Some(format!("warned, as the settings say: {message}")));
         assert_eq!(said(&refused, &enforces), Some(format!("refused, as expected: {message}")));
         assert_eq!((said(&warned, &enforces), said(&refused, &warns)), (None, None));
-        assert_eq!(said(&CanaryAnswer::Admitted(vec!["[G07] x".into()]), &warns), None, "it is to refuse");
+        assert_eq!(said(&CanaryAnswer::Admitted(vec!["[G07] x".into()]), &warns), None, "G07 must refuse");
     }
 
-    /// "not refused" sends a person to the guard: that is said only where the guard was asked.
+    /// After "not refused" a person searches for the cause in the guard, so this is printed only if the guard was asked.
     #[test]
-    fn a_guard_that_was_not_asked_is_not_called_wrong() {
+    fn the_guard_is_reported_as_wrong_only_if_it_was_asked() {
         let message = || "x".to_owned();
         let enforces = |_: &str| Mode::Enforce;
         for answer in [

@@ -1,6 +1,6 @@
-//! The rights of the guard's account, checked by the API server, which knows every role.
+//! The rights of the guard's account, as the API server reports them, which knows every role.
 //!
-//! The table lists what the chart's roles grant; a test compares it with them.
+//! The table of grants repeats the chart's roles; a test compares the two.
 
 use futures_util::{StreamExt as _, stream};
 use inspect::doctor::Right;
@@ -73,10 +73,10 @@ pub type NeededRight = (&'static str, &'static str, &'static str, Option<&'stati
 
 /// Returns every right that the guard needs.
 pub fn needed() -> impl Iterator<Item = NeededRight> {
-    let own = GRANTS.iter().flat_map(|(verbs, group, resources, name, place)| {
+    let own = GRANTS.iter().flat_map(|(verbs, group, resources, name, scope)| {
         resources
             .iter()
-            .flat_map(move |resource| verbs.iter().map(move |verb| (*verb, *group, *resource, *name, *place)))
+            .flat_map(move |resource| verbs.iter().map(move |verb| (*verb, *group, *resource, *name, *scope)))
     });
     let of_packs = rulebook().kinds().watched().flat_map(|kind| {
         ["list", "watch"].map(|verb| (verb, kind.group(), kind.plural(), None, GrantScope::Everywhere))
@@ -86,7 +86,7 @@ pub fn needed() -> impl Iterator<Item = NeededRight> {
 
 /// Asks the API server which of the rights that the guard needs `user` has.
 pub async fn check(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
-    let ask = |(verb, group, resource, name, place): NeededRight| {
+    let ask = |(verb, group, resource, name, scope): NeededRight| {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let spec = SubjectAccessReviewSpec {
             user: Some(user.to_owned()),
@@ -101,7 +101,7 @@ pub async fn check(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
                 resource: Some(resource.to_owned()),
                 subresource: Some(subresource.to_owned()),
                 name: name.map(str::to_owned),
-                namespace: (place == GrantScope::Own).then(|| namespace.to_owned()),
+                namespace: (scope == GrantScope::Own).then(|| namespace.to_owned()),
                 ..ResourceAttributes::default()
             }),
             ..SubjectAccessReviewSpec::default()
