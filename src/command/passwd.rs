@@ -1,8 +1,8 @@
 //! `gatera passwd`: changes a password that members read from a Secret, in MariaDB and in everything that reads it, with the
 //! rights of the person who runs the command.
 //!
-//! Owns: what a look leads to, and the text of the confirmation. `leader::password` decides which step comes next. Nothing
-//! is remembered between two looks; until the change is over, a Secret of the command's own holds both passwords.
+//! Owns: what a look leads to, and the text of the confirmation. `leader::password` decides which step comes next. What a
+//! look shows is not kept for the next one; until the change is over, a Secret of the command's own holds both passwords.
 
 mod actions;
 mod change;
@@ -79,7 +79,7 @@ struct PasswordRun<'a> {
     wanted: Password,
     /// Whether the change is still to be reversed, because of `--abort`.
     abort: bool,
-    /// Whether the change is recorded already, so that a failed step is tried again.
+    /// Whether the change is recorded in the command's own Secret. From then on a failed step is tried again.
     begun: bool,
 }
 
@@ -111,7 +111,7 @@ impl PasswordRun<'_> {
             return Ok(AfterLook::Confirm(report::proposal(cluster, &proposed)));
         }
         if self.abort {
-            // This is done once, so it does not matter for how long nothing has changed.
+            // The reversal is done only once, so the run does not give up here, even if nothing has changed for long.
             guided.step(report::going_back(&change.account))?;
             actions::reverse(seen, &observation).await?;
             self.abort = false;

@@ -1,6 +1,6 @@
 //! `gatera recover` and `gatera start`: recover a cluster that is down, from its newest data, with the rights of the caller.
 //!
-//! Owns: what a look leads to, and which steps need a confirmation; the steps are in `recover/actions.rs`. `leader::recovery`
+//! Owns: what follows from a look, and which steps need a confirmation; the steps are in `recover/actions.rs`. `leader::recovery`
 //! decides which step comes next, and the guard decides which member may start first. A second run continues where the first
 //! one ended, because each step follows from what the cluster shows.
 
@@ -60,14 +60,14 @@ pub enum RecoverGoal {
 }
 
 /// Recovers the cluster. If the run fails, it deletes the pods that it created only to read data.
-pub async fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub async fn run(options: &Options, goal: RecoverGoal, out: &mut impl Write) -> anyhow::Result<Exit> {
     let mut guided = GuidedRun::begin(&options.cluster, out).await?;
     let mut run = RecoverRun {
         options,
         want: RecoveryOptions {
             from: options.from.clone(),
             loss: options.accept_loss.clone(),
-            all: to == RecoverGoal::StartAll,
+            all: goal == RecoverGoal::StartAll,
             before: Vec::new(),
             unreadable: Vec::new(),
         },
@@ -132,9 +132,9 @@ impl RecoverRun<'_> {
         }
         let is_request = matches!(step, RecoveryStep::Ask { .. });
         let agreed = if is_request { self.agreed } else { guided.agreed };
-        // A dry run shows any step in this way.
+        // A dry run prints any step as a proposal, also one that needs no confirmation.
         if !agreed && (self.options.cluster.dry_run || needs_agreement(&step, cluster.recovery().is_some())) {
-            // The run ends if the person does not confirm.
+            // This may be set before the answer is known, because the run ends if the person does not confirm.
             self.agreed |= is_request;
             let proposal = format!("{}{}", guided.state, report::proposal(cluster, &step));
             return Ok(AfterLook::Confirm(proposal));
@@ -193,7 +193,7 @@ impl RecoverRun<'_> {
                 }
                 if self.is_looping(step) {
                     if let RecoveryStep::Read { uid, .. } = step {
-                        // Another pod has the name of the reader pod, so this member cannot be read.
+                        // The reader pod was not created, because another pod has its name: this member cannot be read.
                         self.want.unreadable.push(uid.clone());
                         return Ok(AfterLook::Pause);
                     }
@@ -227,7 +227,7 @@ impl RecoverRun<'_> {
         Ok(AfterLook::Pause)
     }
 
-    /// Counts a try of the step. Returns whether it was tried too often.
+    /// Counts a try of the step, and returns whether it was tried too often.
     fn is_looping(&mut self, step: &RecoveryStep) -> bool {
         let key = match step {
             RecoveryStep::Restart { member, .. } | RecoveryStep::Read { member, .. } => member,

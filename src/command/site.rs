@@ -47,8 +47,8 @@ impl Site {
         Ok(Self { client, clock, settings, source, guard })
     }
 
-    /// Does the same as `of`, but fails if the API server does not answer with the guard's settings at the moment: a command that
-    /// judges would judge by other settings.
+    /// Does the same as `of`, but fails if the guard's settings cannot be read at the moment: commands that judge must not use
+    /// other settings instead.
     pub async fn for_judging(client: Client, config: Option<&Path>) -> anyhow::Result<Self> {
         let site = Self::of(client, config).await?;
         if let (SettingsSource::Defaults(_), Err(problem)) = (&site.source, &site.guard.settings)

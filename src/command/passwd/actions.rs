@@ -1,7 +1,7 @@
 //! The steps of a password change, with the rights of the person who runs the command.
 //!
-//! Must not know: which step comes next. Each write names the version that was looked at, so a run that was asleep does not
-//! overwrite what another run has written since.
+//! Must not know: which step comes next. Each write names the version that was looked at, so a run on a machine that was
+//! suspended does not overwrite what another run has written since.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ pub(super) async fn act(
         PasswordStep::Write => {
             let underway = observation.underway()?;
             if !underway.touched {
-                // Recorded before the write, so that a run that reverses the change sees it. This fails if one has done so.
+                // Recorded before the write, for a run that reverses the change. This fails if a run has already reversed it.
                 record(seen, observation, &[("touched", "yes")]).await?;
             }
             write_secret(seen, observation, underway.target, &underway.turn).await
@@ -112,7 +112,7 @@ async fn alter(
     Ok(())
 }
 
-/// Writes a password to the Secret that members read. The mark shows the guard that MariaDB accepts the password.
+/// Writes a password to the Secret that members read. The mark in it shows the guard that MariaDB accepts the password.
 async fn write_secret(
     seen: &ObservedCluster,
     observation: &PasswordObservation,
@@ -174,8 +174,8 @@ async fn record(
     let own = observation.own()?;
     let patch =
         json!({ "metadata": { "resourceVersion": own.metadata.resource_version }, "data": bytes(values) });
-    let noted = secrets(seen).patch(&own.name_any(), &written_by(MANAGER), &Patch::Merge(&patch)).await;
-    noted.map(drop).context("writing to the separate Secret of this change")
+    let recorded = secrets(seen).patch(&own.name_any(), &written_by(MANAGER), &Patch::Merge(&patch)).await;
+    recorded.map(drop).context("writing to the separate Secret of this change")
 }
 
 /// Reverses the change: the old password becomes the target.
@@ -186,7 +186,7 @@ pub(super) async fn reverse(seen: &ObservedCluster, observation: &PasswordObserv
     record(seen, observation, &[("target", "old"), ("turn", &new_turn()?)]).await
 }
 
-/// Removes the mark, and then the command's own Secret: until the Secret is gone, a later run continues the change.
+/// Removes the mark, and only then the command's own Secret: as long as that Secret exists, a later run continues the change.
 async fn finish(seen: &ObservedCluster, observation: &PasswordObservation) -> anyhow::Result<()> {
     let key = format!("{PREFIX}{PASSWORD}");
     if observation.secret.annotations().contains_key(&key) {

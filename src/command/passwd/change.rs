@@ -1,5 +1,5 @@
-//! The command's own Secret, which records a change that is under way: both passwords, and which of them is left at the end. It
-//! is created and never replaced, so two runs do the same change; it is deleted with the StatefulSet.
+//! The command's own Secret, which records a change that is under way: both passwords, and which of them remains at the end. A
+//! run that finds this Secret continues its change and begins no other. The Secret is deleted with the StatefulSet.
 //!
 //! Must not know: which step comes next.
 
@@ -18,7 +18,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 /// The number of characters of a random password.
 const PASSWORD_LENGTH: usize = 24;
 const CHARACTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// The number of characters of the random word that differs in each change.
+/// The number of characters of a turn, which is a random word.
 const TURN_LENGTH: usize = 8;
 
 /// Reads the change that an earlier run recorded.
@@ -40,7 +40,7 @@ pub(super) fn read(own: &Secret) -> anyhow::Result<PasswordChange> {
     Ok(PasswordChange { account, secret, key, old, new, underway })
 }
 
-/// Returns the Secret that records a change that begins.
+/// Returns the Secret that records a change that is about to begin.
 pub(super) fn secret_of_change(
     change: &PasswordChange,
     name: &str,
@@ -76,7 +76,7 @@ pub(super) fn text(secret: &Secret, key: &str) -> Option<String> {
     String::from_utf8(bytes.clone()).ok()
 }
 
-/// Returns the values as a Secret holds them.
+/// Returns the values in the form of a Secret's data.
 pub(super) fn bytes(values: &[(&str, &str)]) -> BTreeMap<String, ByteString> {
     let value = |text: &str| ByteString(text.as_bytes().to_vec());
     values.iter().map(|(key, text)| ((*key).to_owned(), value(text))).collect()
@@ -87,7 +87,7 @@ pub(super) fn random_password() -> anyhow::Result<Password> {
     Password::new(&random(PASSWORD_LENGTH)?).map_err(anyhow::Error::msg)
 }
 
-/// Returns a random word that differs in each change.
+/// Returns a random word that identifies one change, or its reversal.
 pub(super) fn new_turn() -> anyhow::Result<String> {
     random(TURN_LENGTH)
 }

@@ -1,4 +1,4 @@
-//! The observation of a password: which key of which Secret holds it, how far a change is, and which passwords members accept.
+//! Observes a password: which key of which Secret holds it, how far its change is, and which passwords members accept.
 //!
 //! Must not know: which step comes next.
 
@@ -32,9 +32,9 @@ pub(super) struct PasswordObservation {
     /// The Secret that members read.
     pub secret: Secret,
     pub state: Observed,
-    /// Whether the account is the one that was asked for.
+    /// Whether the account of the change is the one that `--user` names.
     pub is_asked_for: bool,
-    /// The user that changes accounts.
+    /// The name of root, which changes accounts.
     root: String,
     /// Two passwords, of which at least one is root's.
     root_passwords: [Password; 2],
@@ -49,7 +49,7 @@ pub(super) fn secrets(seen: &ObservedCluster) -> Api<Secret> {
     seen.api()
 }
 
-/// Looks at the password of this account, or at the change that is under way. `new` is the password of a change that begins.
+/// Looks at the password of this account, or at the change that is under way. If none is, `new` is the new password.
 pub(super) async fn observe(
     seen: &ObservedCluster,
     user: &str,
@@ -115,7 +115,7 @@ fn credentials_of<'a>(credentials: &'a [Credential], user: &'a str) -> impl Iter
         .filter(move |it| if by_name { it.account == user } else { it.role.word() == Some(user) })
 }
 
-/// Returns the change of this account that would begin, or why none can.
+/// Returns the change of this account that would begin. Fails if the password cannot be changed.
 fn new_change(
     seen: &ObservedCluster,
     user: &str,
@@ -251,7 +251,7 @@ impl PasswordObservation {
         let (_, server) = seen.cluster()?.server().context("its template has no server")?;
         let Self { root, root_passwords: [first, second], state, .. } = self;
         let PasswordChange { account, old, new, .. } = &state.change;
-        // A new password that is not recorded yet is not tried.
+        // Before the change is recorded, no login is tried with the new password.
         let (second, new) = if self.own.is_some() { (second, new) } else { (first, old) };
         let [first, second, old, new] = [first, second, old, new].map(|it| credentials::quoted(it.look()));
         let lines = [root, &first, &second, statement, account, &old, &new].map(|it| format!("{it}\n"));
@@ -286,7 +286,8 @@ impl PasswordObservation {
     }
 }
 
-/// Returns the client's error message without the statement before it and the quoted part of it at the end: both contain hashes.
+/// Returns the client's error message. The statement before it and the part of the statement that it quotes at its end are left
+/// out, because both contain hashes.
 pub(super) fn without_statement(said: &str) -> &str {
     let said = said.find("ERROR ").map_or(said, |at| &said[at..]);
     said.split(" near '").next().unwrap_or_default()

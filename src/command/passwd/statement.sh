@@ -1,14 +1,15 @@
-# Runs a statement in the server's container as a user who may, and tries two logins. Everything comes through standard
-# input, a line each; part of a statement would do something else, so nothing runs before all of it is here. Passwords come
-# as values of an option file.
+# Runs a statement in the server's container as a user that may change accounts, and tries two logins of the account. All
+# values come through standard input, one on each line. Nothing runs before all of them have arrived, because a part of a
+# statement would do something else. Passwords are quoted as in an option file.
 # shellcheck disable=SC2154,SC2229 # variables are read by name
 set -u
 for name in admin first second statement account old new; do
     IFS= read -r "$name" || { echo "the input did not arrive as a whole" >&2; exit 4; }
 done
 client=$(command -v mariadb || command -v mysql) || { echo "its container has no MariaDB client" >&2; exit 3; }
-# A password in an option file beats one in the environment, and the last file counts. So the password is an option file,
-# from a pipe, after those of the image, which may name a socket or certificates; that of a home would come later still.
+# The client gets the password from an option file, which takes precedence over the environment; the file is a pipe. It is
+# read after the option files of the image, which may name a socket or certificates. An option file in the home folder would
+# be read even later, so HOME names a folder that does not exist.
 export HOME=/nonexistent
 as() {
     printf '[client]\npassword = %s\n' "$2" | {

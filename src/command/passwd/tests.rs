@@ -1,4 +1,5 @@
-//! Without a server: which changes are refused before anything is written, and the content of each write.
+//! Tests without MariaDB, against a stand-in for the API server: which changes are refused before anything is written, and what
+//! each write contains.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,7 @@ use crate::command::site::Clock;
 
 type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// Returns a StatefulSet with one member, which is not Ready, so nothing runs in its pod.
+/// Returns a StatefulSet with one member, which is not Ready, so no statement is run in its pod.
 fn set(name: &str, env: &Value) -> Value {
     let labels = json!({ "gatera.dev/cluster": name });
     json!({
@@ -37,7 +38,8 @@ fn root() -> Value {
     json!([{ "name": "MARIADB_ROOT_PASSWORD", "valueFrom": { "secretKeyRef": { "name": "s", "key": "root" } } }])
 }
 
-/// Returns an API server with these Secrets and no pods, and the log of its requests.
+/// Returns a look at cluster `g` in a world of these StatefulSets, and the log of requests to its API server, which holds these
+/// Secrets and no pods.
 fn cluster(sets: &[Value], secrets: &Value) -> (ObservedCluster, Asked) {
     let asked = Asked::default();
     let (log, secrets) = (Arc::clone(&asked), secrets.clone());
@@ -144,7 +146,7 @@ async fn what_cannot_be_changed_is_refused_before_anything_is_written() {
     }
 }
 
-/// Looks at this change; returns what was observed, and an empty log of requests.
+/// Looks at a change with this progress; returns what was observed, and an empty log of requests.
 async fn observation(underway: &Underway) -> (ObservedCluster, Asked, PasswordObservation) {
     let text = |which| if which == WhichPassword::New { "new" } else { "old" };
     let yes = |it| if it { "yes" } else { "no" };

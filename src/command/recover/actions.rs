@@ -75,7 +75,7 @@ pub(super) async fn withdraw_request(seen: &ObservedCluster) -> anyhow::Result<(
     seen.annotate(nothing).await.map(drop)
 }
 
-/// Returns an API for untyped objects, because types would lose fields that are newer than they are.
+/// Returns an API for untyped objects: the types of this program would lose fields that are newer than the program.
 fn untyped<K: Resource<DynamicType = ()>>(seen: &ObservedCluster) -> Api<DynamicObject> {
     Api::namespaced_with(seen.client.clone(), &seen.id.namespace, &ApiResource::erase::<K>(&()))
 }
@@ -91,7 +91,7 @@ async fn create_member(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<(
             recovery::at_revision(set, older, &data).with_context(|| format!("{older} holds no template"))?;
     }
     let pod = recovery::member_pod(&set, ordinal).context("it is not a StatefulSet")?;
-    // Without the start step the server would start without comparing its data. A dry run shows what becomes of the pod.
+    // Without the step script the server would start without comparing its data. A dry run shows whether the guard adds it.
     let dry = PostParams { dry_run: true, ..post_params() };
     if let Some(made) = create_pod(seen, &pod, &dry).await? {
         anyhow::ensure!(
@@ -102,7 +102,8 @@ async fn create_member(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<(
     create_pod(seen, &pod, &post_params()).await.map(drop)
 }
 
-/// Creates the pod that reads a member's data. If its image cannot be had, it runs that of the others, if they run the same.
+/// Creates the pod that reads a member's data. If the member's image cannot be pulled, the pod runs the image of the other
+/// members, provided that all of them run the same one.
 async fn create_reader(seen: &ObservedCluster, member: &str) -> anyhow::Result<()> {
     let (cluster, pods) = (seen.cluster()?, seen.api::<Pod>());
     let server = cluster.server().context("its template has no server")?.1.name.clone();
@@ -119,7 +120,8 @@ async fn create_reader(seen: &ObservedCluster, member: &str) -> anyhow::Result<(
     create_pod(seen, &recovery::reader_pod(&own, &server, image)?, &post_params()).await.map(drop)
 }
 
-/// Deletes the reader pods, which are useless if this run does not continue. The pods with these uids belong to another run.
+/// Deletes the reader pods, which are useless after this run, except those with the uids in `spared`, which may belong to another
+/// run.
 pub(super) async fn delete_readers(seen: &ObservedCluster, spared: &[String]) -> anyhow::Result<()> {
     for reader in seen.cluster()?.readers.iter().filter(|it| !spared.contains(&it.uid)) {
         delete(seen, &reader.name, &reader.uid).await?;
@@ -149,9 +151,9 @@ async fn create_pod(
 async fn restart(seen: &ObservedCluster, member: &str, uid: &str) -> anyhow::Result<()> {
     let pods = seen.api::<Pod>();
     if seen.cluster()?.recovery().is_none() {
-        let release =
+        let annotation =
             seen.override_annotation("G02", OVERRIDE_DURATION, "gatera recover asks it where its data ends")?;
-        api::annotate(&pods, Exactly { name: member, uid, version: "" }, MANAGER, &release).await?;
+        api::annotate(&pods, Exactly { name: member, uid, version: "" }, MANAGER, &annotation).await?;
     }
     delete(seen, member, uid).await
 }
@@ -176,21 +178,22 @@ mod tests {
     use super::*;
     use crate::command::site::Clock;
 
-    /// What was asked for: method, path with query, body.
+    /// The log of requests: method, path with query, body.
     type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-    /// A cluster that was looked at, and an API server that holds this StatefulSet and answers a new pod with that.
+    /// Returns a look at a cluster, and the log of requests to its API server, which holds this StatefulSet and answers every
+    /// other request with `made`.
     fn seen(set: &Value, made: &Value, pods: &[Value]) -> (ObservedCluster, Asked) {
         let asked = Asked::default();
-        let (by, set_there, made) = (Arc::clone(&asked), set.clone(), made.clone());
+        let (log, held, made) = (Arc::clone(&asked), set.clone(), made.clone());
         let service = service_fn(move |request: Request<Body>| {
-            let (by, set, made) = (Arc::clone(&by), set_there.clone(), made.clone());
+            let (log, set, made) = (Arc::clone(&log), held.clone(), made.clone());
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
                 let is_set = parts.uri.path().contains("/statefulsets/");
                 let body = serde_json::from_slice(&body).unwrap_or_default();
-                by.lock().unwrap().push((parts.method.to_string(), parts.uri.to_string(), body));
+                log.lock().unwrap().push((parts.method.to_string(), parts.uri.to_string(), body));
                 let answer = if is_set { set } else { made };
                 let code = answer["code"].as_u64().map_or(200, |code| u16::try_from(code).unwrap());
                 let answer = Body::from(answer.to_string().into_bytes());
@@ -217,7 +220,7 @@ mod tests {
                 "replicas": 3, "serviceName": "g-hs", "selector": { "matchLabels": labels },
                 "template": {
                     "metadata": { "labels": labels },
-                    "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "ofLater": 1 }], "ofLater": { "a": [true] } },
+                    "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "unknown": 1 }], "unknown": { "a": [true] } },
                 },
             },
         })
@@ -254,8 +257,8 @@ mod tests {
         let posts = posts(&asked);
         assert!(matches!(posts[..], [(true, _), (false, _)]), "{posts:?}");
         for (_, pod) in posts {
-            assert_eq!(pod["spec"]["ofLater"], json!({ "a": [true] }), "{pod}");
-            assert_eq!(pod["spec"]["containers"][0]["ofLater"], 1, "{pod}");
+            assert_eq!(pod["spec"]["unknown"], json!({ "a": [true] }), "{pod}");
+            assert_eq!(pod["spec"]["containers"][0]["unknown"], 1, "{pod}");
         }
     }
 
@@ -284,9 +287,9 @@ mod tests {
         let (of_another_run, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
         delete_readers(&of_another_run, &["r-2".to_owned()]).await.unwrap();
         assert!(asked.lock().unwrap().is_empty());
-        // Given up: first the request.
-        let (given_up, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
-        super::super::abort(&given_up).await.unwrap();
+        // An abort withdraws the request first.
+        let (aborted, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
+        super::super::abort(&aborted).await.unwrap();
         let methods: Vec<_> = asked.lock().unwrap().iter().map(|it| it.0.clone()).collect();
         assert_eq!(methods, ["PATCH", "DELETE"]);
 
