@@ -207,7 +207,7 @@ fn a_failed_start_prints_the_reason_once() {
                 .to_owned(),
         ),
         (&["serve", "--webhook-url", "http://x"], "--webhook-url must begin with https://\n".to_owned()),
-        (&["serve", "--certificate-days", "0"], "a certificate must live for some time\n".to_owned()),
+        (&["serve", "--certificate-days", "0"], "the lifetime must be more than 0 days\n".to_owned()),
         (
             &["check", "--config", "seed.yaml", "-"],
             "settings file seed.yaml: the settings cannot be read: ".to_owned(),

@@ -1,7 +1,8 @@
-//! `gatera rollout`: shows how far a changed configuration is, and records what a person asks of it, with that person's rights.
+//! `gatera rollout`: shows how far the rollout of a configuration is, and records what a person asks for, with that person's
+//! rights.
 //!
-//! Owns: the way from a command to one annotation of the StatefulSet. `plan/rollout.rs` decides what follows from the annotation,
-//! and `report/rollout.rs` lays out the result.
+//! Owns: the way from a command to one annotation of the StatefulSet. `leader/plan/rollout.rs` decides what follows from the
+//! annotation, and `report/rollout.rs` lays out the result.
 
 use std::io::Write;
 use std::time::Duration;
@@ -125,8 +126,8 @@ pub async fn run(command: &RolloutCommand, out: &mut impl Write) -> anyhow::Resu
 /// The pause between two looks with `--watch`.
 const WATCH_PAUSE: Duration = Duration::from_secs(2);
 
-/// Prints the status of rollouts. The exit code is 1 if one is not done yet, was given up, or is held: a pipeline that watches
-/// continues only when every member runs its configuration.
+/// Prints the status of rollouts. The exit code is 1 if one is not done yet, was given up, or is held (for example, paused), so
+/// that a pipeline continues only if every member runs its configuration.
 async fn status(choice: &status::ClusterChoice, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
     let client = choice.look.client().await?;
     print_changes(WATCH_PAUSE, out, async |first| {
@@ -187,7 +188,8 @@ async fn undo(args: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> any
     Ok(())
 }
 
-/// Returns the revision for an undo: the good one while another is on its way, otherwise the newest one before the good one.
+/// Returns the revision for an undo: while the ConfigMaps hold another revision than the good one, the good one; otherwise the
+/// newest one before it.
 fn earlier_revision(cluster: &Cluster, snapshots: &[report::KeptSnapshot]) -> Option<Revision> {
     let record = cluster.rollout.as_ref()?;
     let live = cluster.live.as_ref().ok();
@@ -203,7 +205,7 @@ fn earlier_revision(cluster: &Cluster, snapshots: &[report::KeptSnapshot]) -> Op
 }
 
 impl ObservedCluster {
-    /// Returns why the present content of the ConfigMaps was given up, if it was.
+    /// Returns why the revision that the ConfigMaps hold now was given up, if it was.
     fn given_up(&self) -> Option<&str> {
         let cluster = self.cluster().ok()?;
         let stopped = cluster.rollout.as_ref()?.stopped.as_ref()?;

@@ -208,7 +208,7 @@ fn start(
     let tls = Tls::new(leaf, options.client_ca.clone())?;
     tasks.start("client-ca", Arc::clone(&tls).follow());
     let port = ServingPort::operations(probes, operations(Arc::clone(&guard)));
-    // Probes are answered until the process ends: the stage of their port never changes.
+    // Probes are answered until the process ends, so this port stays in the stage `Serving`.
     let (stage_sender, always_serving) = channel::channel(ShutdownStage::Serving);
     let answering = accept(port, Arc::clone(&guard), always_serving, Duration::ZERO);
     tasks.start("operations", async move {
@@ -230,7 +230,7 @@ async fn never_ending(work: impl Future<Output = ()>) {
 fn identity(options: &Options) -> String {
     let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
     let name = if options.identity.is_empty() { host() } else { options.identity.clone() };
-    // Two processes with the same name must not both consider themselves the leader.
+    // The process id differs, so that two processes with the same name are never both the leader.
     format!("{name}_{}", std::process::id())
 }
 
@@ -254,8 +254,8 @@ fn registration(options: &Options) -> anyhow::Result<Registration> {
     Ok(Registration { namespace, release, secret, configuration, target, names, lifetimes, folder })
 }
 
-/// Returns the host that the certificate must be for. An IP address has the form in which it is read back from certificates,
-/// because otherwise no leaf would ever match.
+/// Returns the host of the URL, for which the certificate is made. An IP address is written in the form in which it is read back
+/// from certificates, because otherwise no leaf would ever match.
 fn host(url: &str) -> anyhow::Result<String> {
     let url: Uri = url.parse().context("--webhook-url is not a URL")?;
     anyhow::ensure!(url.scheme_str() == Some("https"), "--webhook-url must begin with https://");
@@ -265,9 +265,9 @@ fn host(url: &str) -> anyhow::Result<String> {
 }
 
 fn days(days: f64) -> anyhow::Result<SignedDuration> {
-    let lifetime =
-        SignedDuration::try_from_secs_f64(days * 86_400.0).context("a life of certificates in days")?;
-    anyhow::ensure!(lifetime.is_positive(), "a certificate must live for some time");
+    let lifetime = SignedDuration::try_from_secs_f64(days * 86_400.0)
+        .context("reading the lifetime of a certificate")?;
+    anyhow::ensure!(lifetime.is_positive(), "the lifetime must be more than 0 days");
     Ok(lifetime)
 }
 
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    /// The leaf is made for this name, which must be read back unchanged: otherwise every check would want a new leaf.
+    /// The name must be read back from the leaf unchanged: otherwise every check of the certificates would make a new leaf.
     #[test]
     fn the_host_of_a_url_is_what_its_certificate_says() {
         for (url, name) in [

@@ -1,6 +1,6 @@
 //! `gatera status`: shows the state of clusters, what the guard does with them, and the state of the guard.
 //!
-//! Owns: the way from a look to what `report/status.rs` prints.
+//! Owns: collecting what `report/status.rs` lays out.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl ClusterChoice {
     }
 }
 
-/// What is asked on the command line.
+/// Options of `gatera status`.
 #[derive(Clone, Debug, Args)]
 pub struct StatusArgs {
     /// The clusters to show.
@@ -77,7 +77,7 @@ impl StatusArgs {
     }
 }
 
-/// How to print it.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StatusForm {
     /// For people
@@ -122,13 +122,14 @@ async fn printed(args: &StatusArgs, client: &Client, clock: &mut Clock) -> anyho
     let look = &args.clusters.look;
     let site = Site::of(client.clone(), look.config.as_deref()).await?;
     *clock = site.clock;
-    let is_whole = !matches!(args.output, StatusForm::Wide | StatusForm::Name);
-    let mut guard = if is_whole { doctor::guard_rows(&site, &Progress::off()).await.1 } else { Vec::new() };
+    let shows_guard = !matches!(args.output, StatusForm::Wide | StatusForm::Name);
+    let mut guard =
+        if shows_guard { doctor::guard_rows(&site, &Progress::off()).await.1 } else { Vec::new() };
     let (world, _) = look::list_world(look.namespace(), &site).await?;
     let view = site.view(&world);
     guard.extend(inspect::doctor::once_guarded(&view));
     guard.extend(inspect::doctor::lone_founders(&view));
-    if is_whole {
+    if shows_guard {
         guard.extend(doctor::unguarded(client, look.namespace(), &view).await);
     }
     let audit = audit::run(crate::rulebook(), &view);

@@ -1,6 +1,6 @@
 //! `gatera stop`: stops a cluster in order, the highest ordinal first, with the rights of the person who runs the command.
 //!
-//! Owns: what a look leads to, and reading where a member's data ended when it left. `leader::stop` chooses each step.
+//! Owns: what follows from a look, and reading where a member's data ended when it left. `leader::stop` chooses each step.
 
 use std::io::Write;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ use super::site::is_away;
 use crate::act::api::Fault;
 use crate::act::connect;
 
-/// The time after which the override that lets the last member stop ends.
+/// How long the override lasts that lets the last member stop.
 const OVERRIDE_DURATION: SignedDuration = SignedDuration::from_mins(2);
 
 /// The number of tries, a second apart, within which a replica of the guard has seen a change.
@@ -93,7 +93,7 @@ async fn act(seen: &ObservedCluster, step: &StopStep, replaced: &mut Option<Stri
     }
 }
 
-/// Records where a member's data ended. If that is unknown, nothing is changed.
+/// Waits for the end of a member's pod, and records where its data ended. If that is unknown, records nothing.
 async fn record_end(seen: &ObservedCluster, claims: &[String], last: LeavingPod) -> anyhow::Result<()> {
     match last.end().await {
         Some(position) => record_on_claims(seen, claims, Some(position)).await,
@@ -131,7 +131,7 @@ async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -
     done
 }
 
-/// Removes this command's own override, if an earlier run was killed or could not put back the one before.
+/// If a run that was killed or failed left this command's own override behind, puts the earlier one in its place, or removes it.
 async fn restore_override(seen: &ObservedCluster, replaced: Option<&str>) -> anyhow::Result<()> {
     if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(stop::is_own_override) {
         put_back(seen, replaced).await?;
@@ -148,7 +148,7 @@ async fn put_back(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Resul
             // The guard refuses an invalid override, even one that was there before.
             Err(problem) if before.is_some() => {
                 try_to_put_back(seen, None).await?;
-                return Err(problem.context("putting back the override that stood there before"));
+                return Err(problem.context("putting back the earlier override"));
             }
             result => return result,
         }
@@ -182,7 +182,7 @@ async fn record_on_claims(
     seen.record(claims, Some(&record.to_string())).await
 }
 
-/// A pod that is watched until it is gone, or for a while.
+/// A pod that is watched until it is gone, or for [`WATCH_SECONDS`].
 struct LeavingPod {
     uid: Option<String>,
     events: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Pod>>>>>,
@@ -194,12 +194,12 @@ impl LeavingPod {
         let Some(pod) = seen.api::<Pod>().get_opt(member).await? else { return Ok(None) };
         let only = WatchParams::default().fields(&format!("metadata.name={member}")).timeout(WATCH_SECONDS);
         let from = pod.metadata.resource_version.unwrap_or_default();
-        let events = seen.api::<Pod>().watch(&only, &from).await.context("listening to what it says")?;
+        let events = seen.api::<Pod>().watch(&only, &from).await.context("watching its pod")?;
         Ok(Some(Self { uid: pod.metadata.uid, events: Box::pin(events) }))
     }
 
-    /// Returns the position where its data ended, if it reported one. A pod that takes longer is watched again after the next
-    /// look.
+    /// Returns the position at which the member's data ended, if the pod reported it. A pod that needs longer to stop is watched
+    /// again after the next look.
     async fn end(mut self) -> Option<Position> {
         let mut end = None;
         let listen = async {
@@ -219,7 +219,7 @@ impl LeavingPod {
                 }
             }
         };
-        // A connection may have been lost without an error.
+        // The time limit is for a connection that was lost without an error.
         let _ = timeout(Duration::from_secs(u64::from(WATCH_SECONDS) + 5), listen).await;
         end
     }
@@ -263,7 +263,8 @@ mod tests {
         })
     }
 
-    /// The last member leaves under this override, which the API server keeps; while it is not well it puts no other one back.
+    /// Makes the last member leave, from a StatefulSet with this override. If the API server is not `well`, it rejects every
+    /// write of the override annotation, except that of the command's own override.
     async fn leaves(
         mark: &Arc<Mutex<Value>>,
         well: bool,
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_override_is_put_back_also_if_that_fails_at_first() {
+    async fn the_earlier_override_is_put_back_even_if_that_fails_at_first() {
         let (mark, mut replaced) = (Arc::new(Mutex::new(json!(THEIRS))), None);
         leaves(&mark, false, &mut replaced).await.unwrap_err();
         assert!(mark.lock().unwrap().as_str().is_some_and(stop::is_own_override));
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_changes_is_not_another_step() {
+    fn a_step_whose_text_changes_is_the_same_step() {
         let wait = |why: &str| StopStep::Wait(why.to_owned()).without_texts();
         assert_eq!(wait("galera-1 is joining for 5 s"), wait("galera-1 is joining for 7 s"));
         let follow = |member: &str, kept: &str| {

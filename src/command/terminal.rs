@@ -54,14 +54,14 @@ pub fn print_note(note: &str) {
 /// A function that returns the width of the terminal at the moment; `None`: lines are not folded.
 type Columns = fn() -> Option<usize>;
 
-/// Standard output. Output for people is folded: each line at the width of the terminal. Output for programs is passed on unchanged.
+/// Standard output. Each line of output for people is folded at the width of the terminal. Output for programs is not changed.
 #[derive(Debug)]
 pub struct Folded<W: Write> {
     inner: W,
     columns: Option<Columns>,
     /// The beginning of a line that is not complete yet.
     line: Vec<u8>,
-    /// Whether the command runs to its end, and its exit code counts, when its reader is gone (`| head`).
+    /// Whether the command continues when its reader is gone (`| head`), because its exit code still counts.
     outlives_reader: bool,
 }
 
@@ -78,7 +78,7 @@ impl<W: Write> Folded<W> {
         Self { inner, columns, line: Vec::new(), outlives_reader: true }
     }
 
-    /// Returns this output for a command that is to end when its reader is gone.
+    /// Returns this output for a command that must end when its reader is gone.
     pub fn ending_with_reader(&mut self) -> &mut Self {
         self.outlives_reader = false;
         self
@@ -92,7 +92,7 @@ impl<W: Write> Folded<W> {
     }
 
     fn fold(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(columns) = self.columns.and_then(|asked| asked()) else {
+        let Some(columns) = self.columns.and_then(|columns| columns()) else {
             let begun = std::mem::take(&mut self.line);
             self.inner.write_all(&begun)?;
             return self.inner.write_all(bytes);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_folded_whole_however_they_are_written() {
+    fn a_line_written_in_parts_is_folded_as_a_whole() {
         let folded = "  why: a member that leaves may be the\n    one another receives its data from\n";
         let (head, tail) = LINE.split_at(20);
         assert_eq!(
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_continues_without_a_reader_unless_it_is_to_end() {
+    fn a_command_continues_without_a_reader_unless_it_must_end() {
         let mut out = Folded::new(Gone, None);
         assert!(out.write_all(b"a\n").is_ok() && out.flush().is_ok());
         let failed = out.ending_with_reader().write_all(b"a\n").unwrap_err();

@@ -1,6 +1,6 @@
 //! The guard's own user at the API server.
 //!
-//! Must not know: what follows from it.
+//! Must not know: how its requests are judged.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! SIGTERM and SIGINT. The first signal asks the guard to stop; each further one ends the wait that the stop has reached.
+//! SIGTERM and SIGINT. The first signal makes the guard stop; each further one ends the current wait of that stop.
 //!
-//! Must not know: what stops. In a container a signal without a handler does nothing, so both have handlers from the very
-//! beginning, and an early signal is seen later.
+//! Must not know: what stops. The first process of a container ignores a signal without a handler, so both have handlers from the
+//! very beginning, and a signal that arrives early is not lost.
 
 use anyhow::Context as _;
 #[cfg(windows)]

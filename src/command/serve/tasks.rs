@@ -1,7 +1,7 @@
 //! The tasks that make up the guard, by name. When one of them ends, all of them do.
 //!
-//! Owns: starting them, and noticing that one has ended, for any reason. A guard that lost a part would continue to answer
-//! with what that part knew last; a process that ends is started again. Must not know: what the tasks do.
+//! Owns: starting them, and noticing that one has ended, for any reason. A guard without one of its tasks would continue to
+//! answer from outdated facts; a process that ends is restarted. Must not know: what the tasks do.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,7 +17,7 @@ pub(super) struct Tasks {
     handles: HashMap<&'static str, tokio::task::AbortHandle>,
 }
 
-/// A task that ended although the guard goes on.
+/// The end of a task that the guard needs.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the guard's task \"{name}\" ended: {why}; the guard cannot work without it, so it stops")]
 pub(super) struct EndedTask {
@@ -61,7 +61,7 @@ impl Tasks {
         EndedTask { name: self.names.remove(&id).unwrap_or("?"), why }
     }
 
-    /// Waits for these tasks, which were asked to end. Returns those that broke instead of returning.
+    /// Waits for these tasks, which were asked to end. Returns all tasks that crashed or were cancelled meanwhile.
     pub(super) async fn finish(mut self, names: &[&'static str]) -> Vec<EndedTask> {
         let mut broken = Vec::new();
         while names.iter().any(|name| self.names.values().any(|running| running == name)) {
@@ -98,10 +98,10 @@ mod tests {
     #[tokio::test]
     async fn the_name_of_a_task_that_ends_and_the_reason_are_reported() {
         let returned = ready(());
-        let broke = async { panic!("an arm {}", "too short") };
+        let broke = async { panic!("member {}", "g-1") };
         for (end, why) in [
             (first_end(returned).await, "it returned"),
-            (first_end(broke).await, "it crashed: an arm too short"),
+            (first_end(broke).await, "it crashed: member g-1"),
             (first_end(async { panic!("plain") }).await, "it crashed: plain"),
         ] {
             assert_eq!(end, EndedTask { name: "two", why: why.to_owned() });

@@ -1,7 +1,7 @@
 //! One line on standard error that shows a person at a terminal what is being done now.
 //!
-//! Owns: when that line is shown. It appears when the work has lasted for a second, and is cleared before anything else is
-//! printed: the code that prints drops it first. Must not know: what the work is. Only a terminal shows it.
+//! Owns: when that line is shown. It appears only on a terminal, once the work has lasted for a second. Code that prints anything
+//! else drops it first, which clears the line. Must not know: what the work is.
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write};
@@ -31,7 +31,7 @@ impl Progress {
         if shows { Self::shown_on(io::stderr(), DELAY) } else { Self::off() }
     }
 
-    /// Returns a progress that prints nothing, because no person waits, or another line is printed.
+    /// Returns a progress that prints nothing, because standard error is not a terminal, or the caller prints by itself.
     pub fn off() -> Self {
         Self(None)
     }
@@ -69,7 +69,7 @@ fn show_texts(receiver: &Receiver<String>, delay: Duration, out: &mut impl Write
     loop {
         match receiver.recv_timeout(due.saturating_sub(began.elapsed())) {
             Ok(new) => {
-                // While the text was empty, the program waited for input, so that time does not count.
+                // While the text was empty, the program waited for input: the delay begins only now.
                 if text.is_empty() && !new.is_empty() {
                     due = began.elapsed() + delay;
                 }

@@ -105,7 +105,7 @@ impl RunKind {
         }
     }
 
-    /// Returns whether this word belongs to the piece. Words in parentheses after a command are a remark about it.
+    /// Returns whether this word still belongs to the piece. Words in parentheses after a command do not: they explain it.
     fn takes(&self, word: &str) -> bool {
         match self {
             Self::Prose => false,
@@ -136,7 +136,8 @@ impl RunKind {
     }
 }
 
-/// Returns whether the word closes a parenthesis that the command did not open.
+/// Reads a word of a command, and updates the quote and the parentheses that are open. Returns whether the word closes a
+/// parenthesis that the command did not open.
 fn closes(word: &str, quote: &mut Option<char>, depth: &mut usize) -> bool {
     let mut before = ' ';
     for c in word.chars() {
@@ -165,7 +166,7 @@ fn is_subcommand(word: &str) -> bool {
     NAMES.iter().any(|name| name == word)
 }
 
-/// Returns whether the line is a numbered line of a file, or the mark below one: its columns have a meaning.
+/// Returns whether the line is a numbered line of a file, or marks a place in the line above it: its columns have a meaning.
 fn is_excerpt(shown: &str) -> bool {
     let after_number =
         shown.strip_prefix("  ").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
@@ -377,7 +378,7 @@ mod tests {
             let hang = indent(stem(&plain(&line)), &pieces(&line), columns).width();
             for (number, shown) in text.lines().enumerate() {
                 let begins = if number == 0 { hang.max(stem(&plain(shown)).width()) } else { hang };
-                prop_assert_eq!(shown.trim_end(), shown, "nothing stands at the end of a line");
+                prop_assert_eq!(shown.trim_end(), shown, "no spaces at the end of a line");
                 // A line is too wide only if its last piece fits in no line.
                 let last = pieces(shown).last().map_or(0, |it| plain(it.text).width());
                 prop_assert!(plain(shown).width() <= columns || begins + last > columns, "{}", text);
