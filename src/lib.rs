@@ -21,7 +21,7 @@
 //!
 //! Three laws. *One engine*: the webhook, `gatera check` and the audit call the same `Rulebook::evaluate`. *Deciding is pure,
 //! doing is thin*: no crate that decides depends on a client, a runtime or a clock. *Parse once*: `objects` turns JSON into
-//! types. Code depends only on what is below it: between crates cargo enforces this, inside a crate a test (`tests/house.rs`).
+//! types. Code depends only on what is below it: between crates cargo refuses circles, inside a crate a test (`tests/house.rs`).
 #![forbid(unsafe_code)]
 
 pub mod act;

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The only place that chooses the crypto provider of the process. It fails only if one was chosen before.
+    // The only place that chooses the crypto provider of the process. The call fails only if one was chosen before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     gatera::command::Cli::from_command_line().run()
 }

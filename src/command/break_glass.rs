@@ -245,7 +245,7 @@ fn no_guard_answers(message: &str) -> String {
     )
 }
 
-/// Returns whether the guard honours the annotation, judged by its answer to the canary: as an exit code and a text.
+/// Judges from the answer to the canary whether the guard honours the annotation. Returns the exit code and a text.
 fn opening_result(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
         CanaryAnswer::Admitted(warnings) => match (warnings.iter().find(|it| rulebook().page_of_message(it).is_some()), warnings.iter().any(|it| honours(it))) {

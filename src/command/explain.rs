@@ -39,7 +39,7 @@ impl Options {
     }
 }
 
-/// How to print the rules.
+/// The format of the list of rules.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ExplainForm {
     /// One line for each rule

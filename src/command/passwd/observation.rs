@@ -128,7 +128,7 @@ fn new_change(
             credentials.iter().map(|it| format!("{} (key {} of Secret {})", it.account, it.key, it.secret));
         let found = Some(found.collect::<Vec<_>>().join(", ")).filter(|it| !it.is_empty());
         anyhow::bail!(
-            "no password of {user} was found in a Secret: the server's variables such as MARIADB_ROOT_PASSWORD and MARIADB_PASSWORD were looked at, and wsrep_sst_auth in its option files from Secrets; found: {}",
+            "no password of {user} was found in a Secret, neither in the server's variables, such as MARIADB_ROOT_PASSWORD and MARIADB_PASSWORD, nor as wsrep_sst_auth in its option files; found: {}",
             found.as_deref().unwrap_or("none")
         );
     };
