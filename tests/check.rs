@@ -55,7 +55,7 @@ fn adds_up(checked: &Checked) {
     let of = |level| checked.objects_of(level);
     let unchanged = checked.objects.iter().filter(|it| it.unchanged).count();
     let silent = checked.objects.iter().filter(|it| it.is_fine()).count();
-    let said = of(Level::Refused) + of(Level::Warning) + of(Level::Waived) + checked.not_judged();
+    let said = of(Level::Refused) + of(Level::Warning) + of(Level::Waived) + checked.unjudged_objects();
     assert_eq!(said + unchanged + silent, checked.objects.len());
     let levels = [Level::Note, Level::Waived, Level::Warning, Level::Refused, Level::Unread];
     assert_eq!(levels.iter().map(|level| checked.count(*level)).sum::<usize>(), checked.findings.len());

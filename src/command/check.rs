@@ -304,7 +304,7 @@ impl Options {
         let warned = self.fail_on == FailOn::Warn && checked.count(Level::Warning) > 0;
         let unknown = checked.count(Level::Unread) > 0
             || checked.objects.is_empty() && !self.allow_empty
-            || self.strict && checked.unjudged() > 0;
+            || self.strict && checked.unjudged_findings() > 0;
         if unknown {
             Exit::Undecided
         } else if refused || warned {

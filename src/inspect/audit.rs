@@ -148,7 +148,7 @@ fn review(kind: Kind, id: &Id, object: Result<Object, Unreadable>) -> Review {
     Review::as_created(Origin::Audit, kind, &id.namespace, &id.name, object)
 }
 
-/// The number of objects with a finding, by rule and verdict, in every mode.
+/// The number of objects with a finding, by rule and verdict. The modes of the rules make no difference.
 pub type Counts = BTreeMap<(&'static str, &'static str), usize>;
 
 impl Audit {
@@ -180,7 +180,7 @@ impl Audit {
     }
 }
 
-/// The key of a finding that refuses, from one audit to the next. It leaves out the text, which names times.
+/// Identifies a finding that refuses, from one audit to the next. The message is not part of it, because it may contain a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RefusalKey {
     kind: Kind,
@@ -189,7 +189,7 @@ struct RefusalKey {
     field: String,
 }
 
-/// The findings that were published. None is published a second time while it lasts.
+/// The findings that were published. While a finding lasts, it is not published again.
 #[derive(Debug, Default)]
 pub struct PublishedFindings(BTreeSet<RefusalKey>);
 
@@ -203,7 +203,8 @@ pub struct NewFindings<'a> {
 }
 
 impl PublishedFindings {
-    /// Returns up to `most` new findings that refuse, and the number of the others. Those are still new next time.
+    /// Returns the new findings that refuse, as up to `most` entries for one object and rule each, and the number of the other entries.
+    /// Those are still new at the next audit.
     pub fn new_findings<'a>(&mut self, audit: &'a Audit, most: usize) -> (Vec<NewFindings<'a>>, usize) {
         let mut new = Vec::new();
         let mut held_back = 0;

@@ -1,8 +1,8 @@
 //! Manifests before they reach a cluster: what would be refused, and what was not judged.
 //!
 //! Owns: the result of a check ([`Checked`]), and how texts lead to it. The verdicts come from the same `evaluate` as the
-//! webhook's, on a World that is built from the texts: an object that is not in them is unknown. Must not know: files, revisions,
-//! formats.
+//! webhook's, on a World that is built from the texts, so an object that is not in them is unknown; only `check/live.rs` starts
+//! from the World of a cluster. Must not know: files, revisions, formats.
 //! Data: texts -> items -> requests -> decisions -> [`Checked`], which `report/check.rs` lays out.
 
 mod change;
@@ -52,7 +52,7 @@ pub struct Input {
 pub enum MissingText {
     /// The text cannot be read.
     Unread(String),
-    /// The text is not one that is judged.
+    /// The text is left out, for this reason.
     LeftOut(String),
     /// The folder holds the templates of a chart.
     Chart,
@@ -82,9 +82,9 @@ pub struct Checked {
     pub skipped_documents: usize,
     /// The files that hold these documents.
     pub skipped_files: Vec<Arc<str>>,
-    /// The pages of the rules that were applied.
+    /// The pages of all rules, also of those that were not applied.
     pub rules: Vec<Page>,
-    /// Where the settings come from, if they are not the usual ones.
+    /// The file of the settings, if they are not the defaults.
     pub settings: Option<String>,
     /// The address of the rules' pages, if it is known.
     pub rules_url: Option<String>,
@@ -113,7 +113,7 @@ impl Outcome {
     }
 }
 
-/// One thing that the check found.
+/// One result of the check, about a place in a text.
 #[derive(Debug)]
 pub struct CheckFinding {
     pub location: Location,
@@ -133,7 +133,7 @@ pub struct Location {
     pub place: Option<Place>,
     /// The template that the text was rendered from.
     pub template: Option<String>,
-    /// Whether the text is in the base, because the object was removed since.
+    /// Whether the text is in the base, as for an object that was removed.
     pub in_base: bool,
     source: usize,
 }
@@ -237,17 +237,17 @@ impl Checked {
     }
 
     /// Counts the findings that say what was not judged.
-    pub fn unjudged(&self) -> usize {
+    pub fn unjudged_findings(&self) -> usize {
         self.findings.iter().filter(|finding| matches!(finding.what, CheckFindingKind::Unjudged(_))).count()
     }
 
-    /// Counts objects that were not judged, or could not be.
-    pub fn not_judged(&self) -> usize {
-        self.objects_of(Level::Note) + self.objects_of(Level::Unread) + self.of_no_rule()
+    /// Counts objects that were not judged, because no rule covers their kind or for the reason that a finding names.
+    pub fn unjudged_objects(&self) -> usize {
+        self.objects_of(Level::Note) + self.objects_of(Level::Unread) + self.objects_without_rule()
     }
 
     /// Counts objects whose kind no rule covers.
-    pub fn of_no_rule(&self) -> usize {
+    pub fn objects_without_rule(&self) -> usize {
         self.objects.iter().filter(|outcome| outcome.has_no_rule()).count()
     }
 
@@ -271,7 +271,7 @@ pub fn run(new: &[Input], base: Option<&[Input]>, options: &CheckOptions<'_>) ->
     session.into_checked()
 }
 
-/// Returns the objects in these texts that a cluster may have, and those that they would read, to look them up there.
+/// Returns what to look up in a cluster: the objects in these texts, and the ConfigMaps that their workloads read.
 pub fn names(new: &[Input], options: &CheckOptions<'_>) -> BTreeSet<(Kind, Id)> {
     let items = CheckSession::new(options).read(new, false);
     let key = |item: &ManifestItem| item.key().map(|(kind, id)| (kind, id.clone()));

@@ -2,9 +2,9 @@
 //!
 //! | room | owns |
 //! |---|---|
-//! | `audit` | what would be refused if it were applied today |
-//! | `manifest`, `stored`, `check` | YAML with its lines; what API servers make of it; what would be refused of it |
-//! | `doctor` | whether the guard guards |
+//! | `audit` | which objects would be refused if they were applied today |
+//! | `manifest`, `stored`, `check` | YAML with its line numbers; the objects that API servers store; what would be refused |
+//! | `doctor` | whether the guard works, and what it guards |
 //! | `status` | the state of one cluster |
 #![forbid(unsafe_code)]
 

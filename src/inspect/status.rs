@@ -20,7 +20,7 @@ pub struct ClusterStatus<'a> {
     pub state: State,
     /// Each member, with its condition.
     pub members: Vec<(&'a Member, Option<Condition>)>,
-    /// The one command that recovers the cluster, if no member is Ready.
+    /// How to bring the cluster back, if it is stopped or down, or if its StatefulSet is gone.
     pub way_back: Option<WayOut>,
     /// What is wrong, with the way out.
     pub diagnoses: Vec<Diagnosis>,
@@ -30,15 +30,15 @@ pub struct ClusterStatus<'a> {
     pub outdated: Vec<&'a str>,
     /// The stage of the rollout of its configuration.
     pub configuration: RolloutStage,
-    /// What to do about members whose readiness proves nothing.
+    /// What to do about members that are Ready without proof that they are Synced; `None` while the bootstrap node is kept.
     pub unverified: Option<String>,
     /// The override on its StatefulSet that is in effect now.
     pub active_override: Option<Override>,
     /// The break-glass exception of its namespace that is in effect now.
     pub break_glass: Option<Override>,
-    /// Whether the guard is off in its namespace.
-    pub left_alone: bool,
-    /// The headline of each finding that would be refused in its namespace, if an audit was requested.
+    /// Whether its namespace is in mode off.
+    pub mode_off: bool,
+    /// The headline of each finding that would refuse an object in its namespace; empty unless an audit was requested.
     pub findings: Vec<String>,
 }
 
@@ -55,12 +55,12 @@ impl<'a> ClusterStatus<'a> {
             diagnoses: condition::diagnoses(cluster, view),
             outdated: outdated.iter().map(|(pod, _)| &*pod.name).collect(),
             configuration: rollout::stage(cluster, view),
-            // The reason to keep the bootstrap node says the same.
+            // The reason to keep the bootstrap node is shown instead: it is often this advice.
             unverified: bootstrap::unverified(cluster)
                 .filter(|_| !matches!(bootstrap, BootstrapStage::Kept(_))),
             active_override: annotation.and_then(|text| Override::read(text, view.now).ok()),
             break_glass: view.active_break_glass(&cluster.id.namespace),
-            left_alone: view.is_mode_off(&cluster.id.namespace),
+            mode_off: view.is_mode_off(&cluster.id.namespace),
             bootstrap,
             findings: Vec::new(),
         }

@@ -1,8 +1,8 @@
-//! Objects as API servers store them, as far as that is known without asking one: in their namespaces, with the texts
-//! of a Secret as data, and with patches applied to what exists.
+//! Objects as API servers store them, as far as that is known without asking one: in their namespaces, with the `stringData`
+//! of a Secret as `data`, and with manifests merged into the objects that exist.
 //!
-//! Owns: what an API server completes; `applied.rs` owns the ways of merging. Must not know: rules, files, requests. Raw
-//! JSON in, raw JSON out: what it means is read afterwards (`objects/lib.rs`).
+//! Owns: the fields that an API server fills in; `applied.rs` owns the merging. Must not know: rules, files, requests. All of it
+//! is raw JSON, until [`read`] makes an object of it (`objects/lib.rs`).
 
 mod applied;
 
@@ -14,7 +14,7 @@ use objects::{Kind, Object, Unreadable};
 
 pub use applied::{applied, last_applied};
 
-/// Completes an object as it is stored: in its namespace, and a Secret's texts as data.
+/// Completes an object as an API server stores it: sets its namespace, and adds a Secret's `stringData` to its `data`.
 pub fn complete(json: &mut Value, kind: Kind, namespace: &str) {
     if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("namespace".to_owned(), namespace.into());
@@ -24,28 +24,31 @@ pub fn complete(json: &mut Value, kind: Kind, namespace: &str) {
     }
 }
 
-/// Reads an object that a person wrote.
+/// Reads an object from a manifest, without the fields that have no value.
 pub fn read(kind: Kind, mut json: Value) -> Result<Object, Unreadable> {
     prune(&mut json);
     Object::read(kind, &json.to_string())
 }
 
-/// The maps of texts, in which a null is an entry without a text: it stays, and such an object cannot be read.
-const TEXTS: [&str; 6] = ["annotations", "data", "labels", "matchLabels", "nodeSelector", "stringData"];
+/// Maps whose values are texts. A null in them is an entry without a text: it stays, so that the object cannot be read.
+const TEXT_MAPS: [&str; 6] = ["annotations", "data", "labels", "matchLabels", "nodeSelector", "stringData"];
 
-/// Removes fields without a value, which API servers do not store: YAML's `env:` is a null.
+/// Removes fields without a value, which API servers do not store: `env:` in YAML is a null.
 pub fn prune(json: &mut Value) {
     match json {
         Value::Object(fields) => {
             fields.retain(|_, value| !value.is_null());
-            fields.iter_mut().filter(|(key, _)| !TEXTS.contains(&key.as_str())).for_each(|(_, it)| prune(it));
+            fields
+                .iter_mut()
+                .filter(|(key, _)| !TEXT_MAPS.contains(&key.as_str()))
+                .for_each(|(_, it)| prune(it));
         }
         Value::Array(items) => items.iter_mut().for_each(prune),
         _ => {}
     }
 }
 
-/// Stores a Secret: values that are written as text become data.
+/// Encodes the values of a Secret's `stringData`, and adds them to its `data`.
 fn encode_texts(secret: &mut Value) {
     let Some(Value::Object(texts)) = secret.get_mut("stringData").map(Value::take) else { return };
     let texts = texts.into_iter().filter_map(|(key, text)| Some((key, BASE64.encode(text.as_str()?))));
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_without_a_value_are_absent_and_entries_without_a_text_are_not() {
+    fn null_fields_are_removed_but_null_entries_of_text_maps_are_not() {
         let container = json!({ "name": "a", "env": null, "resources": null, "livenessProbe": null });
         let pod = |meta| json!({ "metadata": meta, "spec": { "containers": [container], "affinity": null } });
         assert!(read(Kind::Pod, pod(json!({ "name": "a", "namespace": null }))).is_ok());

@@ -241,7 +241,7 @@ fn object_counts(checked: &Checked) -> String {
             skipped_documents(checked)
         );
     }
-    let not_judged = match checked.of_no_rule() {
+    let not_judged = match checked.objects_without_rule() {
         0 => "not judged".to_owned(),
         number if number == unjudged => "not judged (no rule covers this kind)".to_owned(),
         some => format!("not judged ({some} of them because no rule covers their kind)"),

@@ -67,7 +67,7 @@ fn steps(cluster_status: &ClusterStatus<'_>) -> [PlanStep; 5] {
         ("configuration", configuration(cluster_status)),
     ];
     let mut steps = steps.map(|(name, (status, says))| PlanStep { name, status, says });
-    if cluster_status.left_alone {
+    if cluster_status.mode_off {
         for step in steps.iter_mut().skip(2) {
             (step.status, step.says) = (SKIPPED, "the namespace is in mode off".to_owned());
         }

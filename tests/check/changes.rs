@@ -217,7 +217,7 @@ fn an_unreadable_base_is_reported() {
     let checked = judged(&[input("new.yaml", CLUSTER)], Some(&[input("old.yaml", &broken)]));
     let words = "note - line 119 of the base: the earlier document was not compared: this is not YAML: a bracket or a brace is not closed";
     assert_eq!(lines(&checked), [words]);
-    assert_eq!(checked.unjudged(), 1, "with --strict that is an error");
+    assert_eq!(checked.unjudged_findings(), 1, "with --strict that is an error");
     // An object that cannot be read is not a new object.
     let odd = with("replicas: 3", "replicas: three");
     for after in [with("replicas: 3", "replicas: 1"), without(SET)] {
@@ -286,7 +286,7 @@ fn a_milder_mode_of_a_namespace_does_not_hide_findings_of_the_same_change() {
 fn removing_a_server_that_no_selector_adopts_is_not_called_fine() {
     let stranger = with("app: galera, galera: galera, instance", "app: shop, galera: galera, instance");
     let checked = judged(&[input("new.yaml", "")], Some(&[input("old.yaml", &stranger)]));
-    assert!(checked.unjudged() > 0, "{:?}", lines(&checked));
+    assert!(checked.unjudged_findings() > 0, "{:?}", lines(&checked));
 }
 
 /// A removal is waived by a comment in the base, where the object was.

@@ -99,7 +99,7 @@ fn objects_that_are_not_judged_are_reported() {
         (galera.replace("app: shop", "gatera.dev/cluster: shop"), "it is adopted"),
     ] {
         let checked = judged(&[input("a.yaml", &text)], None);
-        assert_eq!(checked.unjudged(), 0, "{why}: {:?}", lines(&checked));
+        assert_eq!(checked.unjudged_findings(), 0, "{why}: {:?}", lines(&checked));
     }
 }
 

@@ -1,7 +1,7 @@
-//! Repeated audits: the findings of a namespace count until something in it changes, or for a minute.
+//! Repeated audits: the findings of a namespace are reused until something in it changes, and for a minute at most.
 //!
-//! Must not know: metrics, Events, or a clock; the caller counts the time. Only numbers are kept of a judged namespace, and which
-//! findings were published.
+//! Must not know: metrics, Events, or a clock; the caller passes the time. Of a namespace only numbers, the states of its clusters
+//! and the findings that were published are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use leader::plan::rollout;
 
 /// The longest time between two audits of a namespace in which nothing changes: overrides expire without a change, and an address
 /// may name a Service of another namespace.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
+const MAX_AUDIT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The state that the leader keeps between two audits.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ pub struct Round {
     pub refused: usize,
     /// The number of objects that would be allowed with a warning.
     pub warned: usize,
-    /// The number of new findings beyond `most`.
+    /// The number of new findings that a later round publishes.
     pub held_back: usize,
 }
 
@@ -98,7 +98,7 @@ impl IncrementalAudit {
             let clusters = view.world.clusters().map(|it| Arc::new(ClusterReading::of(it, view)));
             return Round { clusters: clusters.collect(), ..Round::default() };
         }
-        let due: BTreeSet<String> = match self.last.changed(view, now, LONGEST_INTERVAL) {
+        let due: BTreeSet<String> = match self.last.changed(view, now, MAX_AUDIT_INTERVAL) {
             Changed::Everywhere => {
                 let there = namespaces(view);
                 self.namespaces.retain(|name, _| there.contains(name));

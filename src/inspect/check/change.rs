@@ -117,7 +117,7 @@ struct Pairs<'a> {
     earlier: Vec<Option<&'a ManifestItem>>,
     /// The objects that were removed.
     removed: Vec<&'a ManifestItem>,
-    /// Objects that are not found again, and may be in a text that could not be read: they are taken as unchanged.
+    /// Objects that are not found again, but may be in a text that could not be read: they count as unchanged.
     missing: Vec<&'a ManifestItem>,
 }
 
@@ -131,10 +131,10 @@ impl<'a> Pairs<'a> {
                 left.entry(key).or_default().push(was);
             }
         }
-        let file = |item: &ManifestItem| &session.text_of(item).name;
-        let mut was: Vec<Option<&ManifestItem>> = vec![None; items.len()];
+        let file = |item: &ManifestItem| &session.input_of(item).name;
+        let mut earlier: Vec<Option<&ManifestItem>> = vec![None; items.len()];
         for same_file in [true, false] {
-            for (item, was) in items.iter().zip(&mut was).filter(|(_, was)| was.is_none()) {
+            for (item, was) in items.iter().zip(&mut earlier).filter(|(_, was)| was.is_none()) {
                 let Some(candidates) = item.key().and_then(|key| left.get_mut(&key)) else { continue };
                 let found = candidates.iter().position(|it| !same_file || file(it) == file(item));
                 *was = found.map(|at| candidates.remove(at));
@@ -143,8 +143,8 @@ impl<'a> Pairs<'a> {
         let mut unpaired: Vec<_> = left.into_values().flatten().collect();
         unpaired.sort_by_key(|it| (it.source, it.document.start()));
         let gaps = session.gaps();
-        let (missing, removed) = unpaired.into_iter().partition(|was| gaps.cover(session.text_of(was)));
-        Self { earlier: was, removed, missing }
+        let (missing, removed) = unpaired.into_iter().partition(|was| gaps.cover(session.input_of(was)));
+        Self { earlier, removed, missing }
     }
 }
 
@@ -153,6 +153,7 @@ struct CheckWorld<'a> {
     facts: Facts,
     world: World,
     adoption: &'a Adoption,
+    /// The Secrets of the base, and those of the new manifests.
     secrets: [Vec<Secret>; 2],
 }
 
@@ -199,6 +200,7 @@ impl<'a> CheckWorld<'a> {
         session.judge(item, was.map(|it| &it.document), review, &view, extra_note);
     }
 
+    /// Removes one object with its members from the world, and adds another one.
     fn swap(&mut self, out: Option<&ManifestItem>, into: Option<&ManifestItem>) {
         if let Some(item) = out {
             Deployed::of(item, self.adoption).take_out_of(&mut self.facts);

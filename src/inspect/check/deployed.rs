@@ -14,7 +14,7 @@ use facts::marks;
 use facts::view::{Facts, Id, is_cluster};
 use objects::{Kind, Object, Workload};
 
-/// The most members that a cluster can have here. A larger number is a mistake in a file, and is reported as one.
+/// The most members that are built for a cluster: a larger number in a file is a mistake, and must not fill the memory.
 const MOST_MEMBERS: i64 = 64;
 
 /// Members and claims of an object, if it is a cluster.
@@ -52,7 +52,7 @@ fn members(set: &Workload, namespace: &str) -> Vec<(Kind, Id, Object)> {
     let labels: BTreeMap<_, _> = set.spec.template.metadata.labels.iter().collect();
     let mut all = Vec::new();
     let mut put = |kind: Kind, name: String, object: serde_json::Value| {
-        // These objects are built here, from texts that were read before.
+        // The objects are built here, from parts that were read before, so reading them does not fail.
         if let Ok(object) = Object::read(kind, &object.to_string()) {
             all.push((kind, Id { namespace: namespace.to_owned(), name }, object));
         }

@@ -1,7 +1,7 @@
 //! The line of a text that a finding is about, as far as it can be shown: a line may hold a password.
 //!
-//! Owns: which part of a line is quoted. Names of keys are; a value only if the finding itself names it. Must not know:
-//! rules, formats.
+//! Owns: which part of a line is quoted. Keys are quoted; a value only if the finding itself names it, or if it is an apiVersion,
+//! a kind or a name. Must not know: rules, formats.
 
 use std::cell::OnceCell;
 
@@ -11,8 +11,8 @@ use engine::verdict::Finding;
 use objects::Kind;
 use objects::visible;
 
-/// The number of characters that are quoted from a line.
-const LONGEST_LINE: usize = 120;
+/// The length, in characters, above which a line is not quoted.
+const MAX_LINE_CHARS: usize = 120;
 /// Rules whose findings are about values that must not be shown.
 const SECRET_RULES: [&str; 3] = [UNREADABLE, "G11", "G12"];
 
@@ -21,7 +21,7 @@ const SECRET_RULES: [&str; 3] = [UNREADABLE, "G11", "G12"];
 pub struct Excerpt {
     /// The text of the line.
     pub line: String,
-    /// The column of the caret, from the beginning of the line.
+    /// The number of characters before the caret.
     pub caret: usize,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Lines<'a> {
         lines.get(usize::try_from(place.line.checked_sub(1)?).ok()?).copied()
     }
 
-    /// Returns the line that a finding is about.
+    /// Returns the line that a finding is about; `None`: it is empty or too long.
     pub(super) fn quoted(&self, place: Place, kind: Kind, finding: &Finding) -> Option<Excerpt> {
         let line = self.line(place)?;
         let says =
@@ -59,21 +59,21 @@ impl<'a> Lines<'a> {
         let line = visible(&redacted(&line.replace('\t', " "), says));
         let caret = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
         let caret = caret.min(line.chars().count().saturating_sub(1));
-        (!line.trim().is_empty() && line.chars().count() <= LONGEST_LINE).then_some(Excerpt { line, caret })
+        (!line.trim().is_empty() && line.chars().count() <= MAX_LINE_CHARS).then_some(Excerpt { line, caret })
     }
 }
 
 /// Returns the line with an ellipsis for a value that the finding does not name.
 fn redacted(line: &str, says: &str) -> String {
     let (before, value) = line.split_at(value_start(line));
-    // A comment may hold anything.
+    // A comment may hold a secret.
     let bare = value.split(" #").next().unwrap_or_default().trim();
-    let known = bare.trim_matches(['"', '\'']);
+    let unquoted = bare.trim_matches(['"', '\'']);
     let key = before.trim_matches([' ', '-', ':', '=', '"', '\'']);
-    let plain = known.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c));
+    let plain = unquoted.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c));
     let named = plain && ["apiVersion", "kind", "name"].contains(&key);
-    let mark = bare.is_empty() || named || ["|", "|-", "|+", ">", ">-", "{}", "[]"].contains(&bare);
-    if mark || names_word(says, known) { format!("{before}{bare}") } else { format!("{before}…") }
+    let is_harmless = bare.is_empty() || named || ["|", "|-", "|+", ">", ">-", "{}", "[]"].contains(&bare);
+    if is_harmless || names_word(says, unquoted) { format!("{before}{bare}") } else { format!("{before}…") }
 }
 
 /// Returns where the value of a line begins: behind `key:` or `key =`, and behind the dashes of lists.
@@ -98,7 +98,7 @@ fn value_start(line: &str) -> usize {
     }
 }
 
-/// Returns whether the finding names this as a word of its own.
+/// Returns whether the message contains this as a whole word.
 fn names_word(says: &str, word: &str) -> bool {
     let apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     let mut found = says.match_indices(word).filter(|_| !word.is_empty());
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_shown_where_the_finding_says_it() {
+    fn a_value_is_quoted_only_if_the_finding_names_it() {
         for (line, says, quoted) in [
             ("  replicas: 1", "3 -> 1 replicas", "  replicas: 1"),
             ("  replicas: 11", "3 -> 1 replicas", "  replicas: …"),

@@ -1,20 +1,22 @@
-//! Texts of the new side that could not be read, or only in part: objects that they held before do not count as removed.
+//! New texts that could not be read, or only in part: objects that their earlier versions held do not count as removed.
 //!
-//! Owns: which text of the base is the earlier version of such a text. Must not know: why it could not be read.
+//! Owns: which text of the base is the earlier version of an incomplete text. Must not know: why it could not be read.
 
 use std::path::Path;
 
 use super::Input;
 
-/// Texts that could not be read whole, by the names that their earlier versions have.
+/// Texts that could not be read completely, by the names or paths that their earlier versions have.
 #[derive(Debug, Default)]
 pub(super) struct Gaps<'a> {
+    /// Names that the base has, too.
     named: Vec<&'a Path>,
+    /// Paths below the given folder, which has another name in the base.
     below: Vec<&'a Path>,
 }
 
 impl<'a> Gaps<'a> {
-    /// Collects the texts that could not be read whole. `alone`: there is no other text on the new side.
+    /// Collects the texts that could not be read completely. `alone`: there is only one new text.
     pub(super) fn of(incomplete: &[&'a Input], base: &[&Input], alone: bool) -> Self {
         let mut gaps = Self::default();
         for text in incomplete {
@@ -29,8 +31,8 @@ impl<'a> Gaps<'a> {
         gaps
     }
 
-    /// Returns whether this text of the base has such a text as its later version. A folder that could not be read stands for every
-    /// file in it.
+    /// Returns whether the later version of this text of the base is incomplete. A folder that could not be read stands for every file
+    /// in it.
     pub(super) fn cover(&self, before: &Input) -> bool {
         self.named.iter().any(|it| Path::new(&*before.name).starts_with(it))
             || self.below.iter().any(|it| before.below.starts_with(it))
@@ -47,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_version_has_the_same_name_or_the_same_place() {
+    fn the_earlier_version_has_the_same_name_or_the_same_path_below_its_folder() {
         for (incomplete, base, alone, held) in [
             ("apps/a.yaml", &["apps/a.yaml", "apps/b.yaml"][..], false, &["apps/a.yaml"][..]),
             ("new/a.yaml", &["old/a.yaml", "old/b/a.yaml"], false, &["old/a.yaml"]),

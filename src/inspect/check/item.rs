@@ -1,4 +1,4 @@
-//! An object in a text, as the API server would present it.
+//! An object in a text, as a request would contain it.
 //!
 //! Owns: the way from a document to a request. Must not know: rules, other objects.
 
@@ -36,7 +36,7 @@ pub(super) enum NotAnObject {
     WithoutApiVersion(Place, &'static str),
 }
 
-/// Reads the object of a document; one that names no namespace is in the default one.
+/// Reads the object of a document. If it names no namespace, it is in that of the options.
 pub(super) fn of(
     source: usize,
     document: YamlDocument,

@@ -27,7 +27,7 @@ use objects::{Kind, Object, Workload};
 pub struct Live<'a> {
     /// The view that a guard would have of it.
     pub world: &'a World,
-    /// The objects of the manifests, and those that they read, as far as they exist.
+    /// The objects of the manifests, and the ConfigMaps that they read. Those that do not exist are left out.
     pub objects: &'a BTreeMap<(Kind, Id), LiveObject>,
     /// Kinds that rules depend on and that the person running the command may not list.
     pub unseen: &'a [&'static str],
@@ -96,8 +96,8 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[ManifestItem], live
     }
 }
 
-/// Returns the facts with the new state of all objects except workloads. A namespace has the stricter of its two modes:
-/// no change together with it is judged more mildly, and later ones are judged by it.
+/// Returns the facts with the new state of all objects except workloads. A namespace has the stricter of its two modes,
+/// because the other objects may be applied before or after it.
 fn facts_after(items: &[ManifestItem], effects: &[LiveEffect], live: Live<'_>) -> Facts {
     let mut facts = live.world.facts().clone();
     for found in live.objects.iter().filter(|((kind, _), _)| *kind == Kind::ConfigMap) {
@@ -125,7 +125,7 @@ fn facts_after(items: &[ManifestItem], effects: &[LiveEffect], live: Live<'_>) -
     facts
 }
 
-/// Returns a note about what the API server would know and is not known here.
+/// Returns a note about what is not known here, or a warning about a namespace that gets a milder mode.
 fn note_about_unknowns(
     item: &ManifestItem,
     live: Live<'_>,

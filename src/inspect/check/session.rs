@@ -1,6 +1,6 @@
-//! The texts of a check, while their objects are judged.
+//! A check in progress: the texts that were given to it, and the results so far.
 //!
-//! Owns: which lines are quoted and which findings waived, and the order of the results. Must not know: where texts
+//! Owns: which lines are quoted, which findings are waived, and the order of the results. Must not know: where texts
 //! come from, or what changed.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use facts::review::Review;
 use facts::view::{Freshness, View, World};
 use objects::Kind;
 
-/// The texts of a check, while their objects are judged.
+/// A check in progress: its options, its texts and its results so far.
 pub(super) struct CheckSession<'a> {
     pub(super) options: &'a CheckOptions<'a>,
     sources: Vec<SourceFile<'a>>,
@@ -31,7 +31,7 @@ pub(super) struct CheckSession<'a> {
     unjudged_files: BTreeMap<UnjudgedFile, Vec<(usize, Option<Place>)>>,
 }
 
-/// A text that was read: its lines, and the findings that its comments waive.
+/// One text of the check: its lines, and the findings that its comments waive.
 struct SourceFile<'a> {
     input: &'a Input,
     in_base: bool,
@@ -50,7 +50,7 @@ impl<'a> CheckSession<'a> {
         Self { options, sources: Vec::new(), checked, unjudged_files: BTreeMap::new() }
     }
 
-    /// Returns the texts of which a part, or all, could not be read.
+    /// Returns the new texts that could not be read completely: what their earlier versions held does not count as removed.
     pub(super) fn gaps(&self) -> Gaps<'_> {
         let (base, new): (Vec<_>, Vec<_>) = self.sources.iter().partition(|file| file.in_base);
         let incomplete: Vec<_> = new.iter().filter(|file| file.incomplete).map(|file| file.input).collect();
@@ -58,7 +58,7 @@ impl<'a> CheckSession<'a> {
     }
 
     /// Returns the text that holds this object.
-    pub(super) fn text_of(&self, item: &ManifestItem) -> &'a Input {
+    pub(super) fn input_of(&self, item: &ManifestItem) -> &'a Input {
         self.sources[item.source].input
     }
 
@@ -116,7 +116,7 @@ impl<'a> CheckSession<'a> {
             Ok(Err(NotAnObject::WithoutApiVersion(place, message))) => {
                 self.mark_incomplete(source, Some(place), unreadable(message, in_base));
             }
-            // Only files that the user did not name are set aside: a file that is named is meant as a manifest.
+            // Only files that the user did not name are set aside: a file that the user names is meant as a manifest.
             Err(problem) if self.is_not_meant_as_manifest(source, &problem) => {
                 let file_kind =
                     if problem.is_template { UnjudgedFile::Template } else { UnjudgedFile::NotYaml };
@@ -137,7 +137,7 @@ impl<'a> CheckSession<'a> {
         !meant && !input.below.as_os_str().is_empty()
     }
 
-    /// Counts a document that is not a manifest.
+    /// Counts a document that is not a manifest, or sets its text aside if it belongs to kustomize or KUDO.
     fn skip_document(&mut self, source: usize, place: Place, version: &str) {
         let file = self.sources[source].input.name.clone();
         if let Some(file_kind) = UnjudgedFile::of(&file, version, "") {
@@ -153,15 +153,15 @@ impl<'a> CheckSession<'a> {
         if self.sources[source].in_base {
             return;
         }
-        let (file, kind) = (&self.text_of(item).name, item.document.text("kind").unwrap_or_default());
+        let (file, kind) = (&self.input_of(item).name, item.document.text("kind").unwrap_or_default());
         if let Some(file_kind) = UnjudgedFile::of(file, &item.version, kind) {
             let occurrence = (source, Some(item.document.start()));
             self.unjudged_files.entry(file_kind).or_default().push(occurrence);
         }
     }
 
-    /// Sets a text aside that another program turns into manifests, or that is not a manifest. What its earlier version held does
-    /// not count as removed.
+    /// Sets aside a text that another program turns into manifests, or that is not a manifest. Objects that its earlier version
+    /// held do not count as removed.
     fn set_aside(&mut self, source: usize, file_kind: UnjudgedFile, place: Option<Place>) {
         let file = &mut self.sources[source];
         file.incomplete = true;
@@ -170,7 +170,7 @@ impl<'a> CheckSession<'a> {
         }
     }
 
-    /// Notes each kind of text that was set aside once, at the first of them.
+    /// Adds one finding for each kind of text that was not judged, at the first text of that kind.
     fn note_unjudged_files(&mut self) {
         for (file_kind, mut places) in std::mem::take(&mut self.unjudged_files) {
             places.dedup_by_key(|(source, _)| *source);
@@ -182,7 +182,7 @@ impl<'a> CheckSession<'a> {
         }
     }
 
-    /// Marks a text as incomplete, and notes what could not be read of it.
+    /// Marks a text as incomplete, and notes what could not be read.
     fn mark_incomplete(&mut self, source: usize, place: Option<Place>, what: CheckFindingKind) {
         self.sources[source].incomplete = true;
         self.add_finding(source, place, what);
@@ -211,8 +211,8 @@ impl<'a> CheckSession<'a> {
         self.note_not_judged(item, CheckFindingKind::Unread(message));
     }
 
-    /// Notes objects that occur twice: patches for a kustomization, or a mistake. For other objects the last one
-    /// counts, as in a cluster.
+    /// Notes objects that occur twice: patches for a kustomization, or a mistake. Other objects are judged beside the
+    /// last occurrence, as in a cluster.
     fn note_duplicates(&mut self, items: &[ManifestItem]) {
         let mut latest = BTreeMap::new();
         for item in items {
@@ -272,14 +272,17 @@ impl<'a> CheckSession<'a> {
             .remarks
             .into_iter()
             .map(|message| (item.document.start(), CheckFindingKind::Remark(message)));
-        let version = unjudged::outdated_version(item)
+        let outdated_version = unjudged::outdated_version(item)
             .map(|(place, message)| (place, CheckFindingKind::Remark(message)));
         let not_judged = unjudged::of(item, review, view, self.options.rulebook.kinds())
             .map(|(place, message)| (place, CheckFindingKind::Unjudged(message)));
-        let others = remarks.chain(version).chain(not_judged).chain(extra_note);
-        findings.extend(others.map(|(place, what)| source.finding_about(item, place, what)));
+        let notes = remarks.chain(outdated_version).chain(not_judged).chain(extra_note);
+        findings.extend(notes.map(|(place, what)| source.finding_about(item, place, what)));
         // A finding that is only recorded counts as allowed.
-        let is_recorded = |finding: &&CheckFinding| matches!(&finding.what, CheckFindingKind::Finding { judged, .. } if judged.effect == Effect::Recorded);
+        let is_recorded = |finding: &&CheckFinding| {
+            let CheckFindingKind::Finding { judged, .. } = &finding.what else { return false };
+            judged.effect == Effect::Recorded
+        };
         let worst = findings.iter().filter(|finding| !is_recorded(finding)).map(CheckFinding::level).max();
         self.checked.findings.append(&mut findings);
         self.add_outcome(item, worst, false);

@@ -159,7 +159,7 @@ impl OutcomeCounts {
             refused: checked.objects_of(Level::Refused),
             warning: checked.objects_of(Level::Warning),
             waived: checked.objects_of(Level::Waived),
-            not_judged: checked.not_judged(),
+            not_judged: checked.unjudged_objects(),
             unchanged: checked.objects.iter().filter(|it| it.unchanged).count(),
             fine: checked.objects.iter().filter(|it| it.is_fine()).count(),
         }
