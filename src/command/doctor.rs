@@ -192,7 +192,7 @@ async fn add_cluster_rows(
     }
     rows.extend(doctor::clusters(rulebook(), &view, &clusters));
     rows.extend(doctor::once_guarded(&view));
-    rows.extend(doctor::lone_founders(&view));
+    rows.extend(doctor::lone_bootstrap_nodes(&view));
     let unguarded = unguarded(&site.client, asked_for, &view).await;
     if unguarded.is_empty() {
         rows.push(DoctorRow::well(doctor::ADOPTION, "no database server runs that no selector adopts"));

@@ -128,7 +128,7 @@ async fn printed(args: &StatusArgs, client: &Client, clock: &mut Clock) -> anyho
     let (world, _) = look::list_world(look.namespace(), &site).await?;
     let view = site.view(&world);
     guard.extend(inspect::doctor::once_guarded(&view));
-    guard.extend(inspect::doctor::lone_founders(&view));
+    guard.extend(inspect::doctor::lone_bootstrap_nodes(&view));
     if shows_guard {
         guard.extend(doctor::unguarded(client, look.namespace(), &view).await);
     }

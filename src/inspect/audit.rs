@@ -203,8 +203,8 @@ pub struct NewFindings<'a> {
 }
 
 impl PublishedFindings {
-    /// Returns the new findings that refuse, as up to `most` entries for one object and rule each, and the number of the other entries.
-    /// Those are still new at the next audit.
+    /// Returns the new findings that refuse, as up to `most` entries for one object and rule each, and the number of the other
+    /// entries. Those are still new at the next audit.
     pub fn new_findings<'a>(&mut self, audit: &'a Audit, most: usize) -> (Vec<NewFindings<'a>>, usize) {
         let mut new = Vec::new();
         let mut held_back = 0;

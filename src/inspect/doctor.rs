@@ -1,7 +1,7 @@
 //! The diagnosis of a guard, and of what it should guard: each answer, and what it means.
 //!
-//! Owns: when something is well, worth a remark, or wrong, and the messages. Must not know: how anything is asked
-//! (`command/doctor.rs`), or laid out (`report/doctor.rs`). A question that could not be asked is a row of its own:
+//! Owns: which answers are well, worth a remark, or wrong, and the messages. Must not know: how questions are asked
+//! (`command/doctor.rs`), or answers laid out (`report/doctor.rs`). A question that could not be asked is a row of its own:
 //! nothing is assumed to be well.
 
 mod guard;
@@ -13,7 +13,7 @@ use objects::Kind;
 pub use guard::{
     Replica, Right, api_server, authority, leader, outside_cluster, replicas, rights, settings, webhooks,
 };
-pub use guarded::{ADOPTION, clusters, lone_founders, namespaces, once_guarded, unguarded};
+pub use guarded::{ADOPTION, clusters, lone_bootstrap_nodes, namespaces, once_guarded, unguarded};
 
 /// The answer to a question, or why there is none.
 pub type AnswerOrReason<T> = Result<T, String>;
@@ -44,7 +44,7 @@ impl AnswerState {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorRow {
-    /// Its subject, in a word.
+    /// Its subject, in a word or two.
     pub about: &'static str,
     /// The state of the subject.
     pub state: AnswerState,
@@ -81,8 +81,8 @@ const FORBIDDEN: [&str; 2] = [" cannot get resource ", " cannot list resource "]
 const OF_THE_GUARD: [&str; 4] =
     ["validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "configmaps"];
 
-/// Returns the rows with one row for all questions that this user has no right to ask, and the role that an administrator can
-/// create. `kinds` are those that are looked at.
+/// Merges the rows about questions that this user has no right to ask, if there are several, into one row with the commands by
+/// which an administrator can grant the rights. `kinds`: the kinds that are read.
 pub fn merge_missing_rights(
     rows: Vec<DoctorRow>,
     kinds: impl Iterator<Item = Kind>,

@@ -1,7 +1,7 @@
 //! Manifests: YAML text in, documents with positions out.
 //!
-//! Owns: the reading of YAML and the way from a finding's field back to a line. Must not know: rules, files. A finding
-//! names list items by their names (`containers[mariadb]`), so that its field means the same in kubectl and in CI.
+//! Owns: reading YAML, and finding the line of a finding's field. Must not know: rules, files. A finding
+//! refers to list items by their names (`containers[mariadb]`), so that its field means the same in kubectl and in CI.
 
 mod node;
 mod part;
@@ -16,6 +16,7 @@ use serde_saphyr::Spanned;
 
 use self::node::YamlNode;
 use self::part::Part;
+pub(crate) use self::part::TEMPLATE_PROBLEM;
 pub use self::part::{YamlError, looks_like_manifest};
 use facts::galera::options;
 
@@ -39,7 +40,7 @@ pub struct Place {
     pub column: u64,
 }
 
-/// Reads every document of a text. Empty documents are skipped and lists are opened. Text that is not YAML costs only
+/// Reads every document of a text. Empty documents are skipped, and lists are replaced by their items. A YAML error affects only
 /// the part between two `---`.
 pub fn read(text: &str) -> Documents {
     part::split(text.trim_start_matches('\u{feff}')).flat_map(|part| documents_of(&part)).collect()
@@ -75,8 +76,9 @@ fn documents_of(part: &Part<'_>) -> Documents {
         .collect()
 }
 
-/// Returns the items of a list, or the object itself. kubectl treats any object with `items` as a list, and so does
-/// this, as deep as YAML is read. An item without a kind has that of the list.
+/// Returns the items of a list, or the object itself. kubectl treats any object with a kind and `items` as a list, and so does
+/// this function, also for lists in lists. An item without kind and apiVersion has those of the list: an item of a
+/// `ConfigMapList` is a ConfigMap.
 fn items_or_self(root: Spanned<YamlNode>) -> Vec<Spanned<YamlNode>> {
     let is_list = matches!(root.value.get("items").map(|it| &it.value), Some(YamlNode::List(_)))
         && root.value.get("kind").is_some();
@@ -100,7 +102,7 @@ fn items_or_self(root: Spanned<YamlNode>) -> Vec<Spanned<YamlNode>> {
 }
 
 impl YamlDocument {
-    /// Returns the document as JSON, as a webhook would get it.
+    /// Returns the document as JSON, as kubectl would send it.
     pub fn json(&self) -> Value {
         self.root.value.json()
     }
@@ -120,8 +122,8 @@ impl YamlDocument {
         self.find_since(field, None)
     }
 
-    /// Returns the place of a field; of one that only an earlier version has, the place where it was; else that of the nearest parent
-    /// that exists.
+    /// Returns the place of a field. If only the earlier version `before` has the field, returns the place where it was,
+    /// otherwise the place of the nearest parent that exists.
     pub fn find_since(&self, field: &str, before: Option<&Self>) -> Place {
         let (mut node, mut was) = (&self.root, before.map(|it| &it.root));
         let mut lines = 0;
@@ -149,7 +151,7 @@ impl YamlDocument {
         if lines > 0 && self.is_block(node) { self.place_in_block(node, lines) } else { self.place(node) }
     }
 
-    /// Returns the place of a line in a block text, where its text begins.
+    /// Returns the place at which a line of a block text begins, after its indentation.
     fn place_in_block(&self, node: &Spanned<YamlNode>, line: u64) -> Place {
         let number = node.referenced.line() + line - 1;
         let text = self.line(number).unwrap_or_default();
@@ -179,7 +181,7 @@ impl YamlDocument {
         self.text.lines().nth(usize::try_from(number.checked_sub(1)?).ok()?)
     }
 
-    /// Returns whether a text's lines are lines of the file, unlike a text in quotes, which has its own line breaks.
+    /// Returns whether the lines of a text are lines of the file, unlike those of a text in quotes.
     fn is_block(&self, node: &Spanned<YamlNode>) -> bool {
         let before = usize::try_from(node.referenced.column()).unwrap_or_default().saturating_sub(1);
         let line = self.line(node.referenced.line());
@@ -224,10 +226,10 @@ mod tests {
     fn fields_are_found_by_name() {
         for text in [TEXT.to_owned(), TEXT.replace('\n', "\r\n"), format!("\u{feff}{TEXT}")] {
             let documents = all(&text);
-            assert_eq!(documents.len(), 2, "empty documents are none");
+            assert_eq!(documents.len(), 2, "empty documents are skipped");
             let line = |document: usize, field: &str| documents[document].find(field).line;
             assert_eq!(line(0, "spec.containers[b].env[P].value"), 9);
-            assert_eq!(line(0, "spec.containers[b].livenessProbe"), 7, "the nearest thing that is there");
+            assert_eq!(line(0, "spec.containers[b].livenessProbe"), 7, "the nearest parent that exists");
             assert_eq!(line(0, "spec.containers[1].name"), 7);
             assert_eq!(line(1, "data[g.cnf line 2]"), 16, "a line inside a block text");
             assert_eq!(line(1, "data[g.cnf].a"), 16, "an option in it");
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lists_numbers_and_text_are_what_kubectl_makes_of_them() {
+    fn values_aliases_and_lists_are_read_as_kubectl_reads_them() {
         let documents = all("kind: List\nitems:\n- {a: 1, b: '1', c: true, d: , e: 1.5, f: 0x10}\n- {}\n");
         assert_eq!(documents.len(), 2);
         assert_eq!(documents[0].json().to_string(), r#"{"a":1,"b":"1","c":true,"d":null,"e":1.5,"f":16}"#);
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_bomb_is_an_error_and_no_outage() {
+    fn an_alias_bomb_is_an_error() {
         let mut bomb = String::from("a: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for n in 1..12 {
             let refs = vec![format!("*a{}", n - 1); 10].join(", ");

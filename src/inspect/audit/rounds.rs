@@ -1,7 +1,7 @@
 //! Repeated audits: the findings of a namespace are reused until something in it changes, and for a minute at most.
 //!
-//! Must not know: metrics, Events, or a clock; the caller passes the time. Of a namespace only numbers, the states of its clusters
-//! and the findings that were published are kept.
+//! Must not know: metrics, Events, or a clock; the caller passes the time. Of a namespace only numbers, the states of its
+//! clusters and the findings that were published are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -31,8 +31,8 @@ impl<'a> Gaps<'a> {
         gaps
     }
 
-    /// Returns whether the later version of this text of the base is incomplete. A folder that could not be read stands for every file
-    /// in it.
+    /// Returns whether the later version of this text of the base is incomplete. A folder that could not be read stands for every
+    /// file in it.
     pub(super) fn cover(&self, before: &Input) -> bool {
         self.named.iter().any(|it| Path::new(&*before.name).starts_with(it))
             || self.below.iter().any(|it| before.below.starts_with(it))

@@ -195,8 +195,8 @@ impl<'a> CheckSession<'a> {
         self.checked.findings.push(CheckFinding::plain(location, what));
     }
 
-    /// Notes an object of the base that is missing from the new manifests while a text is incomplete, unless a text that cannot be
-    /// read already decides the result.
+    /// Notes an object of the base that is missing from the new manifests while a text is incomplete, unless a text that cannot
+    /// be read already decides the result.
     pub(super) fn note_missing(&mut self, item: &ManifestItem) {
         let is_unread = |finding: &CheckFinding| {
             matches!(finding.what, CheckFindingKind::Unread(_)) && !finding.location.in_base

@@ -1,6 +1,7 @@
-//! Objects that look like part of a cluster and are not judged, or not as they are written: none of them is reported as fine.
+//! Objects that look like part of a cluster, but are not judged, or not as they are written. A note about each says so, so that
+//! none of them is reported as fine.
 //!
-//! Owns: those remarks. Must not know: rules.
+//! Owns: these notes. Must not know: rules.
 
 use crate::manifest::Place;
 use crate::stored::prune;
@@ -11,7 +12,7 @@ use objects::{Container, Kind, Kinds, Object, Shared, Template, Workload};
 
 use super::item::ManifestItem;
 
-/// Versions that API servers since 1.30 offer, of kinds that once had others.
+/// The versions that API servers since 1.30 offer, for kinds that had other versions before.
 const OFFERED_VERSIONS: [(Kind, &[&str]); 6] = [
     (Kind::StatefulSet, &["apps/v1"]),
     (Kind::Deployment, &["apps/v1"]),
@@ -37,7 +38,7 @@ pub(super) fn of(
     without_containers(item, review).or_else(|| unadopted_server(item, view))
 }
 
-/// Finds parts that would be judged on their own in an object whose kind no rule covers.
+/// Finds objects, or a database server, inside an object whose kind no rule covers.
 fn unjudged_contents(item: &ManifestItem) -> Option<(Place, String)> {
     let mut json = item.document.json();
     prune(&mut json);
@@ -87,7 +88,7 @@ pub(super) fn outdated_version(item: &ManifestItem) -> Option<(Place, String)> {
     })
 }
 
-/// Finds a kind that kubectl does not know as it is written.
+/// Finds a kind or an API group that is misspelt.
 fn unknown_kind(item: &ManifestItem, kinds: &Kinds) -> Option<(Place, String)> {
     let (version, json) = (&item.version, item.document.json());
     let written = json.get("kind")?.as_str()?;
@@ -112,16 +113,17 @@ fn unknown_kind(item: &ManifestItem, kinds: &Kinds) -> Option<(Place, String)> {
 
 /// Returns the kind that was probably meant: in another case, in the plural, or with one or two wrong letters.
 fn meant_kind(written: &str, kinds: &Kinds) -> Option<Kind> {
-    let one = |name: &str| {
+    let singular = |name: &str| {
         let name = name.to_ascii_lowercase();
         name.strip_suffix('s').map(str::to_owned).unwrap_or(name)
     };
-    let named = || kinds.all().map(|kind| (strsim::osa_distance(&one(kind.name()), &one(written)), kind));
+    let named =
+        || kinds.all().map(|kind| (strsim::osa_distance(&singular(kind.name()), &singular(written)), kind));
     let close = named().filter(|(wrong, kind)| *wrong == 0 || *wrong <= 2 && kind.name().len() > 5);
     close.min_by_key(|(wrong, _)| *wrong).map(|(_, kind)| kind)
 }
 
-/// Finds a server that no selector adopts: the guard does not know it.
+/// Finds a database server that no selector adopts, so that it is not judged as a cluster.
 fn unadopted_server(item: &ManifestItem, view: &View<'_>) -> Option<(Place, String)> {
     let Object::StatefulSet(workload) = item.object()? else { return None };
     let container = server::of(&workload.spec.template)?;
@@ -148,7 +150,7 @@ fn unadopted_server(item: &ManifestItem, view: &View<'_>) -> Option<(Place, Stri
     Some((item.document.find("spec.template.metadata.labels"), message))
 }
 
-/// Returns whether the workload listens for a Galera group, or a file that it reads configures one.
+/// Returns whether the workload has a port of Galera, or a file that it reads configures Galera.
 pub fn is_galera(workload: &Workload, view: &View<'_>, namespace: &str) -> bool {
     let spec = &workload.spec.template.spec;
     let listens = |it: &Container| it.ports.iter().any(|port| port.container_port == server::GALERA_PORT);

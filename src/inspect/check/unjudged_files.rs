@@ -1,11 +1,12 @@
 //! Files beside the manifests of a repository that only another program turns into manifests, or that are not manifests at all.
-//! Each kind of them is one note, however many there are.
+//! There is one note for each kind of file, however many files there are.
 //!
 //! Owns: the text of the notes, and the commands whose output can be judged. Must not know: where files come from. Nothing is
-//! rendered here: a tool on the path would run what the author of a change wrote, such as a plugin of kustomize.
+//! rendered here: a tool on the `PATH` would run what the author of a change wrote, such as a plugin of kustomize.
 
 use std::path::Path;
 
+use crate::manifest::TEMPLATE_PROBLEM;
 use objects::visible;
 
 /// A kind of file that is not judged as it is.
@@ -23,7 +24,7 @@ pub(super) enum UnjudgedFile {
 const MOST_NAMES: usize = 3;
 
 impl UnjudgedFile {
-    /// Returns the kind of a document without a kind, or of a kustomization.
+    /// Returns the kind of file that a document is part of, if kustomize or KUDO reads it.
     pub(super) fn of(file: &str, version: &str, kind: &str) -> Option<Self> {
         let name = Path::new(file).file_name().unwrap_or_default();
         let has_its_name = ["kustomization.yaml", "kustomization.yml"].iter().any(|it| name == *it);
@@ -54,9 +55,7 @@ impl UnjudgedFile {
             Self::Chart => format!(
                 "the templates of {count} charts were not judged: {all}; judge the output of each: helm template {folder} | gatera check -"
             ),
-            Self::Template if one => {
-                "this is a template, not a manifest; judge its output: helm template CHART | gatera check -".to_owned()
-            }
+            Self::Template if one => TEMPLATE_PROBLEM.to_owned(),
             Self::Template => format!(
                 "{count} files are templates, not manifests: {all}; judge their output: helm template CHART | gatera check -"
             ),
@@ -70,7 +69,7 @@ impl UnjudgedFile {
                 "this is a KUDO package, which only KUDO renders, in a cluster: what it creates is judged there".to_owned()
             }
             Self::KudoPackage => format!(
-                "{count} files are of KUDO packages, which only KUDO renders, in a cluster: {all}; what they create is judged there"
+                "{count} files belong to KUDO packages, which only KUDO renders, in a cluster: {all}; what they create is judged there"
             ),
             Self::NotYaml if one => {
                 "this is not YAML that kubectl reads, and does not look like a manifest, so it was not judged".to_owned()

@@ -1,7 +1,7 @@
 //! Comments that waive a finding in place: `# gatera: waive G11 reason=the lab's own password`.
 //!
-//! Owns: their form, and which finding each waives: one on its own line or on the line below it, or any of the object
-//! that begins there. They count only here, because the API server sees no comments. Must not know: what was found.
+//! Owns: their form, and which findings each waives: those on its own line or on the line below it, or all of the object
+//! that begins there. They count only in a check, because the API server sees no comments. Must not know: what was found.
 
 use std::cell::Cell;
 
@@ -9,8 +9,9 @@ use crate::manifest::{Place, YamlDocument};
 use engine::rulebook::Rulebook;
 use engine::rules::UNREADABLE;
 
+/// The line that a comment is about if nothing follows it in its document. Lines are counted from 1.
 const NO_LINE: u64 = 0;
-/// The beginning of such a comment.
+/// The words with which a waiver comment begins.
 const MARKER: &str = "gatera: waive";
 
 /// The comments of a text.
@@ -92,8 +93,8 @@ impl Waivers {
         Some(waiver.reason.clone())
     }
 
-    /// Returns remarks about comments that are invalid or waive nothing, with their lines. If only some rules were
-    /// applied, or unchanged objects were not judged, the others may still be needed.
+    /// Returns remarks about comments that are invalid or waive nothing, with their lines. If the rule of a comment was not
+    /// applied, or unchanged objects were not judged, the comment may still be needed.
     pub(super) fn remarks(&self, rules: &[&str], compared: bool) -> Vec<(u64, String)> {
         let unused =
             |it: &&Waiver| !compared && !it.used.get() && (rules.is_empty() || rules.contains(&it.rule));
@@ -104,7 +105,7 @@ impl Waivers {
     }
 }
 
-/// Returns the text after the beginning of such a comment.
+/// Returns the text after the marker, if the line has a waiver comment.
 fn comment(line: &str) -> Option<&str> {
     let (before, body) = line.split_once(MARKER)?;
     let before = before.trim_end().strip_suffix('#')?;
@@ -149,7 +150,7 @@ spec:
 
   replicas: 2
   serviceName: x  # gatera: waive G16 reason=it comes
-  text: 'x# gatera: waive G11 reason=this is no comment'
+  text: 'x# gatera: waive G11 reason=not a comment'
 ";
 
     #[test]
@@ -173,7 +174,7 @@ spec:
     }
 
     #[test]
-    fn the_end_of_a_document_is_not_about_the_next_one() {
+    fn a_comment_at_the_end_of_a_document_is_not_about_the_next_one() {
         let text = "kind: A\ndata:\n  readme: |\n    # gatera: waive G11 reason=from a text\n---\nkind: B\n";
         let documents: Vec<_> = manifest::read(text).into_iter().map(Result::unwrap).collect();
         let waivers = Waivers::read(text, &Rulebook::new(&[]));
@@ -223,6 +224,6 @@ spec:
         }
         let waivers = Waivers::read("# gatera: waive G01 reason=x\n", &Rulebook::new(&[]));
         assert_eq!(waivers.remarks(&["G02"], false).len(), 0, "G01 was not applied");
-        assert_eq!(waivers.remarks(&[], true).len(), 0, "what is as it was is not judged");
+        assert_eq!(waivers.remarks(&[], true).len(), 0, "unchanged objects are not judged");
     }
 }

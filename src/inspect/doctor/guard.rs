@@ -61,8 +61,8 @@ pub fn api_server(major: &str, minor: &str, text: &str) -> DoctorRow {
     DoctorRow::wrong(API_SERVER, says, format!("use Kubernetes 1.{OLDEST_MINOR} or later"))
 }
 
-/// Returns rows about both webhook configurations, validating first, compared with those that a guard of this version writes when
-/// the kinds of these packs are served.
+/// Returns rows about both webhook configurations, validating first, compared with those that a guard of this version writes if
+/// the API server serves these kinds.
 pub fn webhooks(
     rulebook: &Rulebook,
     found: &[AnswerOrReason<Option<Vec<Value>>>; 2],
@@ -76,8 +76,7 @@ pub fn webhooks(
         (Endpoint::Mutate, "MutatingWebhookConfiguration"),
     ];
     if found.iter().all(|it| matches!(it, Ok(None))) {
-        let says =
-            "neither of its webhook configurations exists (gatera): nothing in this cluster is guarded";
+        let says = "both webhook configurations (gatera) are missing: nothing in this cluster is guarded";
         let install = "helm upgrade --install gatera charts/gatera -n gatera --create-namespace";
         return vec![DoctorRow::wrong(WEBHOOKS, says, CommandLine::new(install))];
     }
@@ -91,8 +90,8 @@ pub fn webhooks(
         };
         if found.is_empty() {
             let says = format!("{kind} gatera is empty, so nothing is sent to the guard");
-            let fills = "the guard fills it as soon as it is ready; its /readyz shows what it waits for";
-            return DoctorRow::wrong(WEBHOOKS, says, fills);
+            let instead = "the guard fills it as soon as it is ready; its /readyz shows what it waits for";
+            return DoctorRow::wrong(WEBHOOKS, says, instead);
         }
         let entries = format!("{} of {kind} gatera", count(found.len(), "entry", "entries"));
         let Some((settings, target)) = settings.zip(target) else {
@@ -157,7 +156,7 @@ pub fn authority(
 
 /// Returns a row about a guard that runs outside the cluster.
 pub fn outside_cluster(url: &str) -> DoctorRow {
-    let says = format!("it runs outside this cluster, at {url}; its replicas were not asked");
+    let says = format!("the guard is outside this cluster, at {url}; its replicas were not asked");
     DoctorRow::remark(REPLICAS, says, "ask each at its operations port: /readyz")
 }
 

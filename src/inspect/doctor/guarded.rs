@@ -143,7 +143,7 @@ pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<DoctorRow> {
 }
 
 /// Returns rows about bootstrap nodes without a StatefulSet, which failed installations leave behind.
-pub fn lone_founders(view: &View<'_>) -> Vec<DoctorRow> {
+pub fn lone_bootstrap_nodes(view: &View<'_>) -> Vec<DoctorRow> {
     let row = |it: &Workload| {
         let Meta { namespace, name, .. } = &it.metadata;
         let delete = CommandLine::new(format!("kubectl -n {namespace} delete deployment {name}"));

@@ -1,4 +1,4 @@
-//! A piece of YAML with the place of each of its pieces. Its JSON is what kubectl makes of it.
+//! A YAML value with the place of each of its parts. Its JSON is what kubectl would send for it.
 
 use std::fmt;
 
@@ -35,8 +35,8 @@ impl YamlNode {
         self.text("name").or_else(|| self.get("metadata")?.value.text("name"))
     }
 
-    /// Returns the nearest neighbour of a child that is only in an earlier version of this map or list, first below it, then above,
-    /// with its key.
+    /// Returns the nearest remaining neighbour, with its key, of the child `gone`, which only the earlier version `was` of this
+    /// map or list has. Any child below it is preferred to those above.
     pub(super) fn neighbour<'n>(
         &'n self,
         was: &'n Self,
@@ -57,7 +57,7 @@ impl YamlNode {
         }
     }
 
-    /// Returns only the value of this key.
+    /// Drops everything but the value of this key, and returns it.
     pub(super) fn into_entry(self, key: &str) -> Option<Self> {
         let Self::Map(entries) = self else { return None };
         entries.into_iter().find(|(name, _)| name == key).map(|(_, value)| value.value)

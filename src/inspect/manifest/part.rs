@@ -1,7 +1,7 @@
 //! The text between two `---`: a YAML error in it does not affect the other parts.
 //!
 //! Owns: where a text is split, as kubectl splits it, and the messages about YAML errors. Must not know: what documents
-//! say.
+//! contain.
 
 use serde_saphyr::Spanned;
 
@@ -27,10 +27,12 @@ pub struct YamlError {
     problem: String,
 }
 
-const TEMPLATE_PROBLEM: &str =
+/// The message about a text that another program fills in.
+pub(crate) const TEMPLATE_PROBLEM: &str =
     "this is a template, not a manifest; judge its output: helm template CHART | gatera check -";
 
-/// Returns whether a line of a text begins like a manifest.
+/// Returns whether a text looks like a manifest: one of its lines begins with `apiVersion` or `kind`, or it has `"kind"` in
+/// quotes.
 pub fn looks_like_manifest(text: &str) -> bool {
     let head = |line: &str| {
         let line = line.trim_start_matches(['\u{feff}', ' ', '\t', '-', '{', '"', '\'']);
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_knows_its_template() {
+    fn the_template_of_a_part_is_read_from_its_comment() {
         let template = |text: &'static str| split(text).last().and_then(|it| it.template());
         assert_eq!(template("---\n# Source: a/b.yaml\nkind: Pod\n").as_deref(), Some("a/b.yaml"));
         assert_eq!(template("---\n# Source: a\n# Source: b\nk: v\n").as_deref(), Some("b"), "the nearest");

@@ -1,8 +1,8 @@
-//! The object after `kubectl apply` of a manifest: fields of the manifest, fields of the last manifest that the new one
-//! no longer has, and fields of other owners.
+//! The object after `kubectl apply` of a manifest: the fields of the manifest are set, fields that only the last manifest had
+//! are removed, and fields of other owners stay.
 //!
-//! Must not know: rules. Lists whose items have names are merged by these names, as API servers do it; in all others an
-//! item keeps what API servers add to it, as long as its index stays the same.
+//! Must not know: rules. Lists whose items have a key are merged by it, as API servers do; in all other lists an item keeps
+//! the fields that API servers fill in, as long as its index or the name in its metadata stays the same.
 
 use serde_json::{Map, Value};
 
@@ -47,12 +47,12 @@ pub fn applied(live: &Value, manifest: &Value) -> Value {
     let last = last_applied(live).unwrap_or_default();
     let mut manifest = manifest.clone();
     remove_server_fields(&mut manifest);
-    // kubectl writes this annotation itself.
+    // kubectl adds an annotation to every manifest: one without annotations does not remove those of other owners.
     if let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
     }
     let mut after = merged("", live, &last, &manifest);
-    // This map is replaced as a whole (`patchStrategy: replace`), in this kind alone.
+    // This map is replaced as a whole (`patchStrategy: replace`), only in this kind.
     if live["kind"] == "PodDisruptionBudget"
         && let (Some(after), Some(wanted)) = (after.pointer_mut(SELECTOR), manifest.pointer(SELECTOR))
     {
@@ -132,7 +132,7 @@ fn merged_list(field: &str, live: &[Value], last: &Value, wanted: &[Value]) -> V
     wanted.iter().map(item).chain(others.cloned()).collect()
 }
 
-/// Replaces a list as a whole: the items of the manifest, and what API servers fill in again.
+/// Replaces a list as a whole by the items of the manifest, with the fields that API servers fill in again.
 fn replaced(live: &[Value], wanted: &[Value]) -> Vec<Value> {
     let named = |item: &Value| item.pointer("/metadata/name").cloned();
     let before = |at: usize, wanted: &Value| match named(wanted) {
@@ -174,27 +174,27 @@ mod tests {
 
     #[test]
     fn fields_of_the_manifest_count_and_those_of_other_owners_stay() {
-        let said = json!({ "metadata": { "annotations": {}, "labels": { "a": "1", "b": "2" } }, "spec": { "replicas": 3, "containers": [{ "name": "x", "image": "i:1", "args": ["-v"] }, { "name": "gone" }] } });
-        let mut live = said.clone();
-        live["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/last-applied-configuration": said.to_string(), "gatera.dev/data": "present" });
+        let last = json!({ "metadata": { "annotations": {}, "labels": { "a": "1", "b": "2" } }, "spec": { "replicas": 3, "containers": [{ "name": "x", "image": "i:1", "args": ["-v"] }, { "name": "gone" }] } });
+        let mut live = last.clone();
+        live["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/last-applied-configuration": last.to_string(), "gatera.dev/data": "present" });
         live["spec"]["containers"][0]["imagePullPolicy"] = json!("IfNotPresent");
         live["spec"]["containers"].as_array_mut().unwrap().push(json!({ "name": "injected" }));
         live["spec"]["updateStrategy"] = json!({ "type": "RollingUpdate" });
         let wanted = json!({ "metadata": { "labels": { "a": "1" } }, "spec": { "containers": [{ "name": "x", "image": "i:2", "args": null }] } });
         let after = applied(&live, &wanted);
-        assert_eq!(after["metadata"]["labels"], json!({ "a": "1" }), "taken out of the manifest");
+        assert_eq!(after["metadata"]["labels"], json!({ "a": "1" }), "the manifest no longer has label b");
         assert_eq!(after["metadata"]["annotations"]["gatera.dev/data"], "present");
-        assert_eq!(after["spec"].get("replicas"), None, "it was said before");
+        assert_eq!(after["spec"].get("replicas"), None, "the last manifest had it");
         assert_eq!(after["spec"]["updateStrategy"]["type"], "RollingUpdate");
         assert_eq!(
             after["spec"]["containers"],
             json!([{ "name": "x", "image": "i:2", "imagePullPolicy": "IfNotPresent" }, { "name": "injected" }])
         );
-        assert_eq!(applied(&live, &said), live, "nothing changes");
-        let mut exported = said.clone();
+        assert_eq!(applied(&live, &last), live, "nothing changes");
+        let mut exported = last.clone();
         exported["metadata"]["creationTimestamp"] = Value::Null;
         exported["status"] = json!({});
-        assert_eq!(applied(&live, &exported), live, "what only servers write");
+        assert_eq!(applied(&live, &exported), live, "fields that only servers write are ignored");
     }
 
     #[test]
@@ -221,28 +221,28 @@ mod tests {
         assert_eq!(applied(&live, &template(json!({ "name": "d" }))), live);
     }
 
-    /// What API servers wrote below it goes as well; without a word on what was said before everything stays.
+    /// If the last manifest is not known, everything stays.
     #[test]
-    fn a_removed_field_goes_with_everything_below_it() {
-        let said = json!({ "metadata": { "annotations": {}, "creationTimestamp": null }, "spec": { "probe": { "exec": {} }, "volumes": [{ "name": "c", "configMap": { "name": "a" } }] }, "status": {} });
-        let mut live = said.clone();
+    fn a_field_is_removed_with_what_servers_wrote_below_it() {
+        let last = json!({ "metadata": { "annotations": {}, "creationTimestamp": null }, "spec": { "probe": { "exec": {} }, "volumes": [{ "name": "c", "configMap": { "name": "a" } }] }, "status": {} });
+        let mut live = last.clone();
         live["metadata"]["creationTimestamp"] = json!("2026-12-01T09:00:00Z");
         live["metadata"]["annotations"] =
-            json!({ "kubectl.kubernetes.io/last-applied-configuration": said.to_string() });
+            json!({ "kubectl.kubernetes.io/last-applied-configuration": last.to_string() });
         live["spec"]["probe"]["timeoutSeconds"] = json!(1);
         live["spec"]["volumes"][0]["configMap"]["defaultMode"] = json!(420);
         let wanted = json!({ "metadata": {}, "spec": { "volumes": [{ "name": "c", "secret": { "secretName": "a" } }] } });
         let after = applied(&live, &wanted);
         assert_eq!(after["spec"], wanted["spec"]);
-        assert_eq!(after["metadata"], live["metadata"], "neither the annotations nor what servers write");
-        assert_eq!(applied(&live, &said), live, "nothing changes");
+        assert_eq!(after["metadata"], live["metadata"], "annotations, and what servers write, stay");
+        assert_eq!(applied(&live, &last), live, "nothing changes");
 
         for annotations in [json!({}), json!({ "kubectl.kubernetes.io/last-applied-configuration": "{" })] {
             live["metadata"]["annotations"] = annotations;
             assert_eq!(last_applied(&live), None);
             let after = applied(&live, &wanted);
-            assert_eq!(after["spec"]["probe"], live["spec"]["probe"], "whose it is is not known");
-            assert_eq!(after["spec"]["volumes"], wanted["spec"]["volumes"], "another sort of volume");
+            assert_eq!(after["spec"]["probe"], live["spec"]["probe"], "its owner is not known");
+            assert_eq!(after["spec"]["volumes"], wanted["spec"]["volumes"], "another type of volume");
         }
     }
 
