@@ -54,7 +54,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if changed.is_empty() && !changes_version && !by_hand {
         return Findings::new();
     }
-    let over = match view.cluster_called(&review.namespace, &new.metadata.name) {
+    let for_cluster = match view.cluster_called(&review.namespace, &new.metadata.name) {
         Some(cluster) if cluster.has_data() => {
             format!("for cluster {} ({})", cluster.id.name, view.describe(cluster))
         }
@@ -64,7 +64,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         None => return vec![RULE.unknown("spec", "it is not known whether its cluster has data", WHY, view)],
     };
     let Some(version) = new.spec.version(&review.namespace, view) else {
-        return unknown_version(new, &over);
+        return unknown_version(new, &for_cluster);
     };
     let deploying: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();
     let deny = |field: String, says: String, instead: WayOut| vec![RULE.deny(field, says, WHY, instead)];
@@ -75,20 +75,20 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let upgrade = CommandLine::new(format!(
             "kubectl kudo upgrade FOLDER --instance {name} --namespace {namespace}"
         ));
-        let instead = say("give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), the operator a plan update \
-                           without them, and operatorVersion in operator.yaml a higher number")
-        .then(say("then ").run(upgrade).say(" (FOLDER: that of the operator), and repeat the command"));
-        let says = format!("{names} {runs} plan {DEPLOY} again {over}");
+        let instead = say("in params.yaml set a trigger whose plan has no bootstrap steps (node_update), give the operator a plan update \
+                           without them, and raise operatorVersion in operator.yaml")
+        .then(say("then ").run(upgrade).say(" (FOLDER: where the operator is), and repeat the command"));
+        let says = format!("{names} {runs} plan {DEPLOY} again {for_cluster}");
         return deny(format!("spec.parameters[{first}]"), says, instead);
     }
     if changes_version && version.first_of(&["upgrade", "update", DEPLOY]) == DEPLOY {
-        let says = format!("the other version of the operator runs plan {DEPLOY} again {over}");
+        let says = format!("the other version of the operator runs plan {DEPLOY} again {for_cluster}");
         let instead = "give that version a plan upgrade or update without the bootstrap steps";
         return deny("spec.operatorVersion.name".to_owned(), says, instead.into());
     }
     // KUDO's own webhook names the plan of a changed parameter in the same request.
     if by_hand {
-        let says = format!("plan {DEPLOY} would run again {over}");
+        let says = format!("plan {DEPLOY} would run again {for_cluster}");
         return deny(
             "spec.planExecution.planName".to_owned(),
             says,
@@ -98,9 +98,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     Findings::new()
 }
 
-fn unknown_version(new: &Instance, over: &str) -> Findings {
+fn unknown_version(new: &Instance, for_cluster: &str) -> Findings {
     let name = shown(new.spec.operator_version.name.look());
-    let says = format!("OperatorVersion {name} is not known, so gatera cannot tell which plan runs {over}");
+    let says =
+        format!("OperatorVersion {name} is not known, so gatera cannot tell which plan runs {for_cluster}");
     let instead = say("install that version of the operator first; ")
         .run(CommandLine::new(format!("kubectl -n {} get operatorversions", new.metadata.namespace)))
         .say(" lists the installed ones");

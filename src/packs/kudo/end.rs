@@ -1,7 +1,7 @@
 //! K05: a cluster is not deleted together with its Instance.
 //!
-//! Refuses to delete an Instance that owns a cluster with data, to give it an owner with which it would be deleted, and to delete
-//! the definition `instances.kudo.dev`, with which all Instances are deleted.
+//! Refuses to delete an Instance that owns a cluster with data, to give it an owner with which it would be deleted, or to delete
+//! the definition `instances.kudo.dev`, because all Instances are deleted with it.
 //! Deleting only the object (`--cascade=orphan`) is allowed, and so is deleting the Instance of a cluster that `gatera stop` has
 //! stopped, if its StatefulSet keeps its claims.
 //!
@@ -15,7 +15,7 @@
 //!
 //! ```text
 //! $ kubectl kudo uninstall --instance galera
-//! [K05] Instance db/galera: cluster galera-galera would be deleted with it (3 of 3 members Synced, seen now)
+//! [K05] Instance db/galera: deleting it deletes cluster galera-galera (3 of 3 members Synced, seen now)
 //! ```
 //!
 //! # What to do instead

@@ -1,7 +1,8 @@
-//! The pack for KUDO: an operator's Instance, with which users change the parameters of a Galera cluster.
+//! The pack for KUDO: the Instance of an operator, with which users change the parameters of a Galera cluster.
 //!
-//! Owns: `Instance` and `OperatorVersion`, and which Instances are Galera's. Galera's rules judge the objects that KUDO creates; a
-//! finding about the Instance reaches the user who changes it, before a plan is half done. Must not know: KUDO's plans beyond their names.
+//! Owns: `Instance` and `OperatorVersion`, and which Instances belong to a Galera cluster. Galera's rules judge the objects that
+//! KUDO creates; a finding about the Instance reaches the user who changes it, before a plan is half done. Must not know: KUDO's
+//! plans beyond their names.
 
 mod anti_affinity;
 mod deploy_again;
@@ -35,11 +36,11 @@ const fn kind(name: &'static str, plural: &'static str, read: ReadCustom) -> Cus
 }
 
 const INSTANCE_KIND: &CustomKind = &kind("Instance", "instances", CustomKind::read_into::<Instance>);
-/// The kind of an operator that KUDO runs, with its parameters.
+/// The kind of an installed operator, with the values of its parameters.
 const INSTANCE: Kind = Kind::Custom(INSTANCE_KIND);
 const OPERATOR_VERSION_KIND: &CustomKind =
     &kind("OperatorVersion", "operatorversions", CustomKind::read_into::<OperatorVersion>);
-/// The kind of an operator's plans and parameters.
+/// The kind of one version of an operator, with its plans and parameters.
 const OPERATOR_VERSION: Kind = Kind::Custom(OPERATOR_VERSION_KIND);
 
 /// The CEL condition that the spec or the owners change; KUDO often writes the status and the finalizers.
@@ -67,7 +68,7 @@ const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// An operator that runs, and its parameters.
+/// An installed operator, with the values of its parameters.
 type Instance = CustomResource<InstanceSpec>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -146,7 +147,7 @@ impl VersionSpec {
     }
 }
 
-/// Returns the name of a parameter, shortened and without control characters.
+/// Returns a name for messages, shortened and without control characters.
 fn shown(name: &str) -> String {
     name.chars().filter(|it| !it.is_control()).take(60).collect()
 }
@@ -167,13 +168,13 @@ fn changed_parameter<'r>(
     (value(old) != Some(now)).then_some((new, now))
 }
 
-/// Returns the Instance before and after a write, if it is Galera's: by its operator's name, or because a cluster has its name.
+/// Returns the Instance before and after a write, if the name of its OperatorVersion contains `galera`, or a cluster has its name.
 fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
     let new: &Instance = review.new.as_ref()?.get()?;
     let old = review.old.as_ref().and_then(Object::get);
-    let is_galeras = new.spec.operator_version.name.look().contains("galera")
+    let is_of_galera = new.spec.operator_version.name.look().contains("galera")
         || view.cluster_called(&review.namespace, &new.metadata.name).is_some();
-    is_galeras.then_some((old, new))
+    is_of_galera.then_some((old, new))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! K04: a password is not a parameter.
 //!
-//! Refuses a parameter with the name of a password and a value; warns about an Instance that leaves such a parameter to the
-//! default of its operator. No output contains the value.
+//! Refuses a parameter that is named like a password and has a value; warns about a new Instance that leaves such a parameter to
+//! the default of its operator. No output contains the value.
 //!
 //! # Why
 //!
@@ -74,8 +74,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn is_password(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    let says =
+    let has_word =
         ["PASSWORD", "PASSWD", "TOKEN"].iter().any(|word| name.contains(word)) || name.ends_with("_AUTH");
     // A parameter for the name of a Secret is not a password.
-    says && !name.contains("SECRET")
+    has_word && !name.contains("SECRET")
 }

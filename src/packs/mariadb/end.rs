@@ -1,7 +1,8 @@
 //! M01: a cluster is not deleted together with its MariaDB.
 //!
-//! Refuses to delete a MariaDB that drives an adopted cluster with data, to give it an owner with which it would be deleted, and to
-//! delete the definition `mariadbs.k8s.mariadb.com`, with which all are deleted. Deleting only the object (`--cascade=orphan`) is allowed.
+//! Refuses to delete a MariaDB that drives an adopted cluster with data, to give it an owner with which it would be deleted, or
+//! to delete the definition `mariadbs.k8s.mariadb.com`, because every MariaDB is deleted with it. Deleting only the object
+//! (`--cascade=orphan`) is allowed.
 //!
 //! # Why
 //!

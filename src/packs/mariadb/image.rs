@@ -1,7 +1,7 @@
 //! M04: the image of a MariaDB has a known version, and its server is never older than the data.
 //!
-//! Refuses what G17 refuses of a StatefulSet: an image without a version, another vendor's server, a step back to an older series, or over
-//! several series at once. Allows one step forward with a warning that says how to do it.
+//! Refuses what G17 refuses of a StatefulSet: an image without a version, another vendor's server, a step back to an older
+//! series, or a step over several series. Allows one step forward, with a warning that says how to do it.
 //!
 //! # Why
 //!

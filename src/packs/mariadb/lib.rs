@@ -1,4 +1,4 @@
-//! The pack for mariadb-operator: its resource MariaDB, by which people change and delete a cluster that was adopted.
+//! The pack for mariadb-operator: its resource MariaDB, with which people change and delete an adopted cluster.
 //!
 //! Owns: `MariaDb`, and which cluster it drives. Galera's rules judge what people do to the objects that the operator creates. What the
 //! operator does to them follows from the resource, so a mistake in the resource is judged here. Must not know: what the operator does
@@ -39,7 +39,7 @@ const MARIADB: Kind = Kind::Custom(MARIADB_KIND);
 
 /// The CEL condition that the spec or the owners change; the operator often writes the status.
 const ANOTHER_SPEC: &str = "request.subResource == 'scale' || oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec || has(object.metadata.ownerReferences) && (!has(oldObject.metadata.ownerReferences) || object.metadata.ownerReferences != oldObject.metadata.ownerReferences)";
-/// The CEL condition for a MariaDB, or the definition of all.
+/// The CEL condition for a MariaDB, or the definition of MariaDB.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'mariadbs.k8s.mariadb.com'";
 
 const ENTRIES: &[Entry] = &[
@@ -51,7 +51,7 @@ const ENTRIES: &[Entry] = &[
         fail_closed: false,
         ..Entry::VALIDATING
     },
-    // A cluster is deleted with its MariaDB, and all with their definition.
+    // A cluster is deleted with its MariaDB, and every MariaDB with the definition.
     Entry {
         name: "mariadb-ends",
         requests: &[

@@ -1,13 +1,13 @@
 //! M03: the replicas of a MariaDB keep a majority at every step.
 //!
-//! Refuses to change the replicas of an adopted cluster while a member that stays is not Ready, and to remove its majority in one step,
-//! by the MariaDB or by `kubectl scale mariadb`.
+//! Refuses to change the replicas of an adopted cluster while a member that stays is not Ready, or to remove its majority in one
+//! step, in the MariaDB or with `kubectl scale mariadb`.
 //!
 //! # Why
 //!
-//! The operator sets the replicas of the StatefulSet at once, and the members that go stop together. If fewer than a majority stay, they
-//! stop answering; then the operator finds the cluster unhealthy, scales it to 0 and recovers it. A change of the replicas also changes
-//! the configuration of every member, so all of them are restarted.
+//! The operator sets the replicas of the StatefulSet at once, and the members that are removed stop together. If fewer than a
+//! majority stay, they stop answering; then the operator finds the cluster unhealthy, scales it to 0 and recovers it. A change of
+//! the replicas also changes the configuration of every member, so all of them are restarted.
 //!
 //! # Example
 //!
@@ -76,7 +76,7 @@ fn changed(from: i64, to: i64, review: &Review, view: &View<'_>) -> Option<Findi
     // If the cluster shrinks, only the members that stay count: removing one that is not Ready may be the way out.
     let first = cluster.workload.ordinals().start;
     let remains = |member: &&Member| member.ordinal < first + to;
-    let all = cluster.members.iter().filter(remains).all(Member::ready);
+    let all_ready = cluster.members.iter().filter(remains).all(Member::ready);
     let why = if to < from {
         "a member that is removed may be the only one with all data, and every member that stays is restarted for the new number"
     } else {
@@ -84,5 +84,5 @@ fn changed(from: i64, to: i64, review: &Review, view: &View<'_>) -> Option<Findi
     };
     let instead = run(cluster.wait_command()).say(", then repeat the command");
     let says = format!(": a member is not Ready ({})", view.describe(cluster));
-    if all { None } else { finding(Verdict::Deny, says, why, instead) }
+    if all_ready { None } else { finding(Verdict::Deny, says, why, instead) }
 }

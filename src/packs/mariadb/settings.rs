@@ -1,16 +1,16 @@
 //! M02: a MariaDB stays a Galera cluster, and is not bootstrapped again while members serve.
 //!
 //! Refuses to turn Galera off (`galera.enabled`) in the MariaDB of an adopted cluster with data, and to name a member from which the
-//! cluster starts again (`galera.recovery.forceClusterBootstrapInPod`) while members serve. Warns of a
-//! `galera.recovery.minClusterSize` over one member, and of `suspend`.
+//! cluster starts again (`galera.recovery.forceClusterBootstrapInPod`) while members serve. Warns about a
+//! `galera.recovery.minClusterSize` over one member, and about `suspend`.
 //!
 //! # Why
 //!
 //! Without Galera the members are separate servers: each keeps only the writes that its own clients send, and their data differs from
-//! the first write on. At the next recovery the operator starts the cluster from a member that is named, without comparing its data
-//! with the others', however old it is by then, and the member stays named until the field is empty. When fewer members than
-//! `galera.recovery.minClusterSize` form the cluster, the operator recovers it: it scales to 0, although those that serve have
-//! everything. While a MariaDB is suspended, its operator recovers nothing.
+//! the first write on. If a member is named, the operator starts the cluster from it at the next recovery, without comparing its
+//! data with that of the others, however old it is by then; the member stays named until the field is empty. If fewer members
+//! than `galera.recovery.minClusterSize` form the cluster, the operator recovers it: it scales the cluster to 0, although the
+//! members that serve have all data. While a MariaDB is suspended, its operator recovers nothing.
 //!
 //! # Example
 //!
@@ -44,9 +44,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = review.both::<MariaDb>() else { return Findings::new() };
     let Some(cluster) = driven(review, view).filter(|it| it.has_data()) else { return Findings::new() };
     let (before, after) = (&old.spec.galera, &new.spec.galera);
-    let turned_on = |it: [&Scalar; 2]| it.map(|it| it.look() == "true") == [false, true];
+    let is_on = |it: &Scalar| it.look() == "true";
     let mut found = Findings::new();
-    if turned_on([&after.enabled, &before.enabled]) {
+    if is_on(&before.enabled) && !is_on(&after.enabled) {
         let says =
             format!("turning Galera off makes each member a separate server ({})", view.describe(cluster));
         let why = "each then keeps only the writes that its own clients send, and their data differs from the first write on";
@@ -74,7 +74,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let instead = "leave minClusterSize at 1";
         found.push(RULE.warn("spec.galera.recovery.minClusterSize", says, why, instead));
     }
-    if turned_on([&old.spec.suspend, &new.spec.suspend]) {
+    if is_on(&new.spec.suspend) && !is_on(&old.spec.suspend) {
         let says = "while it is suspended, its operator does not start the cluster again when all members have stopped".to_owned();
         let why = "the guard leaves the recovery of such a cluster to its operator";
         let instead = "set suspend: false as soon as the maintenance is over";
@@ -83,7 +83,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// Returns the number of members that are meant by `2`, or by a percentage of all, rounded up as the operator does.
+/// Reads a number of members: `2`, or a percentage of the replicas, rounded up as the operator does.
 fn least_members(written: &str, replicas: &str) -> Option<u64> {
     let Some(percent) = written.strip_suffix('%') else { return written.parse().ok() };
     let (percent, replicas) = (percent.parse::<u64>().ok()?, replicas.parse::<u64>().ok()?);

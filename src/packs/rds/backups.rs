@@ -1,7 +1,7 @@
 //! R08: the backups of an Rds have a valid window and are kept for some days.
 //!
-//! Refuses a new Rds whose `backupstarttime` is not one hour of the form 01:00-02:00 that begins at a quarter of an hour, and one with
-//! MySQL or SQLServer that keeps backups for 0 days. R01 judges later changes.
+//! Refuses a new Rds whose `backupstarttime` is not one hour of the form 01:00-02:00 that begins at :00, :15, :30 or :45, or
+//! whose `backupkeepdays` is not 1 to 732; with PostgreSQL 0 days are allowed, too. R01 judges later changes.
 //!
 //! # Why
 //!
@@ -57,7 +57,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// Returns whether the text is one hour that begins at a quarter of an hour: 01:15-02:15.
+/// Returns whether the text is one hour that begins at :00, :15, :30 or :45, as in 01:15-02:15.
 fn is_window(text: &str) -> bool {
     let read = |it: &str| {
         let (hour, minute) = it.split_once(':').filter(|_| it.len() == 5)?;

@@ -1,7 +1,7 @@
 //! R14: a database in the cloud survives a careless command.
 //!
-//! Refuses to delete an Rds with an instance in the cloud, its namespace, and the definition `rdss.otc.mcsps.de`, with which every Rds
-//! is deleted. Only warns if no `status.id` shows that there is an instance.
+//! Refuses to delete an Rds with an instance in the cloud, its namespace, or the definition `rdss.otc.mcsps.de`, because every
+//! Rds is deleted with it. Only warns if no `status.id` shows that there is an instance.
 //!
 //! # Why
 //!
@@ -19,7 +19,7 @@
 //! # What to do instead
 //!
 //! Take a backup of your own, wait until the status is ACTIVE, and confirm. An instance that is FAILED never becomes ACTIVE: confirm,
-//! and delete it in the cloud. To keep the instance, empty `status.id` first (R12).
+//! and delete the instance in the cloud. To keep the instance, empty `status.id` first (R12).
 //!
 //! # Exceptions
 //!
@@ -49,6 +49,8 @@ pub(super) const RULE: Rule = Rule {
 
 /// The name of the CustomResourceDefinition of Rds.
 const DEFINITION: &str = "rdss.otc.mcsps.de";
+const WHY_WITHOUT_ID: &str = "an instance that is being created, or whose id was removed here, stays in the cloud and keeps costing money";
+const WHY_WITH_DEFINITION: &str = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
 
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     let unknown = || unlisted(&RULE, RDS, review, view);
@@ -74,9 +76,8 @@ fn rds_deleted(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     let Review { namespace, name, .. } = review;
     if rds.status.id.is_empty() {
         let says = "status.id is not set: no instance is deleted, and no last backup is taken";
-        let why = "an instance that is being created, or whose id was removed here, stays in the cloud and keeps costing money";
         let instead = format!("look in the cloud for an instance called {namespace}_{name}");
-        return RULE.warn("status.id", says, why, instead);
+        return RULE.warn("status.id", says, WHY_WITHOUT_ID, instead);
     }
     if rds.status.is_active() {
         let says = "its instance in the cloud is deleted with it, after a last backup";
@@ -92,7 +93,7 @@ fn rds_deleted(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     let active = until_active(rds, review);
     let instead = if rds.status.is_stuck() {
         let confirmed = say("to delete it anyway: ").and(confirmation(review, RULE.id, view));
-        active.or(confirmed.say(", repeat the command, then delete it in the cloud"))
+        active.or(confirmed.say(", repeat the command, then delete the instance in the cloud"))
     } else {
         active.then("then take a backup of your own, and repeat the command, which then needs a confirmation")
     };
@@ -109,8 +110,13 @@ fn definition_deleted(review: &Review, view: &View<'_>) -> Finding {
     let with_instance = all - view.resources_anywhere(RDS).filter(|it| has_no_id(it)).count();
     if all == 0 {
         let says = format!("it is not known whether there is an Rds ({})", view.seen());
-        let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes their instances";
-        return RULE.finding(Verdict::Unknown, "metadata.name", says, why, instead(review, view));
+        return RULE.finding(
+            Verdict::Unknown,
+            "metadata.name",
+            says,
+            WHY_WITH_DEFINITION,
+            instead(review, view),
+        );
     }
     if with_instance == 0 {
         return without_instances(&format!(
@@ -122,15 +128,13 @@ fn definition_deleted(review: &Review, view: &View<'_>) -> Finding {
         "deleting it deletes every Rds in every namespace and their instances in the cloud ({with_instance}, {})",
         view.seen()
     );
-    let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
-    RULE.deny("metadata.name", says, why, instead(review, view))
+    RULE.deny("metadata.name", says, WHY_WITH_DEFINITION, instead(review, view))
 }
 
 fn without_instances(deleted: &str) -> Finding {
     let says = format!("{deleted}, but none has a status.id");
-    let why = "an instance that is being created, or whose id was removed here, stays in the cloud and keeps costing money";
     let instead = "look in the cloud for instances with their names, NAMESPACE_NAME";
-    RULE.warn("status.id", says, why, instead)
+    RULE.warn("status.id", says, WHY_WITHOUT_ID, instead)
 }
 
 fn namespace_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
@@ -143,7 +147,7 @@ fn namespace_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     };
     let more = and_more(others.count());
     let says = format!(
-        "it holds Rds {first}{more} ({}), and deleting the namespace also deletes the instance of each in the cloud",
+        "it holds Rds {first}{more} ({}), and deleting the namespace also deletes their instances in the cloud",
         view.seen()
     );
     let why =

@@ -20,9 +20,9 @@
 //!
 //! | engine | versions | ports |
 //! |---|---|---|
-//! | MySQL | 5.6, 5.7, 8.0 | 1024 to 65535, not 12017 and 33071 |
+//! | MySQL | 5.6, 5.7, 8.0 | 1024 to 65535 except 12017 and 33071 |
 //! | PostgreSQL | 9.5, 9.6, 10, 11, 12 | 2100 to 9500 |
-//! | SQLServer | 2014 SE, 2016 SE, 2016 EE, 2017 SE, 2017 EE | 1433, or 2100 to 9500 and not 5355 and 5985 |
+//! | SQLServer | 2014 SE, 2016 SE, 2016 EE, 2017 SE, 2017 EE | 1433, or 2100 to 9500 except 5355 and 5985 |
 //!
 //! # Exceptions
 //!
@@ -87,6 +87,6 @@ fn port(spec: &RdsSpec) -> Option<Finding> {
             "choose 1433, or a port from 2100 to 9500 except 5355 and 5985",
         ),
     };
-    let says = format!("spec.port {} is not one of {}", shown(spec.port()), spec.engine());
+    let says = format!("spec.port {} is not allowed for {}", shown(spec.port()), spec.engine());
     (!may).then(|| finding("spec.port", says, instead))
 }

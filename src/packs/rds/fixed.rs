@@ -7,9 +7,9 @@
 //!
 //! # Why
 //!
-//! The operator sends these to the cloud once, when it creates the instance, and ignores later changes. After the change the resource
-//! and the instance differ. With another port or password the operator itself can no longer log in, and creates no databases and no
-//! users.
+//! The operator sends these fields to the cloud once, when it creates the instance, and ignores later changes. After the change
+//! the resource and the instance differ. With another port or password the operator itself can no longer log in, and creates no
+//! databases and no users.
 //!
 //! # Example
 //!

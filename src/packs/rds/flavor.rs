@@ -1,13 +1,14 @@
 //! R03: the flavor of an Rds fits its engine, and changes alone and only while the instance is ACTIVE.
 //!
 //! Refuses a `flavorref` of another engine, one that ends with `.ha` without `hamode: Ha` or the other way round, and one of a read
-//! replica (`.rr`). Refuses a change of it together with `volumesize`, and while the instance is not ACTIVE. A valid change gives a
-//! warning, because the instance restarts.
+//! replica (`.rr`). Refuses to change it together with `volumesize`, or while the instance is not ACTIVE. Warns about a valid
+//! change, because the instance restarts.
 //!
 //! # Why
 //!
-//! The operator requests the new flavor from the cloud every ten seconds until the change is done. The cloud refuses a flavor that does
-//! not fit each time, and the operator's other work for this instance waits. While the instance is not ACTIVE, the operator does nothing.
+//! The operator requests the new flavor from the cloud every ten seconds until the change is done. The cloud refuses each request
+//! for a flavor that does not fit, and the operator's other work for this instance waits. While the instance is not ACTIVE, the
+//! operator does nothing.
 //!
 //! # Example
 //!
@@ -68,7 +69,7 @@ fn unfit(spec: &RdsSpec) -> Option<Finding> {
         ("is for a read replica".to_owned(), "choose a flavor that does not end with .rr".to_owned())
     } else if !flavor.starts_with(prefix) {
         (
-            format!("is not one of {}", bare(spec.engine())),
+            format!("does not fit {}", bare(spec.engine())),
             format!("choose a flavor that begins with {prefix}"),
         )
     } else if ha && !spec.is_highly_available() {

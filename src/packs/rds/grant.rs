@@ -13,7 +13,7 @@ pub(super) struct Grant {
     pub(super) privileges: BTreeSet<String>,
     /// The database, as in `shop.*`; `*`: every database; empty: no database is named.
     pub(super) database: String,
-    /// `*`, or a table or routine.
+    /// The table or routine; `*`: all of the database.
     object: String,
     pub(super) user: String,
     /// The host; `None` means `%`.
@@ -146,8 +146,8 @@ impl Grant {
         is_whole.then_some(Self { privileges, database, object, user, host, with_grant_option })
     }
 
-    /// Returns whether the database, or its pattern (`%`, `_`), matches one of the server's own.
-    pub(super) fn is_on_the_servers_own(&self) -> bool {
+    /// Returns whether the database, or its pattern (`%`, `_`), matches one of the server's own databases.
+    pub(super) fn is_on_own_database_of_server(&self) -> bool {
         let own = ["mysql", "sys", "performance_schema", "information_schema"];
         let pattern = self.database.to_ascii_lowercase();
         own.iter().any(|name| matches_pattern(pattern.as_bytes(), name.as_bytes()))
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_fit_the_servers_own_databases_are_found() {
+    fn patterns_that_match_a_database_of_the_server_are_found() {
         for (database, own) in [
             ("mysql", true),
             ("MySQL", true),
@@ -225,9 +225,9 @@ mod tests {
             ("a_b", false),
         ] {
             let grant = Grant::read(&format!("GRANT SELECT ON `{database}`.* TO b")).unwrap();
-            assert_eq!(grant.is_on_the_servers_own(), own, "{database}");
+            assert_eq!(grant.is_on_own_database_of_server(), own, "{database}");
         }
         let long = format!("GRANT SELECT ON `{}x`.* TO b", "%a".repeat(100_000));
-        assert!(!Grant::read(&long).unwrap().is_on_the_servers_own());
+        assert!(!Grant::read(&long).unwrap().is_on_own_database_of_server());
     }
 }

@@ -1,14 +1,14 @@
 //! R10: each privilege of a user of an Rds is one grant for that user.
 //!
-//! Refuses a privilege that is not one `GRANT … ON … TO` its own user, one for everything (`ON *.*`) or on the server's own
+//! Refuses a privilege that is not one `GRANT … ON … TO` its own user, one on all databases (`ON *.*`) or on the server's own
 //! databases (`mysql`), one over the whole server (SUPER, CREATE USER, PROXY), one that may be passed on (`WITH GRANT OPTION`), and more
 //! than one statement. On `*.*` PROCESS, REPLICATION CLIENT, SHOW DATABASES and USAGE are allowed. Refuses changed privileges of an
-//! existing user; their order does not matter. Warns about a grant that version 0.7.6 of the operator ignores: one with other
-//! characters than letters, digits, spaces and `'*._%`, and one without a host for a user who has one.
+//! existing user; their order does not matter. Warns about a grant that version 0.7.6 of the operator ignores: one with
+//! characters other than letters, digits, spaces and `'*._%`, and one without a host for a user who has one.
 //!
 //! # Why
 //!
-//! The operator sends each text unchanged, as root, also `DROP DATABASE x`. It never changes a user that exists.
+//! The operator sends each text to the database unchanged, as root, even `DROP DATABASE x`. It never changes a user that exists.
 //!
 //! # Example
 //!
@@ -46,11 +46,14 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(write) = RdsWrite::of_part(review, view, |it| &it.users) else { return Findings::new() };
     let old_users = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
     let users = write.new.spec.users.all().iter();
-    users.flat_map(|user| of_user(old_users.get(&user.account()).copied(), user)).take(MOST_FAULTS).collect()
+    users
+        .flat_map(|user| of_user(old_users.get(&user.account()).copied(), user))
+        .take(MOST_FINDINGS)
+        .collect()
 }
 
 /// The largest number of findings about the privileges of one Rds.
-const MOST_FAULTS: usize = 20;
+const MOST_FINDINGS: usize = 20;
 
 fn of_user(old: Option<&RdsUser>, user: &RdsUser) -> Findings {
     let name = user.name.look();
@@ -105,7 +108,8 @@ const ON_A_DATABASE: [&str; 20] = [
 /// The privileges for monitoring, which read no data.
 const FOR_MONITORING: [&str; 4] = ["PROCESS", "REPLICATION CLIENT", "SHOW DATABASES", "USAGE"];
 
-/// Returns the verdict about one privilege, its fault and the way out, without its text, which may hold a password.
+/// Returns the verdict about one privilege, its fault and the way out. None of them quotes the privilege, which may hold a
+/// password.
 fn fault(text: &str, user: &RdsUser) -> Option<(Verdict, &'static str, &'static str)> {
     let instead = "write one GRANT … ON DATABASE.* TO this user";
     let deny = |says| Some((Verdict::Deny, says, instead));
@@ -131,7 +135,7 @@ fn fault(text: &str, user: &RdsUser) -> Option<(Verdict, &'static str, &'static 
         () if grant.database.is_empty() => {
             deny("names no database, so it applies to the server's own database (mysql)")
         }
-        () if grant.is_on_the_servers_own() => deny("is on a database of the server itself"),
+        () if grant.is_on_own_database_of_server() => deny("is on a database of the server itself"),
         () if text.contains(is_ignored) => Some((
             Verdict::Warn,
             "has characters other than letters, digits, spaces and '*._%, so version 0.7.6 of the operator ignores it",

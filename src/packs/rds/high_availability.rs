@@ -1,12 +1,12 @@
 //! R04: an Rds is highly available in all its fields, or in none.
 //!
-//! Refuses a new Rds with a `hamode` that is not exactly `Ha`; one with `Ha` but without two zones or a replication mode of its engine;
-//! and a single one with two zones or a replication mode. R01 judges later changes.
+//! Refuses a new Rds with a `hamode` that is not exactly `Ha`; one with `Ha` but without two zones or a replication mode of its
+//! engine; and one without `hamode` but with two zones or a replication mode. R01 judges later changes.
 //!
 //! # Why
 //!
-//! The schema accepts everything that begins with Ha: `HaX` silently creates a single instance. If the cloud refuses a mix, only the
-//! operator's log shows it; the operator ignores the error, and does not try again.
+//! The schema accepts everything that begins with Ha: `HaX` silently creates a single instance. If the cloud refuses the
+//! combination, only the operator's log shows it; the operator ignores the error, and does not try again.
 //!
 //! # Example
 //!

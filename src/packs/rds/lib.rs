@@ -76,13 +76,13 @@ impl Custom for Rds {
     }
 }
 
-/// The CEL condition for an Rds, or the definition of all Rds.
+/// The CEL condition for an Rds, or the definition of Rds.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'rdss.otc.mcsps.de'";
 /// The CEL condition for an Rds, or a binding to a role of the operator.
-const OURS_BOUND: &str = "request.resource.resource != 'clusterrolebindings' || object != null && object.roleRef.name.contains('rdsoperator')";
+const OURS_OR_BINDING: &str = "request.resource.resource != 'clusterrolebindings' || object != null && object.roleRef.name.contains('rdsoperator')";
 
 const ENTRIES: &[Entry] = &[
-    // The creation and deletion of a database, and the deletion of all with their definition.
+    // The creation and deletion of a database, and the deletion of the definition, with which every Rds is deleted.
     Entry {
         name: "rdss",
         requests: &[
@@ -92,20 +92,20 @@ const ENTRIES: &[Entry] = &[
         only: Only::When("rds", OURS),
         ..Entry::VALIDATING
     },
-    // The operator writes each one every ten seconds, and must not wait for a guard that is down.
+    // The operator writes each Rds every ten seconds, and must not wait for a guard that is down.
     Entry {
         name: "rdss-written",
         requests: &[
             ("otc.mcsps.de", "rdss", &["UPDATE"]),
             ("rbac.authorization.k8s.io", "clusterrolebindings", &["CREATE", "UPDATE"]),
         ],
-        only: Only::When("rds-or-its-roles", OURS_BOUND),
+        only: Only::When("rds-or-its-roles", OURS_OR_BINDING),
         fail_closed: false,
         ..Entry::VALIDATING
     },
 ];
 
-/// A write of the spec or the status by another user than the operator.
+/// A write of the spec or the status by a user other than the operator.
 struct RdsWrite<'r> {
     old: Option<&'r Rds>,
     new: &'r Rds,
@@ -133,7 +133,8 @@ impl<'r> RdsWrite<'r> {
     }
 }
 
-/// Returns the advice to wait for status ACTIVE: a command that ends then, if the status becomes ACTIVE by itself.
+/// Returns the command that waits until the status is ACTIVE; if the status does not become ACTIVE by itself, the advice to check
+/// the instance in the cloud.
 fn until_active(rds: &Rds, review: &Review) -> WayOut {
     let Review { namespace, name, .. } = review;
     if rds.status.is_stuck() {
@@ -143,7 +144,7 @@ fn until_active(rds: &Rds, review: &Review) -> WayOut {
     run(wait.arg("--for=jsonpath={.status.status}=ACTIVE").arg("--timeout=10m"))
 }
 
-/// Returns the command that changes the Rds of the request.
+/// Returns the advice to change the Rds of the request: by a command, or in its manifest.
 fn patch(Review { namespace, name, .. }: &Review, to: &str) -> WayOut {
     let live = CommandLine::new(format!("kubectl -n {namespace} patch rds {name} --type=merge -p")).arg(to);
     edit(live, format!("write {to} into its manifest"))

@@ -1,4 +1,4 @@
-//! R15: the name of an Rds gives a name that the cloud accepts.
+//! R15: the namespace and name of an Rds form a name that the cloud accepts.
 //!
 //! Refuses a new Rds whose namespace and name together, `NAMESPACE_NAME`, do not begin with a letter, do not have 4 to 64
 //! characters, or contain a period.
@@ -17,7 +17,7 @@
 //!
 //! # What to do instead
 //!
-//! Choose a shorter name without periods, or a namespace that begins with a letter.
+//! Choose another name, of the right length and without periods, or a namespace that begins with a letter.
 //!
 //! # Exceptions
 //!
@@ -51,6 +51,6 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     };
     let says = format!("the instance would be called {}, {problem}", shown(&instance));
     let why = "the cloud refuses it and the operator ignores the error: the instance is never created";
-    let instead = "choose a shorter name of letters, digits and -, or a namespace that begins with a letter";
+    let instead = "choose another name of letters, digits and -, or a namespace that begins with a letter";
     Some(RULE.deny("metadata.name", says, why, instead))
 }

@@ -1,11 +1,11 @@
 //! R13: spec and status of an Rds change one after the other.
 //!
-//! Refuses a write that changes both if it changes databases or users, and warns about any other.
+//! Refuses a write that changes both, if it changes databases or users; otherwise warns about it.
 //!
 //! # Why
 //!
-//! The operator skips a write in which both differ. It checks sizes and restores again ten seconds later, but does not create databases
-//! and users until something else changes.
+//! The operator skips a write that changes both. It checks sizes and restores again ten seconds later, but does not create
+//! databases and users until something else changes.
 //!
 //! # Example
 //!

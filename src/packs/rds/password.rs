@@ -1,16 +1,16 @@
 //! R06: an Rds is created with a strong password.
 //!
-//! Refuses a new Rds without a `password`, with one that does not have 8 to 32 characters of at least three of lower case, upper case,
-//! digits and others (only `~!@#%^*-_=+?`, by the operator's schema), and with the one from the operator's README. Warns about a mask
-//! instead of a password, and about users whose password is in plain text. No output contains a password. R01 judges later changes. An
-//! Rds that takes over an instance (R12) needs no password.
+//! Refuses a new Rds without a `password`, with one that does not have 8 to 32 characters of at least three kinds (lower case,
+//! upper case, digits, and others: `~!@#%^*-_=+?` in the operator's schema), or with the one from the operator's README. Warns
+//! about a mask instead of a password, and about users whose password is in plain text. No output contains a password. R01 judges
+//! later changes. An Rds that takes over an instance (R12) needs no password.
 //!
 //! # Why
 //!
 //! The schema accepts a missing password, but the cloud does not: the instance is never created. Every user who may read the object has
-//! the root password of the database. The operator's documentation says that it is masked later; version 0.7.6 does not do that. Even
-//! with a mask, `kubectl apply` keeps the password in the annotation `kubectl.kubernetes.io/last-applied-configuration`, which the guard
-//! does not read. The passwords of `users` are never masked.
+//! the root password of the database. The operator's documentation says that it is masked later; version 0.7.6 does not mask it.
+//! Even with a mask, `kubectl apply` keeps the password in the annotation `kubectl.kubernetes.io/last-applied-configuration`,
+//! which the guard does not read. The passwords of `users` are never masked.
 //!
 //! # Example
 //!

@@ -42,12 +42,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 fn users<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + use<'r> {
     let (before, after) = (old.spec.accounts(), new.spec.accounts());
     // A user of the same name may have had another host.
-    let came = after.iter().filter(|(account, _)| !before.contains_key(account));
-    let came: BTreeMap<_, _> = came.map(|((name, _), user)| (*name, *user)).collect();
+    let added = after.iter().filter(|(account, _)| !before.contains_key(account));
+    let added: BTreeMap<_, _> = added.map(|((name, _), user)| (*name, *user)).collect();
     old.spec.users.all().iter().filter_map(move |was| {
         let (name, _) = was.account();
         let field = format!("spec.users[{name}]");
-        let Some(is) = after.get(&was.account()).or_else(|| came.get(name)) else {
+        let Some(is) = after.get(&was.account()).or_else(|| added.get(name)) else {
             return Some(removed("user", name, field, "DROP USER"));
         };
         let same = was.password.same_text(&is.password) && was.account() == is.account();

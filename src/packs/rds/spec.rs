@@ -135,7 +135,7 @@ impl RdsStatus {
         self.phase.look() == "ACTIVE"
     }
 
-    /// Returns whether the status does not become ACTIVE by itself.
+    /// Returns whether the status will not become ACTIVE by itself.
     pub(super) fn is_stuck(&self) -> bool {
         let status = self.phase.look();
         ["FAILED", "FROZEN", "STORAGE"].iter().any(|it| status.starts_with(it))

@@ -51,8 +51,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let new = &write.new.status;
     let Some(old) = write.old.map(|rds| &rds.status) else {
         let has_operator_field = OPERATOR_FIELDS.iter().any(|(_, field)| !field(new).is_empty());
-        // The field is not that of a finding about a change, so that an id set at creation does not soften a finding about a
-        // later change.
+        // The field of this finding is `status`, not `status.id`: otherwise an id that was set at creation would soften a finding
+        // about a later change of it.
         let finding = if new.id.is_empty() {
             set_by_operator(review, "status")
         } else {
@@ -84,7 +84,7 @@ fn set_by_operator(review: &Review, field: &str) -> Finding {
     RULE.deny(field, says, why, instead)
 }
 
-/// Returns more advice for a service account, which may be an unknown operator.
+/// Returns further advice for a service account, which may be that of an operator with another name.
 fn for_operators(Review { user, .. }: &Review) -> WayOut {
     if !user.starts_with("system:serviceaccount:") {
         return WayOut::default();

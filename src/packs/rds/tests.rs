@@ -46,7 +46,8 @@ fn field() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
-fn found(object: &Value) -> String {
+/// Returns all text that reading and judging this object can print.
+fn printed_about(object: &Value) -> String {
     let text = object.to_string();
     let read = Object::read(RDS, &text);
     assert!(read.is_ok(), "{text}");
@@ -61,24 +62,24 @@ fn found(object: &Value) -> String {
 
 proptest! {
     #[test]
-    fn nothing_in_it_is_unreadable(spec in anything(), status in anything(), users in anything()) {
+    fn any_content_is_read(spec in anything(), status in anything(), users in anything()) {
         let json = json!({ "metadata": { "name": "orders" }, "spec": spec, "status": status });
-        found(&json);
-        found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": SECRET, "users": users } }));
+        printed_about(&json);
+        printed_about(&json!({ "metadata": { "name": "orders" }, "spec": { "password": SECRET, "users": users } }));
     }
 
     #[test]
     fn no_password_is_shown(name in ".{0,9}", host in ".{0,9}", short in 0..18_usize) {
         let user = json!({ "name": name, "host": host, "password": SECRET, "privileges": [format!("GRANT ALL ON a.* TO b IDENTIFIED BY '{SECRET}'")] });
-        let shown = found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": SECRET, "users": [user] } }));
+        let shown = printed_about(&json!({ "metadata": { "name": "orders" }, "spec": { "password": SECRET, "users": [user] } }));
         prop_assert!(!shown.contains(SECRET), "{}", shown);
-        let shown = found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": &SECRET[..short] } }));
+        let shown = printed_about(&json!({ "metadata": { "name": "orders" }, "spec": { "password": &SECRET[..short] } }));
         prop_assert!(short < 4 || !shown.contains(&SECRET[..short]), "{}", shown);
     }
 }
 
 #[test]
-fn numbers_and_texts_of_numbers_say_the_same() {
+fn a_number_and_its_text_are_the_same() {
     let port =
         |port: Value| serde_json::from_value::<Rds>(json!({ "spec": { "port": port } })).unwrap().spec.port;
     assert!(port(json!(3306)).same_text(&port(json!("3306"))));
@@ -102,7 +103,7 @@ fn written(user: &str, old: &Value, new: &Value) -> Decision {
 
 /// Every ten seconds the operator writes the whole object: the cloud's answer, the autopilot's choice, its own progress.
 #[test]
-fn the_operator_writes_what_it_writes() {
+fn writes_of_the_operator_are_not_judged() {
     let operator = "system:serviceaccount:otc:rdsoperator";
     let mut now = json!({
         "metadata": { "name": "orders", "namespace": "db" },

@@ -1,14 +1,14 @@
 //! R09: the operator can create the databases and users of an Rds.
 //!
-//! Refuses databases without a list of users; names of databases that are not letters and digits; names, hosts and passwords of users with
-//! a quote, a backslash or a control character. Warns about databases and users with an engine other than MySQL, and about a second user
-//! of one name: the operator only checks the name, and creates the first.
+//! Refuses databases without a list of users; names of databases that have other characters than letters and digits; names, hosts
+//! and passwords of users with a quote, a backslash or a control character. Warns about databases and users with an engine other
+//! than MySQL, and about a second user of one name: the operator only checks the name, and creates the first.
 //!
 //! # Why
 //!
-//! The operator expects `users` if there are databases: without them it crashes, for every tenant, and again at every start. It builds
-//! its SQL from these texts, as root: a quote in one of them can end one statement and begin another. With other engines it creates
-//! neither databases nor users.
+//! The operator expects the field `users` if there are databases: without it the operator crashes, for every tenant, and again at
+//! every start. It builds its SQL from these texts, as root: a quote in one of them can end one statement and begin another. With
+//! other engines it creates neither databases nor users.
 //!
 //! # Example
 //!

@@ -5,8 +5,8 @@
 //!
 //! # Why
 //!
-//! The API server refuses these with a list of fields. The usual reaction is to delete the claim and create a new one: that deletes the
-//! database.
+//! The API server refuses these changes, but its message only lists fields. The usual reaction is to delete the claim and create
+//! a new one: that deletes the database.
 //!
 //! # Example
 //!
@@ -17,8 +17,8 @@
 //!
 //! # What to do instead
 //!
-//! Keep it. For another class or a smaller volume create a new claim, stop both Deployments (0 replicas), copy the files with a pod that
-//! mounts both, and change the Deployment to the new claim (with the override of W05).
+//! Keep the claim as it is. For another class or a smaller volume create a new claim, stop both Deployments (0 replicas), copy
+//! the files with a pod that mounts both, and change the Deployment to the new claim (with the override of W05).
 //!
 //! # Exceptions
 //!

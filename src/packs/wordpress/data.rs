@@ -1,8 +1,9 @@
 //! W04: the data of a WordPress survives a careless command.
 //!
-//! Refuses to delete a Wordpress that owns claims, the claim of a database or of files, their namespace, and the
-//! definition `wordpresses.example.com`, with which every Wordpress is deleted. A Wordpress that owns no claims, because they existed
-//! before it, may be deleted. Warns about claims that stay without a label, because they are not guarded.
+//! Refuses to delete a Wordpress that owns claims, a claim of a WordPress (its database, files or backups), the namespace of such
+//! a claim, or the definition `wordpresses.example.com`, because every Wordpress is deleted with it. A Wordpress that owns no
+//! claims, because they existed before it, may be deleted. Warns about claims that stay without a label, because they are not
+//! guarded.
 //!
 //! # Why
 //!

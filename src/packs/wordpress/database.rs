@@ -1,15 +1,16 @@
 //! W05: only one server writes to the database of a WordPress, and its version can read the data.
 //!
-//! Refuses more than one replica, another volume or folder for the data (also by `--datadir`), another vendor's image, an older one
-//! (8.0.32 to 8.0.28, too), and a newer one that skips a series with long support. Changes a strategy that would start the new server
-//! before the old one has ended to Recreate. Warns about an image that can change by itself, and about a new server with an existing
-//! claim, because it is not known which version wrote its data.
+//! Refuses more than one replica, another volume or folder for the data (also by `--datadir`), an image of another vendor, of an
+//! older series, or of a newer series if that skips one with long-term support, and an earlier release of MySQL 8.0 (8.0.32 to
+//! 8.0.28). Changes a strategy that would start the new server before the old one has ended to Recreate. Warns about an earlier
+//! release of another series, about an image that can change by itself, and about a new server with an existing claim, because it
+//! is not known which version wrote its data.
 //!
 //! # Why
 //!
-//! Two servers that use one folder destroy it. A rolling update starts the second before the first has ended: on one node both get the
-//! volume, on two the update never ends. A server that is newer by more than one series, older, or another vendor's does not start, or
-//! begins to convert the data and cannot go back.
+//! Two servers that use one folder destroy the data in it. A rolling update starts the second before the first has ended: on one
+//! node both get the volume, on two nodes the update never ends. A server that is newer by more than one series, older, or
+//! another vendor's does not start, or begins to convert the data and cannot go back.
 //!
 //! # Example
 //!
@@ -167,8 +168,8 @@ fn another_server(old_server: &Container, new_server: &Container) -> Option<Find
     }
 }
 
-/// Returns a finding about an earlier release. MySQL 8.0 changes its dictionary between releases, and an earlier one does not
-/// start with that of a later one; for other series this is uncertain.
+/// Returns a finding about an earlier release of the same series. MySQL 8.0 changes its dictionary between releases, and an
+/// earlier release does not start with the dictionary of a later one; for other series this is uncertain.
 fn earlier(old_server: &Container, new_server: &Container) -> Option<Finding> {
     let [from, to] = [old_server, new_server].map(|it| Image::read(&it.image));
     to.is_earlier_than(&from).filter(|it| *it)?;

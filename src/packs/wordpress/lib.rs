@@ -1,4 +1,4 @@
-//! The pack for WordPress with its own database: by charts/wordpress, or by the well-known example of an operator.
+//! The pack for WordPress with its own database, installed by charts/wordpress or by the well-known example of an operator.
 //!
 //! Owns: `Wordpress`, which objects are part of one, and their webhook entries. The operator creates six objects with fixed names, each
 //! owned by its Wordpress, and never changes them; those of the chart have the label `gatera.dev/wordpress`. If the database is a Galera
@@ -45,9 +45,9 @@ const LABEL: &str = "gatera.dev/wordpress";
 /// The API group of the example's operator.
 const GROUP: &str = "example.com";
 
-/// The CEL condition for a Wordpress, or the definition of all of them.
+/// The CEL condition for a Wordpress, or the definition of Wordpress.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'wordpresses.example.com'";
-/// The CEL condition that the object is a part of a WordPress, before or after.
+/// The CEL condition that the object is a part of a WordPress, before or after the change.
 const PART: &str = "[object, oldObject].exists(it, it != null && has(it.metadata) && (\
 has(it.metadata.labels) && 'gatera.dev/wordpress' in it.metadata.labels || \
 has(it.metadata.ownerReferences) && it.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/'))))";
@@ -57,7 +57,8 @@ const NAMESAKE: &str = "has(object.metadata.name) && object.metadata.name == 'wo
 !(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/')))";
 
 const ENTRIES: &[Entry] = &[
-    // Makes Deployments read a password from its Secret, keeps a second server from a database's volume, and explains fixed fields.
+    // Makes Deployments read a password from its Secret, keeps a second server from the volume of a database, and explains which
+    // fields of a claim are fixed.
     Entry {
         name: "wordpress-amend",
         endpoint: Endpoint::Mutate,
@@ -69,7 +70,8 @@ const ENTRIES: &[Entry] = &[
         only: Only::When("part-of-wordpress", PART),
         fail_closed: false,
     },
-    // Every write and the deletion of a Wordpress, with which its volumes are deleted, and of all of them with their definition.
+    // Every write of a Wordpress, its deletion, with which its volumes are deleted, and the deletion of the definition, with
+    // which every Wordpress is deleted.
     Entry {
         name: "wordpresses",
         requests: &[
@@ -97,7 +99,7 @@ const ENTRIES: &[Entry] = &[
         fail_closed: false,
         ..Entry::VALIDATING
     },
-    // The same in namespaces that are not fully guarded, where no other entry sends these.
+    // Claims and Services of a WordPress in namespaces that are not fully guarded, where no other entry sends them.
     Entry {
         name: "wordpress-elsewhere",
         requests: &[("", "persistentvolumeclaims", &["DELETE"]), ("", "services", &["CREATE", "UPDATE"])],
@@ -133,7 +135,8 @@ enum Tier {
     Backup,
 }
 
-/// Returns the part of a WordPress that an object is, by its owner or label, and by its name or tier; `None`: it is not a part.
+/// Returns the purpose of a part of a WordPress, by its label `tier` or its name; `None`: neither an owner nor a label shows that
+/// the object is a part.
 fn part(meta: &Meta) -> Option<Tier> {
     let owned = meta.owner_references.iter().any(|it| it.is_of(GROUP, "Wordpress"));
     if !owned && !meta.labels.contains_key(LABEL) {

@@ -4,9 +4,10 @@
 //!
 //! # Why
 //!
-//! The operator uses the name of the Wordpress for the port of the database's Service and for a label of every part. The name of an
-//! object may have dots and 253 characters; that of a port or a label may have 63 and no dots. With another name the operator creates the
-//! database and then stops: there is no Service and no site, and only its log says so.
+//! The operator names the port of the database's Service after the Wordpress, and uses the name in a label of every part. The
+//! name of an object may have dots and up to 253 characters; the value of a label has at most 63 characters, and the name of a
+//! port at most 63 and no dots. With a name that does not fit, the operator creates the database and then stops: there is no
+//! Service and no site, and only its log says so.
 //!
 //! # Example
 //!
@@ -17,7 +18,7 @@
 //!
 //! # What to do instead
 //!
-//! Use a name without dots: blog.
+//! Use a shorter name without dots: blog.
 //!
 //! # Exceptions
 //!
@@ -34,17 +35,17 @@ pub(super) const RULE: Rule = Rule {
     source: include_str!("name.rs"),
 };
 
-/// The longest name of a port and of a label.
-const LONGEST_PORT_NAME: usize = 63;
+/// The maximum length, in characters, of the name of a port and of the value of a label.
+const MAX_PORT_NAME_CHARS: usize = 63;
 
 fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
     let it = review.change::<Wordpress>().new?;
     let name = &it.metadata.name;
     let wrong = if name.is_empty() {
         return None;
-    } else if name.len() > LONGEST_PORT_NAME {
+    } else if name.len() > MAX_PORT_NAME_CHARS {
         format!(
-            "the name has {} characters, but it becomes the name of a port, which may have at most {LONGEST_PORT_NAME}",
+            "the name has {} characters, but it becomes the name of a port, which may have at most {MAX_PORT_NAME_CHARS}",
             name.len()
         )
     } else if name.contains('.') {
@@ -53,5 +54,5 @@ fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
         return None;
     };
     let why = "the operator creates the database, but not its Service or the site, and only its log says why";
-    Some(RULE.deny("metadata.name", wrong, why, "use a shorter name of letters and digits, such as blog"))
+    Some(RULE.deny("metadata.name", wrong, why, "use a name of at most 63 letters and digits, such as blog"))
 }

@@ -1,4 +1,4 @@
-//! W03: a namespace has one Wordpress.
+//! W03: a namespace has at most one Wordpress.
 //!
 //! Refuses a second one.
 //!
@@ -16,7 +16,7 @@
 //!
 //! # What to do instead
 //!
-//! Give it a namespace of its own. charts/wordpress can be installed several times in one (`namePrefix`).
+//! Give it a namespace of its own. charts/wordpress can be installed several times in one namespace (`namePrefix`).
 //!
 //! # Exceptions
 //!

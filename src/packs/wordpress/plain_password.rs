@@ -20,8 +20,8 @@
 //!
 //! # What to do instead
 //!
-//! `kubectl create secret generic mysql --from-literal=root-password="$(openssl rand -hex 16)"`, and name it. charts/wordpress creates a
-//! Secret itself, and gives WordPress a database user of its own.
+//! `kubectl create secret generic mysql --from-literal=root-password="$(openssl rand -hex 16)"`, and name that Secret.
+//! charts/wordpress creates a Secret itself, and gives WordPress a database user of its own.
 //!
 //! # Exceptions
 //!
@@ -81,7 +81,7 @@ fn in_deployment(review: &Review, _: &View<'_>) -> Findings {
     found
 }
 
-/// Returns the finding about one variable, which this path leads to.
+/// Returns the finding about one variable. `path` leads to the variable in the object.
 fn in_variable(origin: Origin, variable: &EnvVar, field: String, path: String) -> Option<Finding> {
     let (name, value) = (&variable.name, variable.value.look());
     let instead = format!("use valueFrom: {{secretKeyRef: …}} for {name}");
