@@ -6,7 +6,7 @@
 //! # Why
 //!
 //! KUDO reads the number as a string: "abc" is 0, and 0 members stop the database. A step that G01 refuses at the StatefulSet leaves
-//! KUDO in the middle of its plan, when the configuration already names other members.
+//! KUDO in the middle of its plan, with a configuration that already names other members.
 //!
 //! # Example
 //!

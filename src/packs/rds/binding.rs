@@ -1,7 +1,8 @@
 //! R17: not every pod can read the passwords in an Rds.
 //!
 //! Refuses a ClusterRoleBinding of a role of the operator (`rdsoperator` in its name) to all ServiceAccounts or to all users. Only warns
-//! if Helm creates it: the operator's own chart does with `rbac.master.enabled`, and has no value to leave it out.
+//! if Helm creates it: the operator's own chart does so if `rbac.master.enabled` is set, and none of its values leaves out only
+//! this binding.
 //!
 //! # Why
 //!
