@@ -330,8 +330,9 @@ fn an_expiring_ca_is_reported_before_and_after_its_end() {
 #[test]
 fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
     let settings = Settings::default();
-    let rows =
-        |scene: &Scene| doctor::lone_founders(&View::new(&scene.world(&settings), scene::now(), &settings));
+    let rows = |scene: &Scene| {
+        doctor::lone_bootstrap_nodes(&View::new(&scene.world(&settings), scene::now(), &settings))
+    };
     let alone =
         Scene { exists: false, members: Vec::new(), bootstrap: "running".to_owned(), ..Scene::default() };
     let [row] = &rows(&alone)[..] else { panic!("one is to be named") };
