@@ -144,10 +144,9 @@ impl<S: LeaseStore> Election<S> {
             }
         }
         let next = renewed(lease.unwrap_or_else(|| self.blank.clone()), me);
-        let written = self.store.write(LEASE_NAME, &next).await;
-        // The write may have arrived or not, so the record that was seen may be out of date.
+        // Even a write whose answer is not awaited may arrive, so the record that was seen may be out of date.
         *seen = None;
-        match written {
+        match self.store.write(LEASE_NAME, &next).await {
             Ok((lease, _)) => {
                 *seen = Some(SeenRecord { lease, since: Instant::now() });
                 Ok(true)

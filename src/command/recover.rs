@@ -183,6 +183,21 @@ impl RecoverRun<'_> {
         step: &RecoveryStep,
         seen: &ObservedCluster,
     ) -> anyhow::Result<AfterLook> {
+        if self.tries_of(step).is_some_and(|tries| *tries >= MOST_TRIES) {
+            if let RecoveryStep::Read { uid, .. } = step {
+                // The reader pod was not created, because another pod has its name: this member cannot be read.
+                self.want.unreadable.push(uid.clone());
+                return Ok(AfterLook::Pause);
+            }
+            let logs = match step {
+                RecoveryStep::Restart { member, .. } => {
+                    format!("; `kubectl -n {} logs {member}` shows why", seen.id.namespace)
+                }
+                _ => String::new(),
+            };
+            let text = format!("tried {MOST_TRIES} times without success{logs}\n");
+            return Ok(AfterLook::End(Exit::Undecided, text));
+        }
         self.acted |= !matches!(step, RecoveryStep::Wait(_) | RecoveryStep::Serves);
         match actions::act(seen, step).await {
             Ok(()) => {
@@ -191,20 +206,8 @@ impl RecoverRun<'_> {
                     let text = report::recovered(seen.cluster()?, without) + "\n";
                     return Ok(AfterLook::End(Exit::Clean, text));
                 }
-                if self.is_looping(step) {
-                    if let RecoveryStep::Read { uid, .. } = step {
-                        // The reader pod was not created, because another pod has its name: this member cannot be read.
-                        self.want.unreadable.push(uid.clone());
-                        return Ok(AfterLook::Pause);
-                    }
-                    let logs = match step {
-                        RecoveryStep::Restart { member, .. } => {
-                            format!("; `kubectl -n {} logs {member}` shows why", seen.id.namespace)
-                        }
-                        _ => String::new(),
-                    };
-                    let text = format!("tried {MOST_TRIES} times without success{logs}\n");
-                    return Ok(AfterLook::End(Exit::Undecided, text));
+                if let Some(tries) = self.tries_of(step) {
+                    *tries += 1;
                 }
             }
             Err(problem) => {
@@ -227,16 +230,14 @@ impl RecoverRun<'_> {
         Ok(AfterLook::Pause)
     }
 
-    /// Counts a try of the step, and returns whether it was tried too often.
-    fn is_looping(&mut self, step: &RecoveryStep) -> bool {
+    /// Returns the number of tries of this step, if it is one that may succeed and change nothing.
+    fn tries_of(&mut self, step: &RecoveryStep) -> Option<&mut u32> {
         let key = match step {
             RecoveryStep::Restart { member, .. } | RecoveryStep::Read { member, .. } => member,
             RecoveryStep::TakeBack(why) => why,
-            _ => return false,
+            _ => return None,
         };
-        let tries = self.tries.entry(key.clone()).or_default();
-        *tries += 1;
-        *tries > MOST_TRIES
+        Some(self.tries.entry(key.clone()).or_default())
     }
 }
 

@@ -209,12 +209,8 @@ fn start(
     tasks.start("client-ca", Arc::clone(&tls).follow());
     let port = ServingPort::operations(probes, operations(Arc::clone(&guard)));
     // Probes are answered until the process ends, so this port stays in the stage `Serving`.
-    let (stage_sender, always_serving) = channel::channel(ShutdownStage::Serving);
-    let answering = accept(port, Arc::clone(&guard), always_serving, Duration::ZERO);
-    tasks.start("operations", async move {
-        answering.await;
-        drop(stage_sender);
-    });
+    let (_, always_serving) = channel::channel(ShutdownStage::Serving);
+    tasks.start("operations", accept(port, Arc::clone(&guard), always_serving, Duration::ZERO));
     let port = ServingPort::webhooks(webhooks, tls, admission(Arc::clone(&guard)));
     let drain = Duration::from_secs(options.drain);
     tasks.start(ADMISSION, accept(port, Arc::clone(&guard), stages, drain));

@@ -35,14 +35,16 @@ pub struct KeyToPath {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Uses<'a> {
     pub whole: bool,
+    /// The keys that are read one by one.
+    pub named: Vec<&'a str>,
     /// The keys without which the pod does not start, or starts with an empty folder in place of a file.
     pub needed: Vec<&'a str>,
 }
 
 impl Uses<'_> {
-    /// Returns whether the value of this key is read. A key that only an optional reference names does not count.
+    /// Returns whether the value of this key is read.
     pub fn reads(&self, key: &str) -> bool {
-        self.whole || self.needed.contains(&key)
+        self.whole || self.named.contains(&key)
     }
 }
 
@@ -105,8 +107,10 @@ impl PodSpec {
             let own = [&volume.config_map, &volume.secret][kind as usize];
             for source in volume.sources(kind).filter(|source| source.name == name) {
                 uses.whole |= source.items.is_empty();
+                let keys = source.items.iter().map(|item| &*item.key);
+                uses.named.extend(keys.clone());
                 if !source.optional {
-                    uses.needed.extend(source.items.iter().map(|item| &*item.key));
+                    uses.needed.extend(keys);
                 }
                 if source.items.is_empty() && own.is_some() {
                     uses.needed.extend(self.single_files(&volume.name));
@@ -114,8 +118,12 @@ impl PodSpec {
             }
         }
         for variable in self.variables(kind).filter(|variable| variable.name == name) {
-            uses.whole |= variable.key.is_empty();
-            if !variable.optional && !variable.key.is_empty() {
+            if variable.key.is_empty() {
+                uses.whole = true;
+                continue;
+            }
+            uses.named.push(&variable.key);
+            if !variable.optional {
                 uses.needed.push(&variable.key);
             }
         }
@@ -158,15 +166,23 @@ mod tests {
             r#"{"volumes":[{"name":"v","configMap":{"name":"c","items":[{"key":"a"}]}},
                 {"name":"w","configMap":{"name":"scripts"}},
                 {"name":"s","projected":{"sources":[{"secret":{"name":"t","items":[{"key":"p"}]}}]}},
-                {"name":"o","secret":{"secretName":"u","optional":true}}],
+                {"name":"o","secret":{"secretName":"u","optional":true,"items":[{"key":"x"}]}}],
               "containers":[{"volumeMounts":[{"name":"w","mountPath":"/x","subPath":"wait.sh"}],
                 "env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"t","key":"q"}}}],"envFrom":[{"configMapRef":{"name":"e"}}]}]}"#,
         )
         .unwrap();
-        assert_eq!(spec.uses_of_config_map("c"), Uses { whole: false, needed: vec!["a"] });
-        assert_eq!(spec.uses_of_config_map("scripts"), Uses { whole: true, needed: vec!["wait.sh"] });
-        assert_eq!(spec.uses_of_config_map("e"), Uses { whole: true, needed: vec![] });
-        assert_eq!(spec.uses_of_secret("t"), Uses { whole: false, needed: vec!["p", "q"] });
+        assert_eq!(spec.uses_of_config_map("c"), Uses { whole: false, named: vec!["a"], needed: vec!["a"] });
+        assert_eq!(
+            spec.uses_of_config_map("scripts"),
+            Uses { whole: true, named: vec![], needed: vec!["wait.sh"] }
+        );
+        assert_eq!(spec.uses_of_config_map("e"), Uses { whole: true, ..Uses::default() });
+        assert_eq!(
+            spec.uses_of_secret("t"),
+            Uses { whole: false, named: vec!["p", "q"], needed: vec!["p", "q"] }
+        );
+        assert_eq!(spec.uses_of_secret("u"), Uses { named: vec!["x"], ..Uses::default() });
+        assert!(spec.uses_of_secret("u").reads("x"), "an optional key is read if it exists");
         assert_eq!(spec.config_maps().collect::<Vec<_>>(), ["c", "scripts", "e"]);
         assert_eq!(spec.secrets().collect::<Vec<_>>(), ["t", "u", "t"]);
     }

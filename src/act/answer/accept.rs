@@ -112,7 +112,7 @@ struct ConnectionContext {
 pub async fn accept(
     port: ServingPort,
     guard: Arc<Guard>,
-    mut stage: watch::Receiver<ShutdownStage>,
+    stage: watch::Receiver<ShutdownStage>,
     drain: Duration,
 ) {
     let ServingPort { listener, tls, router, connections } = port;
@@ -124,7 +124,7 @@ pub async fn accept(
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = sweep.tick() => { connections.sweep(Instant::now()); continue }
-            _ = stage.wait_for(|stage| *stage == ShutdownStage::Closing) => break,
+            () = closing(stage.clone()) => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -273,8 +273,8 @@ fn in_pieces(body: Body, in_flight: InFlight) -> Body {
     }))
 }
 
-/// Completes when a connection should accept no further request. An idle connection stays open until then, because a request may
-/// be on its way to it. After [`ShutdownStage::Serving`], each answer announces that its connection closes.
+/// Completes when no further connection or request should be accepted. An idle connection stays open until then, because a request
+/// may be on its way to it. After [`ShutdownStage::Serving`], each answer announces that its connection closes.
 async fn closing(mut stage: watch::Receiver<ShutdownStage>) {
     // Once its sender is dropped, the stage never changes again.
     if stage.wait_for(|stage| *stage == ShutdownStage::Closing).await.is_err() {
