@@ -70,7 +70,7 @@ fn measure(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, password
     println!(
         "figures of {image} {}: formed in {forming} s, power failure {power_failure} s, recover {recovered} s, restart of three \
          {restarted:.0} s, a lost volume of {megabytes} MiB filled in {copied} s; {acknowledged} rows acknowledged, none lost, \
-         {failed} tried again",
+         {failed} attempts failed",
         series()
     );
 }

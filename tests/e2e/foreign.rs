@@ -53,6 +53,5 @@ fn two_recoveries_at_once_bring_back_a_cluster_from_plain_manifests() {
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
-    let (acknowledged, failed) = writer.finish(3);
-    println!("foreign: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    writer.finish(3);
 }

@@ -45,6 +45,6 @@ fn members_older_than_the_guard_are_verified_by_one_restart_each() {
     assert!(after.contains("/shop-galera  HEALTHY  3 of 3 members Synced"), "{after}");
     assert!(after.contains("remove the bootstrap node: done"), "{after}");
     for ordinal in 0..3 {
-        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3", "rows of member {ordinal}");
     }
 }

@@ -68,6 +68,11 @@ impl<'a> Galera<'a> {
         format!("{}-galera-{ordinal}", self.name)
     }
 
+    /// Returns the cluster's StatefulSet as kubectl addresses it.
+    pub fn stateful_set(&self) -> String {
+        format!("statefulset/{}-galera", self.name)
+    }
+
     /// Returns the name of a member's claim, as charts/galera names it.
     pub fn claim(&self, ordinal: usize) -> String {
         format!("{}-datadir-{}", self.name, self.member(ordinal))

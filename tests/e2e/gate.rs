@@ -44,14 +44,14 @@ pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: 
     let reported = status(galera);
     assert!(reported.contains(&format!("REFUSED {member}: it would found a new cluster")), "{reported}");
     for ordinal in [0, 2] {
-        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3", "rows of member {ordinal}");
     }
 
     // As the message advises, the address names the members again, and the member joins.
     set_address(galera, &addresses(galera));
     galera.kubectl(&["delete", "pod", &member]).succeeded();
     galera.until_ready(3);
-    assert_eq!(galera.until_synced(3, 3), cluster);
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
 }
 
 fn addresses(galera: &Galera<'_>) -> String {
@@ -73,9 +73,7 @@ pub fn until_identity_is_recorded(galera: &Galera<'_>, cluster: &str) {
     let recorded =
         |object: &Value| object["metadata"]["annotations"][IDENTITY].as_str().unwrap_or_default().to_owned();
     patiently("the StatefulSet has the cluster's id", || {
-        let set = galera
-            .kubectl(&["get", &format!("statefulset/{}-galera", galera.name), "--output=json"])
-            .succeeded();
+        let set = galera.kubectl(&["get", &galera.stateful_set(), "--output=json"]).succeeded();
         let set = recorded(&serde_json::from_str(&set).unwrap());
         if set == cluster { Ok(()) } else { Err(set) }
     });

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::chance::{Chance, env_number, seed};
 use crate::galera::patiently;
 use crate::gate;
-use crate::guard::{NAMESPACE, install, until_registered};
+use crate::guard::{NAMESPACE, install, until_no_guard_runs, until_registered};
 use crate::guard_life::{both_refused, dry_run_seed};
 use crate::install::events;
 use crate::lab::{ControlPlane, User};
@@ -50,8 +50,7 @@ pub fn commits_reach_the_cluster_or_are_refused(
     // On a busy machine members may have lost contact for some seconds meanwhile.
     assert_eq!(shop.galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&shop.galera, "shop.t");
-    let (acknowledged, failed) = writer.finish(3);
-    println!("{name}: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    writer.finish(3);
 }
 
 /// Checks that the engine installs, upgrades and removes the guard. Installs it again at the end.
@@ -108,10 +107,7 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
     lab.kubectl(User::Admin, &["delete", kind, name, "--namespace", namespace, "--timeout=120s"]).succeeded();
     assert_eq!(registrations(), "", "the engine removes the webhooks of the guard");
     assert_eq!(dry_run_seed(lab).status, 0);
-    patiently("the guard's pods are gone", || {
-        let pods = lab.kubectl(User::Admin, &["get", "pods", in_its_namespace, "--output=name"]).succeeded();
-        if pods.is_empty() { Ok(()) } else { Err(pods) }
-    });
+    until_no_guard_runs(lab);
     install(lab, &[]).succeeded();
     until_registered(lab);
 }
@@ -205,21 +201,21 @@ impl Shop<'_> {
     }
 
     fn removed_from_the_repository(&self) {
-        let before = self.read(&self.set())["metadata"]["uid"].clone();
+        let before = self.read(&self.galera.stateful_set())["metadata"]["uid"].clone();
         let commit = self.commit("bob", "no cluster", &Wanted { present: false, ..good() });
         self.until_shown(&commit, self.engine.text_after_removal(self.content));
         let commit = self.repository.revert();
         self.note("reverted");
         self.engine.finish_revert(self);
         self.until_healthy(&commit);
-        assert_eq!(self.read(&self.set())["metadata"]["uid"], before);
+        assert_eq!(self.read(&self.galera.stateful_set())["metadata"]["uid"], before);
     }
 
     fn changed_by_hand(&self) {
-        let scaled = self.galera.kubectl(&["scale", &self.set(), "--replicas=5"]);
+        let scaled = self.galera.kubectl(&["scale", &self.galera.stateful_set(), "--replicas=5"]);
         assert_eq!(scaled.status, 0, "{scaled}");
         patiently("the engine restores the replicas", || {
-            let now = self.read(&self.set())["spec"]["replicas"].clone();
+            let now = self.read(&self.galera.stateful_set())["spec"]["replicas"].clone();
             if now == 3 { Ok(()) } else { Err(now.to_string()) }
         });
         self.galera.until_gone(&format!("pod/{}", self.galera.member(3)));
@@ -233,11 +229,7 @@ impl Shop<'_> {
                 .succeeded()
         };
         scale("--replicas=0");
-        patiently("the guard is gone", || {
-            let pods = ["get", "pods", "--namespace", NAMESPACE, "--output=name"];
-            let pods = lab.kubectl(User::Admin, &pods).succeeded();
-            if pods.is_empty() { Ok(()) } else { Err(pods) }
-        });
+        until_no_guard_runs(lab);
         let commit = self.commit("bob", "a larger buffer pool", &Wanted { config: pool(48), ..good() });
         self.until_shown(&commit, "failed calling webhook");
         scale("--replicas=2");
@@ -257,7 +249,7 @@ impl Shop<'_> {
             self.until_healthy(&commit);
         } else {
             self.galera
-                .kubectl(&["annotate", &self.set(), &format!("gatera.dev/override={text}")])
+                .kubectl(&["annotate", &self.galera.stateful_set(), &format!("gatera.dev/override={text}")])
                 .succeeded();
         }
         patiently("the override has expired", || {

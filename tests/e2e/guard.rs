@@ -60,6 +60,15 @@ pub fn until_registered(lab: &ControlPlane) {
     });
 }
 
+/// Waits until the guard has no pod.
+pub fn until_no_guard_runs(lab: &ControlPlane) {
+    patiently("the guard has no pod", || {
+        let get = ["get", "pods", "--namespace", NAMESPACE, "--output=name"];
+        let pods = lab.kubectl(User::Admin, &get).succeeded();
+        if pods.is_empty() { Ok(()) } else { Err(pods) }
+    });
+}
+
 /// Returns what `gatera status` prints.
 pub fn status(galera: &Galera<'_>) -> String {
     let status = Command::new(env!("CARGO_BIN_EXE_gatera"))

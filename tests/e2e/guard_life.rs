@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::galera::{SEED, patiently};
-use crate::guard::{NAMESPACE, chart, import_guard_image, install, until_registered};
+use crate::guard::{NAMESPACE, chart, import_guard_image, install, until_no_guard_runs, until_registered};
 use crate::lab::{ControlPlane, Output, User};
 use crate::nodes::lab;
 
@@ -107,11 +107,7 @@ fn upgrades_and_a_new_leader_miss_no_request(lab: &ControlPlane) {
 fn uninstalling_it_while_it_is_down_leaves_nothing(lab: &ControlPlane) {
     let scale = ["scale", "deployment/gatera", "--namespace", NAMESPACE, "--replicas=0"];
     lab.kubectl(User::Admin, &scale).succeeded();
-    patiently("no guard runs", || {
-        let pods =
-            lab.kubectl(User::Admin, &["get", "pods", "--namespace", NAMESPACE, "--output=name"]).stdout;
-        if pods.is_empty() { Ok(()) } else { Err(pods) }
-    });
+    until_no_guard_runs(lab);
     let closed = dry_run_seed(lab);
     assert_eq!(closed.status, 1, "while the guard is down, changes of Galera objects are refused: {closed}");
     assert!(closed.stderr.contains("failed calling webhook"), "{closed}");

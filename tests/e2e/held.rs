@@ -15,7 +15,7 @@ fn request_cpu(galera: &Galera<'_>, cpu: &str) {
         "updateStrategy": { "rollingUpdate": { "partition": 2 } },
         "template": { "spec": { "containers": [container] } },
     } });
-    let set = format!("statefulset/{}-galera", galera.name);
+    let set = galera.stateful_set();
     galera.kubectl(&["patch", &set, "--type=strategic", "--patch", &change.to_string()]).succeeded();
 }
 

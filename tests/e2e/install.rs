@@ -1,12 +1,12 @@
 //! The charts of the guard and of a cluster. A cluster forms, the bootstrap node is removed automatically, `helm test` passes,
 //! the cluster grows to five members and shrinks to three, and all members are restarted, while a client commits rows.
 
-use std::env;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::chance::env_number;
 use crate::galera::{Galera, patiently, series};
 use crate::guard::{chart, guarded};
 use crate::lab::{ControlPlane, Output, User, eventually};
@@ -56,11 +56,10 @@ pub fn password(galera: &Galera<'_>) -> Value {
 
 /// Fills the table `shop.heavy` so that a full copy takes some seconds; GATERA_GIGABYTES sets its size.
 pub fn fill_heavy_table(galera: &Galera<'_>) {
-    let gigabytes = env::var("GATERA_GIGABYTES").ok().and_then(|text| text.parse::<u32>().ok());
     let pod = galera.member(0);
     galera.ask(&pod, "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
     let rows = "USE shop; INSERT INTO shop.heavy (body) SELECT REPEAT('x', 1048576) FROM seq_1_to_16";
-    for _ in 0..gigabytes.map_or(4, |it| it * 64) {
+    for _ in 0..env_number("GATERA_GIGABYTES").map_or(4, |gigabytes| gigabytes * 64) {
         galera.ask(&pod, rows);
     }
 }
@@ -211,8 +210,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
         }
     });
     galera.until_synced(3, 3);
-    let (acknowledged, failed) = writer.finish(3);
-    println!("{acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    writer.finish(3);
     let claims = galera.kubectl(&["get", "pvc", "--output=name"]).succeeded();
     assert_eq!(claims.lines().count(), 5, "claims of members that left are kept: {claims}");
     assert!(started.elapsed() < Duration::from_secs(1500));

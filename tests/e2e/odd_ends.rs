@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::advice::{commands, follow, refused};
 use crate::galera::{Galera, patiently};
 use crate::guard::{NAMESPACE, chart, guarded, until_registered};
 use crate::install::{SMALL, events, helm, until_bootstrap_is_removed};
 use crate::lab::{ControlPlane, User};
+use crate::power::uids_and_restarts;
 
 /// Returns the pod that leads and the time at which it last renewed its lease.
 fn lease(lab: &ControlPlane) -> (String, Timestamp) {
@@ -70,17 +71,8 @@ fn bootstrap_objects(galera: &Galera<'_>) -> [String; 3] {
 /// Returns the first word of the guard's mark about the bootstrap node: how far its removal is.
 fn progress(galera: &Galera<'_>) -> String {
     let mark = r"--output=jsonpath={.metadata.annotations.gatera\.dev/bootstrap}";
-    let mark = galera.kubectl(&["get", &format!("statefulset/{}-galera", galera.name), mark]).succeeded();
+    let mark = galera.kubectl(&["get", &galera.stateful_set(), mark]).succeeded();
     mark.split(' ').next().unwrap_or_default().to_owned()
-}
-
-/// Returns the uid of each member's pod, and how often its server was restarted.
-fn uids_and_restarts(galera: &Galera<'_>) -> Vec<Value> {
-    let life = |ordinal| {
-        let pod = galera.pod(&galera.member(ordinal)).unwrap();
-        json!([pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]])
-    };
-    (0..3).map(life).collect()
 }
 
 #[test]
@@ -125,7 +117,7 @@ fn a_clean_up_continues_after_its_leader_is_killed() {
     galera.until_synced(3, 3);
     assert_eq!(uids_and_restarts(&galera), before, "no member restarts during a clean-up");
     for ordinal in 0..3 {
-        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3", "rows of member {ordinal}");
     }
 }
 

@@ -237,7 +237,7 @@ pub fn restarts(galera: &Galera<'_>) -> Vec<u64> {
 }
 
 /// Returns the uid of each member's pod, and how often its server's container was restarted.
-fn uids_and_restarts(galera: &Galera<'_>) -> Vec<(String, u64)> {
+pub fn uids_and_restarts(galera: &Galera<'_>) -> Vec<(String, u64)> {
     let run = |pod: String| {
         let pod = galera.pod(&pod).unwrap_or_default();
         let all = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
@@ -314,18 +314,9 @@ pub fn a_power_failure_loses_nothing(galera: &Galera<'_>, cluster: &str) {
 
 /// Asserts that these tables are the same on all members.
 pub fn members_agree(galera: &Galera<'_>, tables: &str) {
-    let sums = || -> Vec<String> {
-        (0..3)
-            .map(|ordinal| {
-                galera.ask(
-                    &galera.member(ordinal),
-                    &format!("SET SESSION wsrep_sync_wait=15; CHECKSUM TABLE {tables}"),
-                )
-            })
-            .collect()
-    };
-    let sums = sums();
-    assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:#?}");
+    let checksum = format!("SET SESSION wsrep_sync_wait=15; CHECKSUM TABLE {tables}");
+    let sums: Vec<_> = (0..3).map(|ordinal| galera.ask(&galera.member(ordinal), &checksum)).collect();
+    assert!(sums.iter().all(|sum| *sum == sums[0]), "members differ in {tables}: {sums:#?}");
 }
 
 /// Asserts that each member's log shows a recovery: once a member has joined, its state no longer does.

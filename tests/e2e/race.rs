@@ -4,6 +4,7 @@
 
 use std::thread;
 
+use crate::chance::env_number;
 use crate::galera::Galera;
 use crate::guard::guarded;
 use crate::install::formed;
@@ -12,7 +13,7 @@ use crate::install::formed;
 fn at_most_one_of_two_simultaneous_removals_is_allowed() {
     let galera = formed(guarded(), "race");
     galera.fill();
-    let rounds = std::env::var("GATERA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    let rounds = usize::try_from(env_number("GATERA_ROUNDS").unwrap_or(3)).unwrap();
     let mut left = 0;
     for round in 0..rounds {
         galera.until_synced(3, 3);
@@ -22,7 +23,7 @@ fn at_most_one_of_two_simultaneous_removals_is_allowed() {
     }
     assert!(left * 2 > rounds, "a member left in only {left} of {rounds} rounds, which tests too little");
     for ordinal in 0..3 {
-        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3", "rows of member {ordinal}");
     }
     eprintln!("two removals at once: one member left in {left} of {rounds} rounds, never two");
 }

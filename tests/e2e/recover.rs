@@ -95,7 +95,7 @@ fn kill_after_every_line(galera: &Galera<'_>) -> Vec<String> {
 /// Runs `work` while a GitOps tool repeatedly restores its state of the StatefulSet.
 fn while_replicas_are_restored<T>(galera: &Galera<'_>, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
-    let set = format!("statefulset/{}-galera", galera.name);
+    let set = galera.stateful_set();
     let restore =
         ["patch", &set, "--type=merge", r#"--patch={"spec":{"replicas":3,"ordinals":{"start":0}}}"#];
     thread::scope(|scope| {
@@ -199,7 +199,7 @@ fn stop_records(galera: &Galera<'_>) -> Vec<String> {
 /// Stops and uninstalls the cluster, which leaves only its claims and its password. A new install under its name starts from
 /// these.
 fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
-    let set = format!("statefulset/{}-galera", galera.name);
+    let set = galera.stateful_set();
     let (code, text) = outcome(gatera("stop", galera, &["--yes"]));
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
@@ -260,7 +260,7 @@ pub fn clusters_of_other_sizes_recover() {
         until_bootstrap_is_removed(&galera);
         let cluster = galera.until_synced(members, members);
         patiently("the cluster's identity is recorded", || {
-            let set = galera.lab.get(&galera.namespace, &format!("statefulset/{name}-galera"));
+            let set = galera.lab.get(&galera.namespace, &galera.stateful_set());
             let recorded = &set["metadata"]["annotations"]["gatera.dev/identity"];
             // The guard does not record the identity of a single member, which has no peers to differ from.
             if members == 1 || *recorded == *cluster { Ok(()) } else { Err(recorded.to_string()) }
@@ -283,7 +283,11 @@ pub fn clusters_of_other_sizes_recover() {
         assert_eq!(code, Some(0), "{text}");
         assert_eq!(galera.until_synced(members, members), cluster, "the cluster keeps its identity");
         for ordinal in 0..members {
-            assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+            assert_eq!(
+                galera.rows(&galera.member(ordinal)).succeeded().trim(),
+                "3",
+                "rows of member {ordinal}"
+            );
         }
         let (code, text) = outcome(gatera("stop", &galera, &["--yes"]));
         assert_eq!(code, Some(0), "{text}");
@@ -292,7 +296,7 @@ pub fn clusters_of_other_sizes_recover() {
 
 /// Creates the StatefulSet again with this pod management policy, around its existing pods.
 fn recreate_with_policy(galera: &Galera<'_>, policy: &str) {
-    let name = format!("statefulset/{}-galera", galera.name);
+    let name = galera.stateful_set();
     let mut set = galera.lab.get(&galera.namespace, &name);
     set["spec"]["podManagementPolicy"] = policy.into();
     for field in ["resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"] {
@@ -320,8 +324,7 @@ pub fn a_recovery_that_is_killed_repeatedly_is_finished() {
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
-    let (acknowledged, failed) = writer.finish(3);
-    println!("killed: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    writer.finish(3);
 }
 
 #[test]
@@ -365,7 +368,6 @@ fn one_command_recovers_a_cluster_that_is_down() {
     stop_uninstall_and_start(&galera, &cluster);
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
-    let (acknowledged, failed) = writer.finish(3);
-    println!("back: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    writer.finish(3);
     gate::a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(&galera, &cluster);
 }

@@ -15,7 +15,7 @@ use crate::volumes::run_on_host;
 fn a_disk_that_fills() {
     let (before, after) = outage("fills", "shop.t, shop.heavy", |galera, writer, pods| {
         galera.ask(&pods[0], "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
-        let set = format!("statefulset/{}-galera", galera.name);
+        let set = galera.stateful_set();
         galera.kubectl(&["scale", &set, "--replicas=2"]).succeeded();
         galera.until_gone(&format!("pod/{}", pods[2]));
         let volume = galera.volume(2);
@@ -46,7 +46,7 @@ fn a_disk_that_fills() {
         // The way out deletes the pod. A server whose start was refused would also start again by itself, but later.
         galera.kubectl(&["delete", "pod", &pods[2]]).succeeded();
     });
-    assert_eq!(before, after);
+    assert_eq!(before, after, "the cluster keeps its identity");
 }
 
 /// The kernel kills servers that exceed their limit: first one, then all of them at the same time.
@@ -60,7 +60,7 @@ fn memory_that_runs_out() {
         writer.until_writes();
         exhaust_memory(galera, pods);
     });
-    assert_eq!(before, after);
+    assert_eq!(before, after, "the cluster keeps its identity");
 }
 
 /// Fills the memory of these servers with a temporary table until they are killed.
@@ -107,5 +107,5 @@ fn an_api_server_that_is_away_for_minutes() {
         println!("longest pause of the writer: {pause:.1} s");
         assert!(pause < 120.0, "members form the cluster without the API server: {pause}");
     });
-    assert_eq!(before, after);
+    assert_eq!(before, after, "the cluster keeps its identity");
 }

@@ -215,10 +215,6 @@ impl Shop<'_> {
         self.note("quiet");
     }
 
-    pub fn set(&self) -> String {
-        format!("statefulset/{}-galera", self.galera.name)
-    }
-
     /// Undoes the last commit, and waits until all is well again.
     pub fn revert_and_wait(&self) {
         let commit = self.repository.revert();

@@ -4,13 +4,13 @@
 //! GATERA_SLOW sets the length of a transfer in seconds. The default of 70 exceeds the minute after which the liveness probes of
 //! the seed documents kill a server.
 
-use std::env;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::chance::env_number;
 use crate::galera::{Galera, patiently};
 use crate::{power, rolling};
 
@@ -19,7 +19,7 @@ const RATE: u64 = 1024;
 
 /// Returns the seconds that a transfer should take.
 fn seconds() -> u64 {
-    env::var("GATERA_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(70)
+    env_number("GATERA_SLOW").unwrap_or(70)
 }
 
 /// Limits the rate of donors in the option file that the members read, for which the guard restarts them, and enlarges the
@@ -58,7 +58,7 @@ fn donor(galera: &Galera<'_>, joiner: &str) -> String {
 
 /// Removes the last member by scaling, deletes its volume, and adds the member again, which then needs a full copy.
 pub fn lose_volume(galera: &Galera<'_>, last: usize) {
-    let (set, joiner) = (format!("statefulset/{}-galera", galera.name), galera.member(last));
+    let (set, joiner) = (galera.stateful_set(), galera.member(last));
     galera.kubectl(&["scale", &set, &format!("--replicas={last}")]).succeeded();
     galera.until_gone(&format!("pod/{joiner}"));
     let volume = galera.volume(last);

@@ -80,7 +80,7 @@ fn the_chart_alone_survives_a_power_failure() {
     let pod = galera.member(1);
     galera.kubectl(&["delete", "pod", &pod]).succeeded();
     galera.until_ready(3);
-    assert_eq!(galera.until_synced(3, 3), cluster);
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     let log = galera.kubectl(&["logs", &pod, "--container=mariadb"]).stdout;
     assert!(log.contains("stopped in order"), "{log}");
     power::members_agree(&galera, "shop.t, shop.late");

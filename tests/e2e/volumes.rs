@@ -142,7 +142,7 @@ fn no_cluster_starts_from_an_interrupted_copy() {
     fill_heavy_table(&galera);
     let joiner = galera.member(2);
     {
-        let set = format!("statefulset/{}-galera", galera.name);
+        let set = galera.stateful_set();
         galera.kubectl(&["scale", &set, "--replicas=2"]).succeeded();
         galera.until_gone(&format!("pod/{joiner}"));
         run_on_host(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(2)]);

@@ -120,10 +120,12 @@ impl<'a> Writer<'a> {
         (acknowledged.len(), failed)
     }
 
-    /// Does the same as `counted`, and ends the writer.
+    /// Does the same as `counted`, prints the numbers, and ends the writer.
     pub fn finish(self, members: usize) -> (usize, usize) {
-        let counted = self.counted(members);
+        let (rows, failed) = self.counted(members);
+        let Galera { namespace, name, .. } = self.galera;
+        println!("{namespace}/{name}: {rows} rows acknowledged, none lost; {failed} attempts failed");
         self.galera.kubectl(&["delete", "pod", POD, "--now"]).succeeded();
-        counted
+        (rows, failed)
     }
 }
