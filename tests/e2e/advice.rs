@@ -1,12 +1,14 @@
-//! Follows what the guard prints: the commands are taken from its text and run unchanged.
+//! The commands in the guard's messages: tests extract them from the text and run them as printed, except that the placeholder
+//! of an override's reason is filled in.
 
 use crate::lab::{ControlPlane, Output, User};
 
 /// Asserts that `rule` refused the request of kubectl with this text.
 #[track_caller]
 pub fn refused(output: &Output, rule: &str, text: &str) {
-    assert_eq!(output.status, 1, "{output}");
-    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(text), "{output}");
+    assert_eq!(output.status, 1, "{rule} refuses the request: {output}");
+    let expected = output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(text);
+    assert!(expected, "a refusal by {rule} says \"{text}\": {output}");
 }
 
 /// Returns the kubectl commands in a text, split into words as a shell does: single quotes keep words together.
@@ -37,7 +39,7 @@ pub fn commands(text: &str) -> Vec<Vec<String>> {
 /// Runs one command that the guard printed. Panics if it fails.
 #[track_caller]
 pub fn follow(lab: &ControlPlane, command: &[String]) {
-    // The guard refuses the placeholder of an override's reason.
+    // The guard refuses an override whose reason is still the placeholder.
     let command: Vec<_> = command.iter().map(|word| word.replace("reason=…", "reason=as advised")).collect();
     let words: Vec<_> = command.iter().map(|word| &**word).collect();
     let output = lab.kubectl(User::Admin, &words);

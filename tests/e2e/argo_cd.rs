@@ -9,7 +9,7 @@ use crate::guard::{NAMESPACE, guarded};
 use crate::lab::{self, ControlPlane, Repository};
 use crate::shop::{Content, GitOpsEngine, Shop};
 
-/// Returns the shared nodes, with the guard and then Argo CD.
+/// Returns the shared nodes, on which the guard and Argo CD run.
 fn with_argo_cd() -> &'static ControlPlane {
     static STARTED: LazyLock<lab::Engine> = LazyLock::new(|| guarded().start_argo_cd());
     LazyLock::force(&STARTED);
@@ -46,8 +46,8 @@ impl GitOpsEngine for ArgoCd {
             source["path"] = json!("charts/galera");
             source["helm"] = json!({ "releaseName": name, "valueFiles": ["/deploy/shop.yaml"] });
         }
-        // Argo CD retries for longer than a rolling restart, because after the last try it waits for another commit; and not for
-        // much longer, because while it tries one commit it ignores the next one.
+        // The retries last longer than a rolling restart, because after the last one Argo CD waits for another commit. They do
+        // not last much longer, because until then Argo CD ignores that commit.
         let retry =
             json!({ "limit": 12, "backoff": { "duration": "10s", "factor": 1, "maxDuration": "20s" } });
         vec![json!({
@@ -112,7 +112,7 @@ impl GitOpsEngine for ArgoCd {
 fn synced(lab: &ControlPlane, name: &str, commit: &str) -> (bool, String) {
     let application = lab.get("argocd", &format!("application/{name}"));
     let status = &application["status"];
-    let well = status["sync"]["status"] == "Synced"
+    let healthy = status["sync"]["status"] == "Synced"
         && status["sync"]["revision"] == commit
         && status["health"]["status"] == "Healthy";
     let results = status["operationState"]["syncResult"]["resources"].as_array().cloned().unwrap_or_default();
@@ -126,5 +126,5 @@ fn synced(lab: &ControlPlane, name: &str, commit: &str) -> (bool, String) {
         status["operationState"]["message"].as_str().unwrap_or_default(),
         failed.join("\n")
     );
-    (well, shown)
+    (healthy, shown)
 }

@@ -1,6 +1,6 @@
 //! Bitnami's image and chart, whose scripts decide by themselves when to found a cluster. The lab's image (`images/bitnami`)
-//! behaves as theirs; GATERA_BITNAMI_SCRIPTS puts their scripts into it, and GATERA_BITNAMI_IMAGE names a real one. Part of `make
-//! drills`.
+//! behaves as Bitnami's does. GATERA_BITNAMI_SCRIPTS builds it with Bitnami's own scripts, and GATERA_BITNAMI_IMAGE replaces it by
+//! the image in that archive. Part of `make drills`.
 
 use std::env;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::writer::Writer;
 
 const CHART: &str = include_str!("bitnami.yaml");
 
-/// Returns the lab with the guard and the image.
+/// Returns the shared nodes, with the guard and the image.
 pub fn lab() -> &'static ControlPlane {
     let lab = guarded();
     let image = env::var_os("GATERA_BITNAMI_IMAGE").map(PathBuf::from);
@@ -27,7 +27,7 @@ pub fn lab() -> &'static ControlPlane {
     lab
 }
 
-/// Installs a cluster of three, and waits until it is Ready.
+/// Installs a cluster of three members, and waits until all are Ready.
 pub fn formed(lab: &ControlPlane) -> Galera<'_> {
     let namespace = lab.namespace_with_labels("bitnami", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "shop");
@@ -49,11 +49,14 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
     gate::until_identity_is_recorded(&galera, &cluster);
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     for pod in &pods {
-        assert!(log(&galera, pod).contains("gatera: start of "), "the step starts {pod}");
+        assert!(
+            log(&galera, pod).contains("gatera: start of "),
+            "the step script starts the server of {pod}"
+        );
     }
     let writer = Writer::start(&galera, &json!({ "value": "admin" }));
 
-    // All servers die at once: first alone, then with the sandboxes and so the addresses of their pods.
+    // All servers die at once. Then they die together with the sandboxes of their pods, so the pods get new addresses.
     for what in [Kill::Servers, Kill::Sandboxes] {
         writer.until_writes();
         let names: Vec<_> = pods.iter().map(String::as_str).collect();
@@ -93,9 +96,9 @@ fn newest_member_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &st
         let log = log(galera, &first);
         if log.contains("gatera: start of ") { Ok(()) } else { Err(log) }
     });
-    // The image's setup has ended by then.
+    // The step script runs after the image's setup, so the log is complete up to there.
     let log = log(galera, &first);
-    assert!(!log.contains("FORCE_SAFETOBOOTSTRAP"), "{log}");
+    assert!(!log.contains("FORCE_SAFETOBOOTSTRAP"), "the image's setup does not refuse to start: {log}");
     let reported = patiently("status names the command to recover", || {
         let reported = status(galera);
         if reported.contains("gatera recover") { Ok(reported) } else { Err(reported) }
@@ -110,7 +113,7 @@ fn stop_and_start(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
         let (code, text) = outcome(gatera(verb, galera, &["--yes"]));
         println!("{text}");
         assert_eq!(code, Some(0), "{text}");
-        // Without the step, the image would found a cluster by itself from the first member's data.
+        // Without the step script, the image would found a cluster by itself from the first member's data.
         let asks = format!("may start the cluster from {cluster}:");
         assert!(verb == "stop" || text.contains(&asks), "{text}");
     }
@@ -118,7 +121,7 @@ fn stop_and_start(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     writer.until_writes();
 }
 
-/// Puts the image's switch for a new cluster into a Secret, where no webhook sees it. The Secret stays, because members read it.
+/// Puts the image's switch for a new cluster into a Secret, where no webhook sees it. The Secret remains until the end of the test.
 fn hidden_switch_is_ignored(galera: &Galera<'_>, cluster: &str) {
     let switch = "--from-literal=MARIADB_GALERA_CLUSTER_BOOTSTRAP=yes";
     galera.kubectl(&["create", "secret", "generic", "hidden", switch]).succeeded();
@@ -130,7 +133,7 @@ fn hidden_switch_is_ignored(galera: &Galera<'_>, cluster: &str) {
     assert!(log(galera, &pod).contains(says), "{}", log(galera, &pod));
 }
 
-/// Deletes a claim with its pod. The image would found its own cluster if the names of the other members did not resolve.
+/// Deletes a member's claim and its pod. The image would found another cluster if the names of the other members did not resolve.
 fn lost_volume_is_filled_again(galera: &Galera<'_>, cluster: &str) {
     let pod = galera.member(0);
     galera.delete_claim(&format!("data-{pod}"));
@@ -138,5 +141,5 @@ fn lost_volume_is_filled_again(galera: &Galera<'_>, cluster: &str) {
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     assert!(log(galera, &pod).contains("gatera: start of "), "{}", log(galera, &pod));
-    assert_eq!(galera.rows(&pod).succeeded().trim(), "3");
+    assert_eq!(galera.rows(&pod).succeeded().trim(), "3", "rows of {pod}");
 }

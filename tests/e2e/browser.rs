@@ -53,7 +53,7 @@ impl Browser {
 
     /// Loads a page repeatedly until `right` accepts it, because the server behind it may not be ready yet.
     pub fn open_until(&self, url: &str, right: impl Fn(&Session) -> Result<(), String>) {
-        self.until(url, |session| {
+        self.until(&format!("{url} shows the expected page"), |session| {
             let found = session.open(url).and_then(|()| right(session));
             found.inspect_err(|error| println!("not yet: {error}\non {}", self.glance()))
         });
@@ -61,12 +61,12 @@ impl Browser {
 
     /// Waits until an element exists. Returns its text.
     pub fn see(&self, css: &str) -> String {
-        self.until(css, |session| session.text(css))
+        self.until(&format!("{css} exists"), |session| session.text(css))
     }
 
-    /// Waits until an element exists, in this frame or outside of it. Further calls refer to where it was found.
+    /// Waits until an element exists, in this frame or outside of it. Later calls look for elements in the same place.
     pub fn enter(&self, frame: &str, css: &str) {
-        self.until(&format!("{css}, in {frame} or not"), |session| {
+        self.until(&format!("{css} exists, in {frame} or outside of it"), |session| {
             session.leave()?;
             if session.text(css).is_err() {
                 session.enter(frame)?;
@@ -76,19 +76,19 @@ impl Browser {
         });
     }
 
-    /// Makes further calls refer to the whole page.
+    /// Makes later calls look for elements in the whole page again.
     pub fn leave(&self) {
         self.session.leave().unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Waits until the element contains this text.
     pub fn read(&self, css: &str, text: &str) {
-        self.until(&format!("\"{text}\" in {css}"), |session| contains(session, css, text));
+        self.until(&format!("{css} contains \"{text}\""), |session| contains(session, css, text));
     }
 
     /// Fills in a field until it holds exactly this text.
     pub fn fill(&self, css: &str, text: &str) {
-        self.until(&format!("{css} to be filled in"), |session| {
+        self.until(&format!("{css} is filled in"), |session| {
             session.clear(css)?;
             session.keys(css, text)?;
             let now = session.value(css)?;
@@ -96,7 +96,7 @@ impl Browser {
         });
     }
 
-    /// Types into an element without a value that could be checked: what the page shows next must prove that it worked.
+    /// Types into an element that has no value to check. The caller checks what the page shows afterwards.
     pub fn write(&self, css: &str, text: &str) {
         self.see(css);
         self.session.keys(css, text).unwrap_or_else(|error| panic!("{css}: {error}\non {}", self.glance()));
@@ -108,7 +108,7 @@ impl Browser {
     }
 
     pub fn press(&self, css: &str) {
-        self.until(&format!("{css} to be pressed"), |session| session.press(css));
+        self.until(&format!("{css} is pressed"), |session| session.press(css));
     }
 
     pub fn picture(&self, what: &str) {
@@ -134,7 +134,7 @@ impl Drop for Browser {
     fn drop(&mut self) {
         if thread::panicking() {
             if let Err(error) = self.save_picture("as-it-failed") {
-                eprintln!("no picture of it: {error}");
+                eprintln!("no picture of the failure: {error}");
             }
             eprintln!("the browser shows {}", self.glance());
         }

@@ -1,6 +1,7 @@
 //! `make lab`: three real nodes for trying things by hand, and a shell with kubectl, helm and gatera on its PATH.
 //!
-//! Runs inside `tests/lab/machines/enter.sh`. The shell's end removes everything. RUN='…' runs that command instead of a shell.
+//! Runs inside `tests/lab/machines/enter.sh`. When the shell ends, everything is removed. With RUN='…', that command runs
+//! instead of a shell.
 #![forbid(unsafe_code)]
 #![allow(
     unreachable_pub,
@@ -50,9 +51,9 @@ fn main() -> ExitCode {
         eprint!("{NEXT}");
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let own = env::var_os("GATERA_FOLDER").into_iter().map(PathBuf::from);
-    let path = own.chain([plane.tools_folder().to_owned()]).chain(env::split_paths(&path));
-    let path = env::join_paths(path).expect("no folder of the PATH holds a colon");
+    let gatera = env::var_os("GATERA_FOLDER").into_iter().map(PathBuf::from);
+    let path = gatera.chain([plane.tools_folder().to_owned()]).chain(env::split_paths(&path));
+    let path = env::join_paths(path).expect("no folder on the PATH contains a colon");
     let mut shell = match env::var("RUN").ok().filter(|run| !run.is_empty()) {
         Some(run) => {
             let mut shell = Command::new("/bin/sh");

@@ -1,5 +1,5 @@
-//! Random failures: servers are killed and members are deleted, in an order and at moments chosen by a seed, with rows written in
-//! between, until no member serves. `gatera recover`, which is sometimes killed, brings the cluster back with every acknowledged
+//! Random failures: while rows are written, servers are killed and members are deleted, in an order and at moments chosen by a
+//! seed, until no member serves. `gatera recover`, which is sometimes killed, brings the cluster back with every acknowledged
 //! row.
 //!
 //! Part of `make drills`; GATERA_ROUNDS sets the number of rounds, GATERA_SEED the first seed.
@@ -19,6 +19,7 @@ use crate::writer::Writer;
 pub struct Chance(pub u64);
 
 impl Chance {
+    /// Returns a number from 0 up to, but not including, `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,23 +31,23 @@ impl Chance {
         thread::sleep(Duration::from_millis(self.below(3000)));
     }
 
-    pub fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+    pub fn one<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[usize::try_from(self.below(items.len() as u64)).unwrap()]
     }
 }
 
-/// Returns the number in an environment variable.
+/// Returns the number in an environment variable, if it is set to one.
 pub fn env_number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Returns GATERA_SEED or, if it is not set, the time.
+/// Returns GATERA_SEED or, if it is not set, the time in seconds.
 pub fn seed() -> u64 {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
     env_number("GATERA_SEED").unwrap_or_else(now)
 }
 
-/// Runs the rounds in their own cluster.
+/// Runs GATERA_ROUNDS rounds of failures on a new cluster, and checks that no acknowledged row is lost.
 pub fn random_failures_lose_no_acknowledged_row() {
     let seed = seed();
     let (galera, cluster) = gate::formed_with_identity("chance");
@@ -73,7 +74,7 @@ fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, ro
     }
 }
 
-/// Kills servers and deletes members until none serves.
+/// Kills or deletes some members, chosen at random, and then all of them.
 fn stop_all_members(galera: &Galera<'_>, chance: &mut Chance) {
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     // On cordoned nodes, deleted members do not come back; killed servers do.
@@ -102,14 +103,14 @@ fn try_delete_member(galera: &Galera<'_>, pod: &str) -> bool {
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).status == 0
 }
 
-/// Recovers the cluster by the command, which is killed half of the time.
+/// Recovers the cluster with `gatera recover`. Earlier runs of the command, as many as chance decides, are killed.
 fn recover_with_interruptions(galera: &Galera<'_>, chance: &mut Chance) {
     while chance.below(2) == 0 {
         let mut child = recover(galera, &["--yes"]).spawn().unwrap();
         thread::sleep(Duration::from_millis(chance.below(25_000)));
         // The command may have ended already.
         let _ = child.kill();
-        println!("  killed, or done: {}", child.wait().unwrap());
+        println!("  killed, or ended before: {}", child.wait().unwrap());
     }
     // The command changes nothing while the cluster seems to serve, and kubelets may notice the failures only after a moment.
     patiently("all members are Ready", || {

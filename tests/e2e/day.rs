@@ -24,7 +24,7 @@ use crate::recover::gatera;
 use crate::writer::Writer;
 use crate::{gate, power};
 
-/// The value that lets two of five members share a node.
+/// The Helm value that lets members share a node: there are up to five members, and three nodes.
 const VALUES: &str = "--set=antiAffinity=false";
 
 /// Counts of answers, by person and kind of answer.
@@ -33,8 +33,8 @@ type Tally = Mutex<BTreeMap<String, usize>>;
 #[test]
 fn two_people_and_random_faults_lose_no_acknowledged_row() {
     let seed = seed();
-    let lasts = Duration::from_secs(60 * env_number("GATERA_MINUTES").unwrap_or(20));
-    println!("GATERA_SEED={seed}, {} minutes", lasts.as_secs() / 60);
+    let duration = Duration::from_secs(60 * env_number("GATERA_MINUTES").unwrap_or(20));
+    println!("GATERA_SEED={seed}, {} minutes", duration.as_secs() / 60);
     let galera = formed_with(guarded(), "day", &[VALUES]);
     let cluster = galera.until_synced(3, 3);
     galera.fill();
@@ -42,7 +42,7 @@ fn two_people_and_random_faults_lose_no_acknowledged_row() {
     let writer = Writer::start(&galera, &password(&galera));
     let tally = Tally::default();
     let began = Instant::now();
-    let drill = Drill { galera: &galera, tally: &tally, began, ends: began + lasts };
+    let drill = Drill { galera: &galera, tally: &tally, began, ends: began + duration };
     thread::scope(|scope| {
         scope.spawn(|| drill.run_commands("ann", Chance(seed)));
         scope.spawn(|| drill.run_commands("bob", Chance(seed ^ 0xb0b)));
@@ -78,7 +78,7 @@ impl Drill<'_> {
 
     fn note(&self, who: &str, what: &str, answer: &str) {
         println!("{:7.1} {who}: {what}: {answer}", self.began.elapsed().as_secs_f64());
-        // Without digits and further lines, so that answers that differ only in names and numbers count as one kind.
+        // Digits and further lines are dropped, so answers that differ only in numbers count as one kind.
         let kind = answer.split_once('\n').map_or(answer, |(first, _)| first);
         let kind: String = kind.chars().filter(|it| !it.is_ascii_digit()).take(100).collect();
         *self.tally.lock().unwrap().entry(format!("{who}: {kind}")).or_default() += 1;
@@ -101,7 +101,7 @@ impl Drill<'_> {
     fn run_commands(&self, who: &str, mut chance: Chance) {
         while self.is_running() {
             let (what, output) = self.run_command(who, &mut chance);
-            assert!(!output.stderr.contains("panicked"), "{output}");
+            assert!(!output.stderr.contains("panicked"), "{what} panicked: {output}");
             self.note(who, &what, &answer(&output));
             thread::sleep(Duration::from_millis(chance.below(15_000)));
         }
@@ -172,7 +172,7 @@ impl Drill<'_> {
         }
     }
 
-    /// Injects one fault, and waits until it is over. Returns its description, which begins with its kind.
+    /// Injects one fault. If it lasts for a while, waits until it is over. Returns its description, which begins with its kind.
     fn inject_fault(&self, chance: &mut Chance) -> String {
         let all: Vec<_> = (0..5).map(|ordinal| self.galera.member(ordinal)).collect();
         let some: Vec<_> = all.iter().filter(|_| chance.below(2) == 0).cloned().collect();
@@ -249,15 +249,19 @@ impl Drill<'_> {
         self.galera.wsrep(&self.galera.member(ordinal)).is_ok_and(|it| it.component == "Primary")
     }
 
-    /// Recovers and upgrades the cluster until all members are Ready: no more faults and no more commands of others.
+    /// Recovers and upgrades the cluster until all members are Ready. No faults are injected and no other commands run meanwhile.
     fn recover_until_whole(&self) {
         let began = Instant::now();
         println!("{}", status(self.galera));
         // `--force-conflicts`, because kubectl has applied fields of the release. Kubelets wait up to five minutes before they
-        // restart what has died often.
+        // restart a container that has died often.
         let mut upgraded = false;
         while !(upgraded && (0..3).all(|ordinal| self.galera.is_ready(&self.galera.member(ordinal)))) {
-            assert!(began.elapsed() < Duration::from_secs(900), "{}", status(self.galera));
+            assert!(
+                began.elapsed() < Duration::from_secs(900),
+                "not all members are Ready after 15 minutes:\n{}",
+                status(self.galera)
+            );
             self.uncordon_and_recover();
             upgraded = self.helm_upgrade("on call", &["--force-conflicts"]).status == 0;
             thread::sleep(Duration::from_secs(3));
@@ -301,7 +305,7 @@ fn answer(output: &Output) -> String {
     }
 }
 
-/// Asserts that none of the running guards has panicked.
+/// Asserts that no running guard has panicked, before its last restart or since.
 fn no_guard_panicked(galera: &Galera<'_>) {
     let list = galera.lab.kubectl(User::Admin, &["--namespace", NAMESPACE, "get", "pods", "--output=json"]);
     let list: Value = serde_json::from_str(&list.succeeded()).unwrap();
@@ -310,7 +314,7 @@ fn no_guard_panicked(galera: &Galera<'_>) {
         for which in ["--previous=true", "--previous=false"] {
             let log =
                 galera.lab.kubectl(User::Admin, &["--namespace", NAMESPACE, "logs", name, which]).stdout;
-            assert!(!log.contains("panicked"), "{name}: {log}");
+            assert!(!log.contains("panicked"), "guard {name} panicked: {log}");
         }
     }
 }

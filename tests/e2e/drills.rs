@@ -1,5 +1,5 @@
-//! One cluster goes through every kind of power failure, and one through rollouts that are interrupted in every way, while a
-//! client writes. After each of these the cluster has kept its identity, and at the end every member has every acknowledged row.
+//! One cluster goes through every kind of power failure, and another one through rollouts that are interrupted in every way, while
+//! a client writes. Both clusters keep their identity, and at the end every member has every acknowledged row.
 //! Part of `make drills`.
 
 use std::time::{Duration, Instant};
@@ -22,14 +22,14 @@ fn power_failures_lose_no_row_and_members_agree() {
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     let all = pods.each_ref().map(String::as_str);
 
-    let drill = |what: &str, fails: &dyn Fn()| {
+    let drill = |what: &str, fail: &dyn Fn()| {
         // A kubelet waits longer before each restart of the same container, but starts a new pod at once.
         rolling::restart(&galera);
         writer.until_writes();
         let began = Instant::now();
-        fails();
+        fail();
         galera.until_ready(3);
-        assert_eq!(galera.until_synced(3, 3), cluster, "{what}");
+        assert_eq!(galera.until_synced(3, 3), cluster, "{what}: the cluster keeps its identity");
         println!("{what}: serves again after {:.1} s", began.elapsed().as_secs_f64());
         power::members_agree(&galera, "shop.t, shop.heavy");
     };
@@ -39,7 +39,7 @@ fn power_failures_lose_no_row_and_members_agree() {
     drill("all sandboxes at once", &|| {
         power::kill_until_restarted(&galera, Kill::Sandboxes, &all, Duration::ZERO);
     });
-    drill("one after the other, rows between", &|| {
+    drill("all servers, one after the other, with rows in between", &|| {
         power::kill_until_restarted(&galera, Kill::Servers, &all, Duration::from_millis(400));
     });
     drill("one server, twice", &|| {
@@ -47,8 +47,10 @@ fn power_failures_lose_no_row_and_members_agree() {
             power::kill_until_restarted(&galera, Kill::Servers, &all[1..2], Duration::ZERO);
         }
     });
-    drill("two of three", &|| power::kill_until_restarted(&galera, Kill::Servers, &all[..2], Duration::ZERO));
-    drill("a lock on one", &|| power::kill_all_while_one_is_behind(&galera));
+    drill("two of three servers", &|| {
+        power::kill_until_restarted(&galera, Kill::Servers, &all[..2], Duration::ZERO)
+    });
+    drill("all servers while one is behind", &|| power::kill_all_while_one_is_behind(&galera));
     drill("commits that are not on disk", &|| {
         for pod in &pods {
             galera.ask(pod, "SET GLOBAL innodb_flush_log_at_trx_commit=2");
@@ -63,8 +65,8 @@ fn power_failures_lose_no_row_and_members_agree() {
     writer.finish(3);
 }
 
-/// Rollouts are interrupted by another change, a drain, a deleted member and the death of the leader. One comes from Helm, and
-/// one has an option that is fatal for existing data.
+/// Rollouts are interrupted by another change, a drain, a deleted member and the deletion of all guards. One comes from Helm,
+/// and one has an option that is fatal for existing data.
 #[test]
 fn a_rollout_completes_despite_interruptions() {
     let lab = guarded();
@@ -80,7 +82,8 @@ fn a_rollout_completes_despite_interruptions() {
     });
     let all_have = |option: &str, value: &str| {
         for ordinal in 0..3 {
-            assert_eq!(galera.ask(&galera.member(ordinal), &format!("SELECT @@{option}")), value);
+            let now = galera.ask(&galera.member(ordinal), &format!("SELECT @@{option}"));
+            assert_eq!(now, value, "{option} on member {ordinal}");
         }
     };
 
@@ -94,7 +97,7 @@ fn a_rollout_completes_despite_interruptions() {
     all_have("innodb_buffer_pool_size", "50331648");
     println!("by Helm: {:.1} s", began.elapsed().as_secs_f64());
 
-    // A change during a change.
+    // The option changes again during its rollout.
     rolling::set_option(&galera, "max_connections = 66", false);
     until_rollout_begins(&galera);
     rolling::set_option(&galera, "max_connections = 67", false);
@@ -124,7 +127,7 @@ fn a_rollout_completes_despite_interruptions() {
     let pods = rolling::uids(&galera);
     rolling::set_option(&galera, "innodb_page_size = 4K", true);
     let why = rolling::until_stopped(&galera, &mark["good"]);
-    assert_eq!(why, format!("{} keeps failing with innodb_page_size", galera.member(2)));
+    assert_eq!(why, format!("{} keeps failing with innodb_page_size", galera.member(2)), "why it stopped");
     assert_eq!(pods[..2], rolling::uids(&galera)[..2], "the other members did not restart");
 
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");

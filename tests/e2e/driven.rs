@@ -1,5 +1,6 @@
-//! A cluster of mariadb-operator, without and with the guard, in the disasters of docs/compared.md. The operator is the real one
-//! if GATERA_MARIADB_OPERATOR names a checkout (`real_operator.rs`), else a stand-in (`mariadb_operator.rs`).
+//! A cluster of mariadb-operator, without and with the guard, goes through the failures that docs/compared.md compares. The operator
+//! is the real one if GATERA_MARIADB_OPERATOR names a checkout of it (`real_operator.rs`), and otherwise a stand-in
+//! (`mariadb_operator.rs`). Part of `make drills`.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,8 @@ use crate::writer::Writer;
 
 const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
 
-/// Without the guard, the cluster forms without an identity after a power failure, or its members differ. This test fails when an
-/// operator no longer needs the guard for that; the other test then proves less.
+/// Without the guard, the cluster has no identity after a power failure, or its members differ. This test fails when the operator
+/// itself prevents that; the other test then proves less about the guard.
 #[test]
 fn the_operator_alone_lets_members_differ() {
     let lab = with_operator();
@@ -34,7 +35,7 @@ fn the_operator_alone_lets_members_differ() {
     );
     let equal = found.iter().all(|(uuid, rows)| !uuid.contains(ZEROS) && *rows == Some(10));
     assert!(!equal, "the operator alone keeps members equal: {found:?}");
-    // The other test's cluster has the same pod names, by which processes are found.
+    // Processes are found by the names of their pods, and the other test's pods have the same names.
     lab.kubectl(User::Admin, &["delete", "namespace", &it.galera.namespace, "--timeout=120s"]).succeeded();
 }
 
@@ -46,7 +47,7 @@ fn with_operator() -> &'static ControlPlane {
     lab()
 }
 
-/// Checks that common mistakes of people are refused.
+/// Checks that the common mistakes of people are refused, each by its rule.
 fn mistakes_are_refused(galera: &Galera<'_>) {
     refused(
         &galera.kubectl(&["scale", "statefulset", "ours-galera", "--replicas=0"]),
@@ -131,11 +132,11 @@ fn with_the_guard_nothing_is_lost_and_the_operator_works() {
     healed("all sandboxes killed");
     power::kill_all_while_one_is_behind(galera);
     healed("all servers killed while one was behind");
-    assert_eq!([0, 1, 2].map(|it| power::late_rows(galera, it)), [Some(10); 3]);
+    assert_eq!([0, 1, 2].map(|it| power::late_rows(galera, it)), [Some(10); 3], "late rows of each member");
     power::kill_until_restarted(galera, Kill::Servers, &pods[..2], Duration::ZERO);
     healed("two of three servers killed");
 
-    // All pods are deleted against the guard's advice: the operator starts the cluster again, by its founding file.
+    // All pods are deleted against the guard's advice: the operator starts the cluster again, with its founding file.
     for pod in pods {
         galera.set_override(&format!("pod/{pod}"), "G02").succeeded();
     }
@@ -170,5 +171,5 @@ fn with_the_guard_nothing_is_lost_and_the_operator_works() {
     let log = lab
         .kubectl(User::Admin, &["logs", "--namespace", NAMESPACE, "deployment/gatera", "--tail=-1"])
         .stdout;
-    assert!(!log.contains(" ERROR "), "{log}");
+    assert!(!log.contains(" ERROR "), "the guard logged an error: {log}");
 }

@@ -23,6 +23,7 @@ fn seconds<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (result, began.elapsed().as_secs())
 }
 
+/// Runs each event on this cluster, and prints how long it takes. `claim` is that of the last member.
 fn measure(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, password: &Value) {
     let cluster = galera.until_synced(3, 3);
     galera.fill();
@@ -76,14 +77,14 @@ fn measure(image: &str, galera: &Galera<'_>, forming: u64, claim: &str, password
 }
 
 #[test]
-fn of_the_official_image() {
+fn figures_of_the_official_image() {
     let lab = guarded();
     let (galera, forming) = seconds(|| formed(lab, "figures"));
     measure("mariadb", &galera, forming, &galera.claim(2), &password(&galera));
 }
 
 #[test]
-fn of_bitnamis_image() {
+fn figures_of_bitnamis_image() {
     let lab = bitnami::lab();
     let (galera, forming) = seconds(|| bitnami::formed(lab));
     measure(

@@ -9,7 +9,7 @@ use crate::guard::{NAMESPACE, guarded};
 use crate::lab::{self, ControlPlane, Repository, User};
 use crate::shop::{Content, GitOpsEngine, Shop};
 
-/// Returns the shared nodes, with the guard and then Flux.
+/// Returns the shared nodes, on which the guard and Flux run.
 fn with_flux() -> &'static ControlPlane {
     static STARTED: LazyLock<lab::Engine> = LazyLock::new(|| guarded().start_flux());
     LazyLock::force(&STARTED);
@@ -74,8 +74,8 @@ impl GitOpsEngine for Flux {
         }
     }
 
-    /// A deletion that has begun cannot be undone. Without its finalizer the HelmRelease is deleted and created again, and Helm
-    /// then has a release whose uninstallation is unfinished.
+    /// A deletion that has begun cannot be undone. So the finalizer is removed: the HelmRelease is then deleted and created again.
+    /// Helm's release, whose uninstallation is unfinished, is rolled back.
     fn finish_revert(&self, shop: &Shop<'_>) {
         if shop.content == Content::Release {
             let (galera, release) = (&shop.galera, format!("helmrelease/{}", shop.galera.name));
@@ -88,12 +88,12 @@ impl GitOpsEngine for Flux {
 
     fn state_of(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
         let (lab, namespace) = (shop.galera.lab, &shop.galera.namespace);
-        let (well, mut shown) = condition(lab, namespace, "kustomization/day");
+        let (ready, mut shown) = condition(lab, namespace, "kustomization/day");
         let applied = shop.read("kustomization/day")["status"]["lastAppliedRevision"].to_string();
-        let mut all = well && applied.contains(commit);
+        let mut all = ready && applied.contains(commit);
         if shop.content == Content::Release {
-            let (well, more) = released(lab, namespace, &shop.galera.name, commit);
-            all &= well;
+            let (ready, more) = released(lab, namespace, &shop.galera.name, commit);
+            all &= ready;
             shown = format!("{shown}\n{more}");
         }
         (all, shown)
@@ -116,7 +116,7 @@ impl GitOpsEngine for Flux {
     }
 }
 
-/// Returns a release of a chart in a GitRepository.
+/// Returns the HelmRelease of a chart that is in a GitRepository.
 fn release(name: &str, chart: &str, repository: &str) -> Value {
     let retry = json!({ "strategy": { "name": "RetryOnFailure", "retryInterval": "15s" } });
     json!({
@@ -141,9 +141,9 @@ fn release(name: &str, chart: &str, repository: &str) -> Value {
 /// Returns whether this commit of a release is applied and healthy, and the state that Flux shows.
 fn released(lab: &ControlPlane, namespace: &str, name: &str, commit: &str) -> (bool, String) {
     let release = format!("helmrelease/{name}");
-    let (well, shown) = condition(lab, namespace, &release);
+    let (ready, shown) = condition(lab, namespace, &release);
     let revision = read(lab, namespace, &release)["status"]["lastAttemptedRevision"].to_string();
-    (well && revision.contains(&commit[..12]), shown)
+    (ready && revision.contains(&commit[..12]), shown)
 }
 
 /// Returns whether the newest generation of an object of Flux is Ready, and the messages of its conditions.

@@ -18,7 +18,7 @@ use crate::writer::Writer;
 fn two_recoveries_at_once_bring_back_a_cluster_from_plain_manifests() {
     let lab = guarded();
     lab.have_volumes(5);
-    // The manifests hold passwords and an option group that no program reads, so the guard only warns of these.
+    // The manifests contain passwords and an option group that no program reads. The guard is set to only warn of these.
     let base = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--reuse-values"];
     let modes = ["--set=modes.G11=warn", "--set=modes.G09=warn"];
     lab.helm(User::Admin, &[&base[..], &modes].concat()).succeeded();
@@ -47,7 +47,7 @@ fn two_recoveries_at_once_bring_back_a_cluster_from_plain_manifests() {
     for recovery in recoveries {
         let output = recovery.wait_with_output().unwrap();
         println!("{}", String::from_utf8_lossy(&output.stdout));
-        assert!(output.status.success(), "{}", output.status);
+        assert!(output.status.success(), "a recovery failed: {}", output.status);
     }
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");

@@ -1,5 +1,5 @@
-//! A cluster that is older than the guard: its members are unverified, so the bootstrap node stays until a person restarts them
-//! as the Events say. Runs in its own lab, which has no guard at first.
+//! A cluster that is older than the guard: its members are unverified, so the guard keeps the bootstrap node until a person has
+//! restarted them as the Events say. Runs in its own lab, which has no guard at first.
 
 use crate::advice::{commands, follow};
 use crate::galera::{Galera, patiently};
@@ -22,7 +22,7 @@ fn members_older_than_the_guard_are_verified_by_one_restart_each() {
     let before = status(&galera);
     println!("{before}");
     assert!(before.contains("/shop-galera  HEALTHY  3 of 3 members Ready (not proven Synced)"), "{before}");
-    assert_eq!(before.matches("Ready, unverified").count(), 3, "{before}");
+    assert_eq!(before.matches("Ready, unverified").count(), 3, "every member is unverified: {before}");
     assert!(before.contains("remove the bootstrap node: waits (shop-galera-0, "), "{before}");
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::lab::{ControlPlane, Output, User};
 
-/// The manifests of the seed documents.
+/// The manifests of the seed documents, from which this project started (docs/seeds.md).
 pub const SEED: &str = include_str!("../fixtures/seed.yaml");
 
 /// Returns the series of the server: GATERA_MARIADB, or 10.11. images/build.sh builds its image.
@@ -19,10 +19,11 @@ pub fn series() -> String {
     env::var("GATERA_MARIADB").ok().filter(|it| !it.is_empty()).unwrap_or_else(|| "10.11".to_owned())
 }
 
-/// The time limit for one step of a cluster with a small database. Even on a loaded machine, each step takes less.
+/// The time limit for one step of a cluster with a small database. Even on a busy machine, each step takes less.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Calls `probe` twice a second until it succeeds. Panics with the last error when the time limit is over.
+/// Calls `probe` twice a second until it succeeds. Panics with `what`, a statement that should become true, and the last error when
+/// the time limit is over.
 pub fn patiently<T>(what: &str, mut probe: impl FnMut() -> Result<T, String>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -31,7 +32,7 @@ pub fn patiently<T>(what: &str, mut probe: impl FnMut() -> Result<T, String>) ->
             Err(seen) => {
                 assert!(
                     Instant::now() < deadline,
-                    "waited {} s in vain: {what}; last seen: {seen}",
+                    "not true after {} s: {what}; last seen: {seen}",
                     PATIENCE.as_secs()
                 );
             }
@@ -146,7 +147,7 @@ impl<'a> Galera<'a> {
         Some(address.stdout).filter(|it| !it.is_empty())
     }
 
-    /// Drains a node of this cluster's pods only.
+    /// Drains a node, but evicts only this cluster's pods.
     pub fn drain(&self, node: &str, timeout: &str) -> Output {
         let selector = format!("--pod-selector=app=galera,instance={}", self.name);
         let drain = ["drain", node, "--delete-emptydir-data", "--ignore-daemonsets", &selector, timeout];
@@ -202,7 +203,7 @@ impl Drop for Galera<'_> {
             for which in ["--previous=true", "--previous=false"] {
                 let log =
                     self.kubectl(&["logs", &pod, "--all-containers", "--timestamps", "--tail=2000", which]);
-                // Logged once a second for every unreachable member.
+                // A server logs these lines once a second for every unreachable member.
                 let noise = ["Failed to establish", "connection to peer", "reconnecting to"];
                 let lines = log.stdout.lines().filter(|line| !noise.iter().any(|it| line.contains(it)));
                 let lines: Vec<_> = lines.collect();

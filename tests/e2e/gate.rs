@@ -1,5 +1,5 @@
-//! A founding address that gets past every webhook, because it is in a Secret, which the guard does not read: the step script in
-//! the member's pod knows the cluster's id and does not start the server.
+//! A cluster address that would found a second cluster gets past every webhook, because it is in a Secret, which the guard does not
+//! read. The step script in the member's pod knows the cluster's id, and does not start the server.
 
 use serde_json::{Value, json};
 
@@ -25,14 +25,15 @@ pub fn read_address_from_secret(galera: &Galera<'_>) {
         .succeeded();
 }
 
-/// Checks that a member whose address becomes that of a new cluster is stopped in its pod, and that it joins with the right one.
+/// Checks that the step script does not start a member whose cluster address would found a new cluster, and that the member joins
+/// once the address names its peers again.
 pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: &Galera<'_>, cluster: &str) {
-    // A pod that is created before has no id, so its step would not refuse.
+    // In a pod that is created before the id is recorded, the step script has no id to compare, and would not refuse.
     until_identity_is_recorded(galera, cluster);
     let member = galera.member(1);
     set_address(galera, "gcomm://");
     galera.kubectl(&["delete", "pod", &member]).succeeded();
-    let message = patiently("the step refuses to start the server", || {
+    let message = patiently("the step script refuses to start the server", || {
         let message = termination_message(galera, &member);
         if message.starts_with("gatera did not start the server") { Ok(message) } else { Err(message) }
     });
@@ -92,7 +93,7 @@ pub fn until_identity_is_recorded(galera: &Galera<'_>, cluster: &str) {
     }
 }
 
-/// Changes the address in the Secret. For the guard it could be a password, so this needs an override.
+/// Changes the address in the Secret. The guard cannot know that it is not a password, so this needs an override of G12.
 fn set_address(galera: &Galera<'_>, address: &str) {
     let annotations = json!({ "gatera.dev/override": override_of("G12") });
     let patch = json!({ "metadata": { "annotations": annotations }, "stringData": { "address": address } })

@@ -44,9 +44,9 @@ pub fn install(lab: &ControlPlane, more: &[&str]) -> Output {
     lab.helm(User::Admin, &[&install[..], more].concat())
 }
 
-/// Waits until every replica of the guard is ready and API servers call it.
+/// Waits until every replica of the guard is ready and its webhooks are registered.
 pub fn until_registered(lab: &ControlPlane) {
-    patiently("the guard is registered", || {
+    patiently("the guard is ready and registered", || {
         let configuration =
             ["get", "validatingwebhookconfiguration", "gatera", "--output=jsonpath={.webhooks[*].name}"];
         let entries = lab.kubectl(User::Admin, &configuration).stdout;
@@ -83,8 +83,9 @@ pub fn status(galera: &Galera<'_>) -> String {
 #[track_caller]
 pub fn refused(output: &Output, rule: &str, text: &str) {
     // The exit codes of a refusal: 1 from kubectl, 255 from the plugin.
-    assert!([1, 255].contains(&output.status), "{output}");
-    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(text), "{output}");
+    assert!([1, 255].contains(&output.status), "{rule} refuses the request: {output}");
+    let expected = output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(text);
+    assert!(expected, "a refusal by {rule} says \"{text}\": {output}");
 }
 
 /// Returns the text of an override for half an hour.
@@ -93,7 +94,7 @@ pub fn override_of(rules: &str) -> String {
     format!("{rules} until={until:.0} reason=a drill")
 }
 
-/// What people do against the guard's advice.
+/// Commands of people who act against the guard's advice.
 impl Galera<'_> {
     /// Sets an override for half an hour on an object. The command fails if the object does not exist.
     pub fn set_override(&self, object: &str, rules: &str) -> Output {
@@ -111,7 +112,7 @@ impl Galera<'_> {
         });
     }
 
-    /// Deletes a member's claim and then its pod: the next pod has an empty volume, and copies everything from another member.
+    /// Deletes a member's claim and then its pod. The next pod has an empty volume, so it copies all data from another member.
     pub fn replace_volume(&self, ordinal: usize) {
         let (claim, pod) = (self.claim(ordinal), self.member(ordinal));
         let uid = || self.lab.get(&self.namespace, &format!("pvc/{claim}"))["metadata"]["uid"].clone();

@@ -1,5 +1,5 @@
-//! Installing, upgrading and removing the guard: one that does not start blocks no request, an upgrade misses none, and it can be
-//! removed while it is down. Runs in its own lab, because other tests need a guard that runs.
+//! Installing, upgrading and removing the guard: a guard that does not start blocks no request, every request is judged during an
+//! upgrade, and a guard that is down can be removed. Runs in its own lab, because other tests need a guard that runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,12 +15,13 @@ pub fn dry_run_seed(lab: &ControlPlane) -> Output {
     lab.kubectl_stdin(User::Admin, &apply, SEED)
 }
 
-/// Asserts that a rule refused both workloads and nothing else failed.
+/// Asserts that rules refused both workloads of the seed documents and that nothing else failed.
 #[track_caller]
 pub fn both_refused(output: &Output) {
-    assert_eq!(output.status, 1, "{output}");
+    assert_eq!(output.status, 1, "both workloads are refused: {output}");
     let denied = output.stderr.matches("denied the request: [G").count();
-    assert_eq!((denied, output.stderr.matches("Error from server").count()), (2, 2), "{output}");
+    let errors = output.stderr.matches("Error from server").count();
+    assert_eq!((denied, errors), (2, 2), "two refusals and no other error: {output}");
 }
 
 #[test]
@@ -29,7 +30,7 @@ fn the_guard_is_installed_upgraded_and_removed_without_blocking_requests() {
     import_guard_image(lab);
     a_broken_guard_blocks_no_request(lab);
     upgrades_and_a_new_leader_miss_no_request(lab);
-    uninstalling_it_while_it_is_down_leaves_nothing(lab);
+    uninstalling_a_guard_that_is_down_leaves_nothing(lab);
 }
 
 fn a_broken_guard_blocks_no_request(lab: &ControlPlane) {
@@ -99,18 +100,21 @@ fn upgrades_and_a_new_leader_miss_no_request(lab: &ControlPlane) {
         clients.into_iter().map(|it| it.join().expect("every request is judged")).sum::<usize>()
     });
     println!(
-        "{requests} times both workloads were judged while the guard was upgraded, rolled back and lost its leader"
+        "both workloads were judged {requests} times while the guard was upgraded, rolled back and lost its leader"
     );
-    assert!(requests > 5);
+    assert!(requests > 5, "only {requests} requests were sent, which tests too little");
 }
 
-fn uninstalling_it_while_it_is_down_leaves_nothing(lab: &ControlPlane) {
+fn uninstalling_a_guard_that_is_down_leaves_nothing(lab: &ControlPlane) {
     let scale = ["scale", "deployment/gatera", "--namespace", NAMESPACE, "--replicas=0"];
     lab.kubectl(User::Admin, &scale).succeeded();
     until_no_guard_runs(lab);
-    let closed = dry_run_seed(lab);
-    assert_eq!(closed.status, 1, "while the guard is down, changes of Galera objects are refused: {closed}");
-    assert!(closed.stderr.contains("failed calling webhook"), "{closed}");
+    let refused = dry_run_seed(lab);
+    assert_eq!(
+        refused.status, 1,
+        "while the guard is down, changes of Galera objects are refused: {refused}"
+    );
+    assert!(refused.stderr.contains("failed calling webhook"), "the API server reports why: {refused}");
     lab.helm(User::Admin, &["uninstall", "gatera", "--namespace", NAMESPACE]).succeeded();
     patiently("API servers no longer call the guard", || {
         let output = dry_run_seed(lab);
@@ -118,5 +122,5 @@ fn uninstalling_it_while_it_is_down_leaves_nothing(lab: &ControlPlane) {
     });
     let left =
         lab.kubectl(User::Admin, &["get", "clusterroles,clusterrolebindings", "--output=name"]).succeeded();
-    assert!(!left.contains("gatera"), "{left}");
+    assert!(!left.contains("gatera"), "roles or bindings of the guard are left: {left}");
 }

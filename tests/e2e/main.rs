@@ -1,5 +1,5 @@
-//! Everything that needs real pods: MariaDB Galera on three real nodes, with the guard as a Helm install. `make e2e` runs it
-//! inside `tests/lab/machines/enter.sh`, and `make drills` the slow ones.
+//! Tests that need real pods: MariaDB Galera on three real nodes, with the guard installed by Helm. `make e2e` runs the faster
+//! ones and `make drills` the slow ones, both inside `tests/lab/machines/enter.sh`.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,
