@@ -1,5 +1,5 @@
 //! GitOps engines under the guard: commits of two people reach the cluster through a real engine, or are refused, and the engine
-//! shows why. With nothing to do, neither the engine nor the guard writes; after the last good commit the cluster is healthy.
+//! shows why. While there is nothing to do, neither engine nor guard writes. After the last good commit the cluster is healthy.
 //!
 //! Part of `make drills`; GATERA_MINUTES sets the length of the random commits in minutes (5), GATERA_SEED their sequence.
 
@@ -46,7 +46,7 @@ pub fn commits_reach_the_cluster_or_are_refused(
     shop.until_healthy(&commit);
     shop.galera.until_ready(3);
     shop.galera.until_synced(3, 3);
-    shop.is_quiet();
+    shop.nothing_is_written();
     // On a busy machine members may have lost contact for some seconds meanwhile.
     assert_eq!(shop.galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&shop.galera, "shop.t");
@@ -60,13 +60,13 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
     let registrations =
         || lab.kubectl(User::Admin, &["get", configurations, "gatera", "--ignore-not-found"]).succeeded();
     let until_healthy = |commit: &str| {
-        patiently("the engine reports that all is well", || {
-            let (well, shown) = engine.state_of_the_guard(lab, commit);
-            if well { Ok(()) } else { Err(shown) }
+        patiently("the engine reports the guard as applied and healthy", || {
+            let (healthy, shown) = engine.state_of_the_guard(lab, commit);
+            if healthy { Ok(()) } else { Err(shown) }
         });
     };
     lab.helm(User::Admin, &["uninstall", "gatera", in_its_namespace, "--wait"]).succeeded();
-    assert_eq!(registrations(), "");
+    assert_eq!(registrations(), "", "Helm removes the webhooks of the guard");
 
     let repository = with_charts(lab, &format!("guard-by-{}", engine.namespace()));
     let values = repository.folder().join("values.yaml");
@@ -98,7 +98,7 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
         in_its_namespace,
         "--output=jsonpath={.items[*].metadata.annotations.example\\.org/changed}",
     ];
-    assert_eq!(lab.kubectl(User::Admin, &pods).succeeded(), "again again");
+    assert_eq!(lab.kubectl(User::Admin, &pods).succeeded(), "again again", "both pods are upgraded");
     both_refused(&dry_run_seed(lab));
 
     let last = objects.last().unwrap();
@@ -106,7 +106,7 @@ pub fn guard_is_installed_upgraded_and_removed(lab: &ControlPlane, engine: &dyn 
         .map(|it| it.as_str().unwrap());
     lab.kubectl(User::Admin, &["delete", kind, name, "--namespace", namespace, "--timeout=120s"]).succeeded();
     assert_eq!(registrations(), "", "the engine removes the webhooks of the guard");
-    assert_eq!(dry_run_seed(lab).status, 0);
+    assert_eq!(dry_run_seed(lab).status, 0, "no request is blocked after the removal");
     until_no_guard_runs(lab);
     install(lab, &[]).succeeded();
     until_registered(lab);
@@ -138,7 +138,7 @@ impl Shop<'_> {
         galera.fill();
         gate::until_identity_is_recorded(galera, &cluster);
         self.until_healthy(&commit);
-        self.is_quiet();
+        self.nothing_is_written();
         let password =
             json!({ "valueFrom": { "secretKeyRef": { "name": "passwords", "key": "root-password" } } });
         (cluster, Writer::start(galera, &password))
@@ -189,7 +189,7 @@ impl Shop<'_> {
         self.galera.until_gone(&format!("deployment/{}-bootstrap", self.galera.name));
         self.revert_and_wait();
         self.until_bootstrap_is_back();
-        self.is_quiet();
+        self.nothing_is_written();
     }
 
     /// Waits until the engine has created the bootstrap node again, at 0 replicas.
@@ -208,7 +208,11 @@ impl Shop<'_> {
         self.note("reverted");
         self.engine.finish_revert(self);
         self.until_healthy(&commit);
-        assert_eq!(self.read(&self.galera.stateful_set())["metadata"]["uid"], before);
+        assert_eq!(
+            self.read(&self.galera.stateful_set())["metadata"]["uid"],
+            before,
+            "the StatefulSet was not deleted"
+        );
     }
 
     fn changed_by_hand(&self) {
@@ -240,7 +244,7 @@ impl Shop<'_> {
         self.until_pool_is(32);
     }
 
-    /// Checks that an override in the repository, or on the object, that has expired makes neither of them write.
+    /// Checks that neither engine nor guard writes because an override has expired, in the repository or on the object.
     fn override_ends(&self) {
         let until = Timestamp::now() + Duration::from_secs(40);
         let text = format!("G01 until={until:.0} reason=a drill");
@@ -255,7 +259,7 @@ impl Shop<'_> {
         patiently("the override has expired", || {
             if Timestamp::now() > until { Ok(()) } else { Err(until.to_string()) }
         });
-        self.is_quiet();
+        self.nothing_is_written();
         self.until_healthy(&self.repository.head());
         if self.content == Content::Manifests {
             self.revert_and_wait();
@@ -265,7 +269,7 @@ impl Shop<'_> {
     fn option_that_no_server_knows(&self) {
         let wanted = Wanted { config: "no_such_option = 1".to_owned(), ..good() };
         let commit = self.commit("ann", "a bad option", &wanted);
-        patiently("the first member is down", || {
+        patiently("the member that restarts first is down", || {
             let pod = self.galera.member(2);
             if self.galera.is_ready(&pod) { Err(self.engine.state_of(self, &commit).1) } else { Ok(()) }
         });
@@ -275,11 +279,11 @@ impl Shop<'_> {
     }
 
     fn random_commits(&self, seed: u64) {
-        let lasts = Duration::from_secs(60 * env_number("GATERA_MINUTES").unwrap_or(5));
-        println!("GATERA_SEED={seed}, {} minutes", lasts.as_secs() / 60);
+        let duration = Duration::from_secs(60 * env_number("GATERA_MINUTES").unwrap_or(5));
+        println!("GATERA_SEED={seed}, {} minutes", duration.as_secs() / 60);
         let (mut chance, mut wanted, began) = (Chance(seed), good(), Instant::now());
         let before = self.writes().map(|all| all.len());
-        while began.elapsed() < lasts {
+        while began.elapsed() < duration {
             let who = *chance.one(&["ann", "bob"]);
             let what = match chance.below(8) {
                 0 => {
@@ -318,7 +322,7 @@ impl Shop<'_> {
             thread::sleep(Duration::from_millis(chance.below(45_000)));
             self.note(&self.engine.state_of(self, &commit).1);
         }
-        let minutes = usize::try_from(lasts.as_secs() / 60).unwrap().max(1);
+        let minutes = usize::try_from(duration.as_secs() / 60).unwrap().max(1);
         let writes = self.writes().map(|all| all.len());
         for (who, (after, before)) in ["engine", "guard"].iter().zip(writes.iter().zip(before)) {
             let rate = (after - before) / minutes;

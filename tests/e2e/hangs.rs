@@ -1,4 +1,4 @@
-//! A first install completes although its bootstrap server is killed while the first member copies from it: by itself, or by
+//! A first install completes although its bootstrap server is killed while the first member copies from it: by itself, or after
 //! the way out that `gatera status` prints. Part of `make drills`.
 
 use std::time::{Duration, Instant};
@@ -27,18 +27,18 @@ fn a_first_install_completes_after_its_bootstrap_server_was_killed() {
     let killed = Instant::now();
     power::kill_servers(&[&bootstrap_pod]);
     // The bootstrap server comes back empty. Either it meets the first member and neither has a majority: `status` reports
-    // that with a way out. Or it founds its own cluster, and the step ends the copy that receives nothing.
+    // that with a way out. Or it founds its own cluster, and the step script ends the copy that receives nothing.
     let (deadline, mut followed) = (killed + Duration::from_secs(1200), false);
     while !(0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
         let reported = status(&galera);
-        assert!(Instant::now() < deadline, "{reported}");
+        assert!(Instant::now() < deadline, "not all members are Ready after 20 minutes:\n{reported}");
         if let Some(line) =
             reported.lines().find(|it| !followed && it.contains(&format!("CUT-OFF {bootstrap_pod}")))
         {
             println!("{line}\nafter {} s", killed.elapsed().as_secs());
             let way_out =
                 format!("kubectl -n {namespace} delete pod {bootstrap_pod}: no member has data yet");
-            assert!(line.contains(&way_out), "{line}");
+            assert!(line.contains(&way_out), "status prints the way out: {line}");
             galera.kubectl(&["delete", "pod", &bootstrap_pod]).succeeded();
             followed = true;
         }

@@ -59,12 +59,12 @@ fn template() -> serde_json::Value {
     } } } })
 }
 
-/// Checks that members that copied their data lack the file with the check's login: only the data directory in which the
+/// Checks that members that copied their data lack the file with the check's password: only the data directory in which the
 /// database was initialised has it. Then creates a user that the check can use on every member.
 fn members_lack_the_file_with_its_login(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
-        assert_eq!(check(galera, &pod, &ONLINE[..1]).status, 0, "the server listens");
+        assert_eq!(check(galera, &pod, &ONLINE[..1]).status, 0, "the server of {pod} listens");
         let denied = check(galera, &pod, &ONLINE);
         assert!(denied.stderr.contains("healthcheck innodb_initialized failed"), "{denied}");
     }
@@ -87,7 +87,7 @@ fn auto_upgrade_starts_only_members_with_data(galera: &Galera<'_>) {
     let hash = "SELECT JSON_VALUE(Priv, '$.authentication_string') FROM mysql.global_priv WHERE User = 'healthcheck' AND Host = '::1'";
     let hashes: BTreeSet<_> = (0..3).map(|ordinal| galera.ask(&galera.member(ordinal), hash)).collect();
     println!("{} different passwords of healthcheck on three members", hashes.len());
-    assert_eq!(hashes.len(), 3, "each member made its own password");
+    assert_eq!(hashes.len(), 3, "each member has created its own password");
 
     transfer::lose_volume(galera, 2);
     let error = patiently("the member without data fails", || {
@@ -102,12 +102,13 @@ fn auto_upgrade_starts_only_members_with_data(galera: &Galera<'_>) {
 fn pods_follow_the_template(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
-        assert_eq!(galera.in_pod(&pod, "id -u; touch /x 2>/dev/null || echo read-only"), "999\nread-only\n");
+        let user_and_root = galera.in_pod(&pod, "id -u; touch /x 2>/dev/null || echo read-only");
+        assert_eq!(user_and_root, "999\nread-only\n", "the user and the root file system of {pod}");
         let seen = galera.pod(&pod).expect("the pod exists");
         assert!(seen["metadata"]["annotations"]["gatera.dev/injected"].is_string(), "{seen}");
         let server = &seen["spec"]["containers"][0];
         assert_eq!(server["readinessProbe"]["exec"]["command"][0], "healthcheck.sh");
-        assert_eq!(check(galera, &pod, &ONLINE).status, 0);
+        assert_eq!(check(galera, &pod, &ONLINE).status, 0, "the check passes in {pod}");
     }
 }
 

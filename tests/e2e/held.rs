@@ -8,7 +8,7 @@ use crate::gate;
 use crate::power;
 use crate::recover::{Cordoned, delete_member, outcome, recover};
 
-/// Makes a new pod of the last member request this much CPU; the first two members stay as they are.
+/// Changes how much CPU the next pod of the last member requests. The first two members stay as they are.
 fn request_cpu(galera: &Galera<'_>, cpu: &str) {
     let container = json!({ "name": "mariadb", "resources": { "requests": { "cpu": cpu } } });
     let change = json!({ "spec": {
@@ -22,9 +22,9 @@ fn request_cpu(galera: &Galera<'_>, cpu: &str) {
 fn until_unschedulable(galera: &Galera<'_>, pod: &str) {
     patiently("the pod has no node", || {
         let Some(it) = galera.pod(pod) else { return Err("no such pod".to_owned()) };
-        let waits =
+        let has_no_node =
             it["spec"]["nodeName"] == Value::Null && it["metadata"]["deletionTimestamp"] == Value::Null;
-        if waits { Ok(()) } else { Err(it["spec"]["nodeName"].to_string()) }
+        if has_no_node { Ok(()) } else { Err(it["spec"]["nodeName"].to_string()) }
     });
 }
 
@@ -50,7 +50,7 @@ fn the_data_of_an_unschedulable_member_is_read() {
     assert!(text.contains(&reads) && ends.iter().any(|end| text.contains(end)), "{text}");
     galera.until_gone(&format!("pod/{third}-reader"));
     for pod in [&first, &second] {
-        assert_eq!(galera.rows(pod).succeeded().trim(), "4");
+        assert_eq!(galera.rows(pod).succeeded().trim(), "4", "rows of {pod}");
     }
 
     // Once a node can take the member, its pod is created again.

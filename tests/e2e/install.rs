@@ -33,7 +33,7 @@ pub fn try_helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> Output {
     galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat())
 }
 
-/// Installs a cluster by charts/galera in its own namespace, and waits until its bootstrap node is removed.
+/// Installs a cluster with charts/galera in its own namespace, and waits until its bootstrap node is removed.
 pub fn formed<'a>(lab: &'a ControlPlane, name: &str) -> Galera<'a> {
     formed_with(lab, name, &[])
 }
@@ -142,7 +142,7 @@ fn doctor_finds_no_problem(lab: &ControlPlane, namespace: &str) {
 }
 
 #[test]
-fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
+fn a_cluster_is_installed_tested_resized_and_restarted_and_no_row_is_lost() {
     let lab = guarded();
     let labels = [("gatera.dev/mode", "enforce"), ("pod-security.kubernetes.io/enforce", "restricted")];
     let namespace = lab.namespace_with_labels("install", &labels);
@@ -177,7 +177,11 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     doctor_finds_no_problem(lab, &namespace);
     helm_test(lab, "shop", &namespace);
     let word = "MYSQL_PWD=for-a-test mariadb --user=app --batch --skip-column-names site --execute='SELECT * FROM words'";
-    assert_eq!(galera.in_pod(&galera.member(2), word).trim(), "hello");
+    assert_eq!(
+        galera.in_pod(&galera.member(2), word).trim(),
+        "hello",
+        "the last member has the row of the script"
+    );
 
     let writer = Writer::start(&galera, &password(&galera));
     let before = uids(&galera, 3);
@@ -190,14 +194,18 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     eventually("the Service leads to all five", || (endpoints(&galera) == all).then_some(()));
 
     // Three of five is the smallest size that one step may leave.
-    let refused = galera.kubectl(&["scale", "statefulset/shop-galera", "--replicas=2"]);
-    assert_eq!((refused.status, refused.stderr.contains("[G01]")), (1, true), "{refused}");
+    let scaled = galera.kubectl(&["scale", "statefulset/shop-galera", "--replicas=2"]);
+    assert_eq!(
+        (scaled.status, scaled.stderr.contains("[G01]")),
+        (1, true),
+        "G01 refuses two of five: {scaled}"
+    );
     galera.kubectl(&["scale", "statefulset/shop-galera", "--replicas=3"]).succeeded();
     galera.until_gone("pod/shop-galera-3");
     galera.until_synced(3, 3);
     writer.until_writes();
-    assert_eq!(uids(&galera, 3), before);
-    assert_eq!(endpoints(&galera), all[..3]);
+    assert_eq!(uids(&galera, 3), before, "no member restarts when the cluster shrinks");
+    assert_eq!(endpoints(&galera), all[..3], "the Service leads to the members that are left");
 
     // Members restart one after the other, each after the previous one is Synced again.
     galera.kubectl(&["rollout", "restart", "statefulset/shop-galera"]).succeeded();
@@ -213,10 +221,10 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     writer.finish(3);
     let claims = galera.kubectl(&["get", "pvc", "--output=name"]).succeeded();
     assert_eq!(claims.lines().count(), 5, "claims of members that left are kept: {claims}");
-    assert!(started.elapsed() < Duration::from_secs(1500));
+    assert!(started.elapsed() < Duration::from_secs(1500), "it took {:.0?}", started.elapsed());
 }
 
-/// Returns the uids of the members' pods, empty for one that does not exist.
+/// Returns the uids of the members' pods. The uid of a pod that does not exist is empty.
 fn uids(galera: &Galera<'_>, members: usize) -> Vec<String> {
     let uid = |pod: Value| pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     (0..members).map(|it| galera.pod(&galera.member(it)).map(uid).unwrap_or_default()).collect()

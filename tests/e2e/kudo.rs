@@ -17,7 +17,7 @@ use crate::writer::Writer;
 
 const INSTANCE: &str = "galera-instance";
 
-/// Returns the shared nodes, with the guard and then KUDO.
+/// Returns the shared nodes, on which the guard and KUDO run.
 fn with_kudo() -> &'static ControlPlane {
     static INSTALLED: LazyLock<()> = LazyLock::new(|| {
         let image = env::var_os("GATERA_KUDO_IMAGE").map(PathBuf::from);
@@ -68,7 +68,7 @@ fn until_complete(galera: &Galera<'_>, plan: &str) {
 }
 
 #[test]
-fn the_plan_of_the_seed_operator_shows_the_refusal() {
+fn kudos_plan_shows_why_the_seed_operator_is_refused() {
     let galera = new_cluster("kudo-seed");
     let installed = install(&galera, "seed", &[]);
     assert_eq!(installed.status, 0, "{installed}");
@@ -81,7 +81,7 @@ fn the_plan_of_the_seed_operator_shows_the_refusal() {
         if plan.contains("[G11]") { Ok(plan) } else { Err(plan) }
     });
     println!("{plan}");
-    // The first object of the plan that contains a password.
+    // KUDO stops at the first object of the plan that contains a password.
     let first = "Step bootstrap_config [ERROR] (A transient error when executing task deploy.deploy.bootstrap_config.bootstrap_config. \
                  Will retry. admission webhook \"namespace.gatera.dev\" denied the request: [G11] ConfigMap NS/galera-instance-bootstrap: \
                  galera.cnf line 6 contains the password of wsrep_sst_auth in plain text\n";
@@ -93,7 +93,7 @@ fn the_plan_of_the_seed_operator_shows_the_refusal() {
     assert!(!plan.contains("admin"), "the password is not repeated: {plan}");
     let made =
         ["get", "deployments,statefulsets,pods,configmaps", "--selector=heritage=kudo", "--output=name"];
-    assert_eq!(galera.kubectl(&made).succeeded(), "");
+    assert_eq!(galera.kubectl(&made).succeeded(), "", "the plan has created nothing");
 
     // An Instance without data may be deleted.
     let gone = kudo(&galera, &["uninstall", "--instance", INSTANCE]);
@@ -148,7 +148,11 @@ fn a_corrected_operator_runs_every_plan_and_loses_no_row() {
         if events(&galera, "RolledOut").is_empty() { Err(status(&galera)) } else { Ok(()) }
     });
     for ordinal in 0..5 {
-        assert_eq!(galera.ask(&galera.member(ordinal), "SELECT @@innodb_buffer_pool_size"), "50331648");
+        assert_eq!(
+            galera.ask(&galera.member(ordinal), "SELECT @@innodb_buffer_pool_size"),
+            "50331648",
+            "member {ordinal}"
+        );
     }
     writer.until_writes();
 
@@ -209,15 +213,16 @@ fn orphan_and_install_again(galera: &Galera<'_>, parameters: &[&str]) {
     let set = format!("statefulset/{INSTANCE}-galera");
     let owners =
         || galera.kubectl(&["get", &set, "--output=jsonpath={.metadata.ownerReferences}"]).succeeded();
-    assert_eq!(owners(), "");
+    assert_eq!(owners(), "", "no Instance owns the StatefulSet");
     assert_eq!(
         galera.kubectl(&["get", "pods", "--selector=app=galera", "--output=name"]).succeeded(),
-        members
+        members,
+        "the members are still there"
     );
 
     assert_eq!(install(galera, "mended", parameters).status, 0);
     until_complete(galera, "deploy");
-    assert!(owners().contains("kudo.dev"), "{}", owners());
+    assert!(owners().contains("kudo.dev"), "the new Instance owns the StatefulSet: {}", owners());
 }
 
 /// Uninstalls the cluster after an orderly stop, which is allowed. An installation under the same name founds no cluster, and
@@ -243,7 +248,7 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str, parameters: &[&s
     assert_eq!(code, Some(0), "{text}");
     until_complete(galera, "deploy");
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
-    assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
+    assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3", "rows of member 2");
 }
 
 /// Uninstalls the cluster with an override: the garbage collector deletes its objects, and the claims are kept.
@@ -260,5 +265,5 @@ fn uninstall_with_an_override(galera: &Galera<'_>) {
     }
     let claims: Value =
         serde_json::from_str(&galera.kubectl(&["get", "pvc", "--output=json"]).succeeded()).unwrap();
-    assert_eq!(claims["items"].as_array().map(Vec::len), Some(5), "{claims}");
+    assert_eq!(claims["items"].as_array().map(Vec::len), Some(5), "five claims are kept: {claims}");
 }

@@ -22,7 +22,7 @@ pub struct Operator<'a> {
     pub galera: Galera<'a>,
 }
 
-/// What a member's agent, or its recovery Job, reports.
+/// The position of a member's data, as its agent or its recovery Job reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Position {
     uuid: String,
@@ -37,7 +37,7 @@ impl Position {
 }
 
 impl<'a> Operator<'a> {
-    /// Creates a MariaDB and its cluster, in a namespace with these labels; with any, its pods have the guard's label, too.
+    /// Creates a MariaDB and its cluster, in a namespace with these labels. If there are any, the pods have the guard's label, too.
     /// Returns when all members are Ready.
     pub fn create(lab: &'a ControlPlane, name: &str, labels: &[(&str, &str)]) -> Self {
         let namespace = lab.namespace_with_labels(name, labels);
@@ -73,7 +73,7 @@ impl<'a> Operator<'a> {
         self.galera.kubectl(&[&["--as", ACCOUNT], arguments].concat())
     }
 
-    /// Runs a line of shell in the container of a member's agent, as soon as that is possible.
+    /// Runs a line of shell in the container of a member's agent. Tries again until that succeeds.
     pub fn exec_in_agent(&self, ordinal: usize, line: &str) -> String {
         let pod = self.galera.member(ordinal);
         patiently("the command succeeds in the member's agent", || {
@@ -104,7 +104,8 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Creates the StatefulSet again around its pods, without the guard's annotations, as a resize of the storage does.
+    /// Deletes the StatefulSet without its pods and creates it again, without the guard's annotations, as the operator does to resize
+    /// the storage.
     pub fn recreate_stateful_set(&self) {
         let galera = &self.galera;
         let mut set = galera.lab.get(&galera.namespace, "statefulset/ours-galera");
@@ -243,7 +244,7 @@ impl<'a> Operator<'a> {
         Position { uuid: uuid.to_owned(), seqno: seqno.parse().unwrap_or(-1), safe: false }
     }
 
-    /// Deletes the pod of a member that is not Synced within ten seconds, and waits until it is.
+    /// Deletes the pod of a member unless the member is Synced within ten seconds. Returns when the member is Synced.
     fn restart_unless_synced(&self, ordinal: usize) {
         let (galera, pod) = (&self.galera, self.galera.member(ordinal));
         let synced = || galera.wsrep(&pod).is_ok_and(|it| it.state == "Synced" && it.component == "Primary");
@@ -263,7 +264,8 @@ impl<'a> Operator<'a> {
         });
     }
 
-    /// Returns each member's cluster id, and how many of the ten rows it has that only two members had received.
+    /// Returns each member's cluster id and its number of late rows: those that `power::kill_all_while_one_is_behind` commits while
+    /// one member is behind.
     pub fn identities_and_late_rows(&self) -> Vec<(String, Option<u64>)> {
         let look = |it: usize| {
             let uuid = self.galera.wsrep(&self.galera.member(it)).map_or_else(|error| error, |it| it.uuid);
@@ -273,11 +275,11 @@ impl<'a> Operator<'a> {
     }
 }
 
-/// Returns the member from which the operator starts the cluster: the first that is safe to bootstrap, or else the newest. If
-/// `all`, the newest counts only when every position is known. Identities are not compared.
-fn member_to_start_from(found: &[Position], all: bool) -> Option<(usize, Position)> {
+/// Returns the member from which the operator starts the cluster: the first that is safe to bootstrap, or else the newest. With
+/// `only_if_all_known`, the newest counts only if every position is known. Identities are not compared.
+fn member_to_start_from(found: &[Position], only_if_all_known: bool) -> Option<(usize, Position)> {
     let safe = found.iter().position(|it| it.safe);
-    let known = !all || found.iter().all(Position::is_known);
+    let known = !only_if_all_known || found.iter().all(Position::is_known);
     let newest =
         || (0..found.len()).filter(|it| found[*it].seqno >= 0).max_by_key(|it| (found[*it].seqno, *it));
     let source = safe.or_else(|| known.then(newest).flatten())?;

@@ -43,7 +43,7 @@ fn dashboard_expressions(galera: &Galera<'_>) -> Vec<String> {
     targets.map(filled).collect()
 }
 
-/// Returns the ServiceMonitor as the chart renders it; the lab has no Prometheus operator, whose kind it is.
+/// Returns the ServiceMonitor as the chart renders it. The lab has no Prometheus operator, to which this kind belongs.
 fn service_monitor(galera: &Galera<'_>) -> Value {
     let account = format!("--set=metrics.existingSecret={}-exporter", galera.name);
     let rendered = helm(
@@ -58,7 +58,7 @@ fn service_monitor(galera: &Galera<'_>) -> Value {
     let mut objects = inspect::manifest::read(&rendered).into_iter().map(|it| it.unwrap().json());
     let monitor = objects.find(|it: &Value| it["kind"] == "ServiceMonitor");
     let mut monitor = monitor.expect("the chart renders a ServiceMonitor");
-    // Where Helm creates it.
+    // Helm would create the object in this namespace.
     monitor["metadata"]["namespace"] = galera.namespace.clone().into();
     monitor
 }
@@ -90,8 +90,8 @@ fn a_running_cluster_gets_an_exporter() {
         }
     });
     for page in &pages {
-        assert_eq!(value(page, "mysql_global_status_wsrep_local_state"), Some(4.0));
-        assert_eq!(value(page, "mysql_global_status_wsrep_cluster_size"), Some(3.0));
+        assert_eq!(value(page, "mysql_global_status_wsrep_local_state"), Some(4.0), "the member is Synced");
+        assert_eq!(value(page, "mysql_global_status_wsrep_cluster_size"), Some(3.0), "the cluster's size");
     }
     assert_eq!(uids(&galera), before, "no member was restarted");
 
@@ -100,7 +100,7 @@ fn a_running_cluster_gets_an_exporter() {
         galera.kubectl(&["get", "pod", selector, "--output=jsonpath={.items[0].status.podIP}"]).succeeded();
     let prometheus = lab.start_prometheus(&service_monitor(&galera), &format!("{address}:9104"));
     for expression in dashboard_expressions(&galera) {
-        let results = patiently(&expression, || {
+        let results = patiently(&format!("Prometheus has a complete result of {expression}"), || {
             let results = prometheus.ask(&expression)?;
             let members = results.iter().filter(|it| it.contains("instance=")).count();
             let is_complete = members == 3 || members == 0 && results.len() == 1;
@@ -109,7 +109,7 @@ fn a_running_cluster_gets_an_exporter() {
         println!("{expression}\n  {}", results.join("\n  "));
     }
 
-    // The page about a member that is gone has a value, not an error.
+    // The page about a member that is gone has the value 0, not an error.
     galera.kubectl(&["delete", "pod", &galera.member(1), "--wait=false"]).succeeded();
     patiently("the exporter reports that the member is gone", || {
         let page = exporter_page(&galera, 1);

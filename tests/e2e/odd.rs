@@ -107,7 +107,7 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
         "the second eviction waits: {printed}"
     );
     for pod in both {
-        assert_ne!(&node(pod), crowded, "{pod} has moved");
+        assert_ne!(&node(pod), crowded, "{pod} runs on another node");
     }
     galera.until_synced(3, 3);
     writer.until_writes();
@@ -125,7 +125,7 @@ fn drain(galera: &Galera<'_>, node: &str) -> String {
     printed
 }
 
-/// Runs `act` and asserts that this member, which is queried meanwhile, always has a majority.
+/// Runs `act`. Asserts that this member, which is queried meanwhile, always belongs to a majority.
 fn keeping_a_majority<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -141,7 +141,10 @@ fn keeping_a_majority<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce()
         done.store(true, Ordering::Relaxed);
         let seen = queries.join().unwrap();
         let has_majority = |it: &&Wsrep| it.component == "Primary" && it.size >= 2;
-        assert!(seen.len() > 3 && seen.iter().all(|it| has_majority(&it)), "{seen:?}");
+        assert!(
+            seen.len() > 3 && seen.iter().all(|it| has_majority(&it)),
+            "{survivor} has a majority: {seen:?}"
+        );
         result
     })
 }
@@ -153,7 +156,7 @@ fn another_cluster_cannot_be_joined(galera: &Galera<'_>, other: &Galera<'_>) {
     let patched = galera.kubectl(&["patch", &config, "--type=merge", "--patch", &patch]);
     refused(&patched, "G06", "lists odd-galera-0.odd-hs, which belongs to cluster odd-galera");
     let own = "do instead: set it to gcomm://plain-galera-0.plain-hs,plain-galera-1.plain-hs,plain-galera-2.plain-hs";
-    assert!(patched.stderr.contains(own), "{patched}");
+    assert!(patched.stderr.contains(own), "the refusal prints the right address: {patched}");
 }
 
 fn a_claim_is_deleted_as_the_refusal_says(galera: &Galera<'_>) {
@@ -161,7 +164,7 @@ fn a_claim_is_deleted_as_the_refusal_says(galera: &Galera<'_>) {
     let deleted = galera.kubectl(&["delete", &claim, "--wait=false"]);
     refused(&deleted, "G07", "it holds the data of member plain-galera-1 (3 of 3 members Synced");
     let advice = commands(&deleted.stderr);
-    assert_eq!(advice.len(), 3, "{deleted}");
+    assert_eq!(advice.len(), 3, "the advice has three commands: {deleted}");
     let uid = |what: &str| galera.lab.get(&galera.namespace, what)["metadata"]["uid"].clone();
     let before = uid(&claim);
     for command in &advice {

@@ -1,5 +1,5 @@
-//! Interrupted clean-ups of the bootstrap node: the guard's leader is killed at every step of one, and the namespace is deleted
-//! during another.
+//! Interrupted removals of the bootstrap node: during one, the guard's leader is killed at every step; during another, the
+//! namespace is deleted.
 
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ fn kill_the_leader(lab: &ControlPlane, killed: &mut Vec<String>, during: &str) {
     killed.push(leader);
 }
 
-/// A finalizer that makes the clean-up take longer: objects with it stay until it is removed.
+/// A finalizer that makes the removal take longer: an object stays until its finalizer is removed.
 const HOLD: &str = "odd.example/hold";
 
-/// Adds the finalizer to an object, or removes it.
+/// Adds `HOLD` to an object, or removes it.
 fn hold(galera: &Galera<'_>, what: &str, hold: bool) {
     let finalizers: &[&str] = if hold { &[HOLD] } else { &[] };
     let patch = json!({ "metadata": { "finalizers": finalizers } }).to_string();
@@ -68,7 +68,7 @@ fn bootstrap_objects(galera: &Galera<'_>) -> [String; 3] {
     ]
 }
 
-/// Returns the first word of the guard's mark about the bootstrap node: how far its removal is.
+/// Returns the first word of the guard's mark about the bootstrap node, which says how far its removal has got.
 fn progress(galera: &Galera<'_>) -> String {
     let mark = r"--output=jsonpath={.metadata.annotations.gatera\.dev/bootstrap}";
     let mark = galera.kubectl(&["get", &galera.stateful_set(), mark]).succeeded();
@@ -76,7 +76,7 @@ fn progress(galera: &Galera<'_>) -> String {
 }
 
 #[test]
-fn a_clean_up_continues_after_its_leader_is_killed() {
+fn the_removal_of_a_bootstrap_node_continues_after_the_leader_is_killed() {
     let lab = guarded();
     let namespace = lab.namespace_with_labels("heirs", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "heirs");
@@ -115,7 +115,7 @@ fn a_clean_up_continues_after_its_leader_is_killed() {
     let reported = events(&galera, "BootstrapRemoved");
     assert_eq!(reported.len(), 1, "the removal is reported once: {reported:?}");
     galera.until_synced(3, 3);
-    assert_eq!(uids_and_restarts(&galera), before, "no member restarts during a clean-up");
+    assert_eq!(uids_and_restarts(&galera), before, "no member restarts during the removal");
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3", "rows of member {ordinal}");
     }
@@ -148,7 +148,7 @@ fn log_lines(lab: &ControlPlane, namespace: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_namespace_is_deleted_during_a_clean_up() {
+fn a_namespace_is_deleted_during_the_removal_of_its_bootstrap_node() {
     let lab = guarded();
     let namespace = lab.namespace_with_labels("going", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "going");
@@ -160,7 +160,7 @@ fn a_namespace_is_deleted_during_a_clean_up() {
     let deleted = lab.kubectl(User::Admin, &delete);
     refused(&deleted, "G03", "it holds cluster going-galera (1 of 1 members Synced");
     let advice = commands(&deleted.stderr);
-    assert_eq!(advice.len(), 1, "{deleted}");
+    assert_eq!(advice.len(), 1, "the advice has one command: {deleted}");
     follow(lab, &advice[0]);
     patiently("the bootstrap node is being removed", || {
         let now = progress(&galera);
@@ -200,5 +200,5 @@ fn a_namespace_is_deleted_during_a_clean_up() {
     assert!(after.len() <= before.len(), "the leader still works on the deleted namespace: {after:#?}");
     let problems: Vec<_> = before.iter().filter(|it| it.contains("WARN") || it.contains("ERROR")).collect();
     println!("warnings and errors of the guard: {problems:#?}");
-    assert!(problems.len() <= 3, "{problems:#?}");
+    assert!(problems.len() <= 3, "the guard logged more than three warnings and errors: {problems:#?}");
 }

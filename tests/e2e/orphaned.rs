@@ -36,7 +36,10 @@ fn an_orphaned_cluster_accepts_only_its_own_stateful_set_again() {
     {
         let refused = galera.kubectl(&[&arguments[..], &["--dry-run=server"]].concat());
         println!("{refused}");
-        assert!(refused.status == 1 && refused.stderr.contains(rule), "{arguments:?}: {refused}");
+        assert!(
+            refused.status == 1 && refused.stderr.contains(rule),
+            "{rule}refuses {arguments:?}: {refused}"
+        );
     }
     let reported = status(&galera);
     println!("{reported}");
@@ -49,7 +52,7 @@ fn an_orphaned_cluster_accepts_only_its_own_stateful_set_again() {
     ] {
         let refused = upgrade(&galera, values);
         println!("helm upgrade {values:?}\n{refused}");
-        assert!(refused.status != 0 && refused.stderr.contains(rule), "{values:?}: {refused}");
+        assert!(refused.status != 0 && refused.stderr.contains(rule), "{rule}refuses {values:?}: {refused}");
     }
     writer.until_writes();
     let restored = upgrade(&galera, &[]);

@@ -17,9 +17,9 @@ use crate::{chance, gate};
 
 /// Waits until `gatera status` prints all of these texts.
 pub fn until_status_reports(galera: &Galera<'_>, all: &[&str]) -> String {
-    let text = patiently("status reports it", || {
+    let text = patiently(&format!("`gatera status` prints {all:?}"), || {
         let text = status(galera);
-        if all.iter().all(|it| text.contains(it)) { Ok(text) } else { Err(format!("{all:?}: {text}")) }
+        if all.iter().all(|it| text.contains(it)) { Ok(text) } else { Err(text) }
     });
     println!("{text}");
     text
@@ -36,14 +36,14 @@ fn until_whole(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Ins
     cluster
 }
 
-/// Creates a cluster with three rows and a writer. `fails` breaks it and follows the way out; afterwards all members must be
+/// Creates a cluster with three rows and a writer. `incident` breaks it and follows the way out; afterwards all members must be
 /// back, agree, and have every acknowledged row. Returns the cluster's id before and after.
 pub fn outage(
     name: &str,
     tables: &str,
-    fails: impl FnOnce(&Galera<'_>, &Writer<'_>, &[String; 3]),
+    incident: impl FnOnce(&Galera<'_>, &Writer<'_>, &[String; 3]),
 ) -> (String, String) {
-    outage_with(&[], name, tables, fails)
+    outage_with(&[], name, tables, incident)
 }
 
 /// Does the same as `outage`, with these values of the chart.
@@ -51,7 +51,7 @@ pub fn outage_with(
     values: &[&str],
     name: &str,
     tables: &str,
-    fails: impl FnOnce(&Galera<'_>, &Writer<'_>, &[String; 3]),
+    incident: impl FnOnce(&Galera<'_>, &Writer<'_>, &[String; 3]),
 ) -> (String, String) {
     let galera = formed_with(guarded(), name, values);
     let before = galera.until_synced(3, 3);
@@ -61,7 +61,7 @@ pub fn outage_with(
     }
     let writer = Writer::beside(&galera, &password(&galera), &galera.member(0));
     let began = Instant::now();
-    fails(&galera, &writer, &[0, 1, 2].map(|ordinal| galera.member(ordinal)));
+    incident(&galera, &writer, &[0, 1, 2].map(|ordinal| galera.member(ordinal)));
     (before, until_whole(&galera, writer, tables, began))
 }
 
@@ -70,7 +70,7 @@ fn kill_all_servers(galera: &Galera<'_>, pods: &[String]) {
     power::kill_until_restarted(galera, Kill::Servers, &pods, Duration::ZERO);
 }
 
-/// All three servers die and one node stays away: the other members wait for the third.
+/// All three servers die, and one node does not come back: `gatera status` names it, and the others wait for its member.
 #[test]
 fn status_names_a_node_that_is_away() {
     let (before, after) = outage("away", "shop.t", |galera, _, pods| {
@@ -83,8 +83,8 @@ fn status_names_a_node_that_is_away() {
             galera,
             &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])],
         );
-        // The guard has these reports, too, before a person would delete a member.
-        let refusal = patiently("the refusal has what status reports", || {
+        // The guard receives the same reports, and quotes them when a person deletes a member.
+        let refusal = patiently("the refusal contains what `gatera status` reports", || {
             let deleted = galera.kubectl(&["delete", "pod", &pods[0], "--wait=false"]);
             refused(&deleted, "G02", "no member of its cluster is Ready");
             if deleted.stderr.contains(&waits) { Ok(deleted.stderr) } else { Err(deleted.stderr) }
@@ -95,7 +95,7 @@ fn status_names_a_node_that_is_away() {
     assert_eq!(before, after, "the cluster keeps its identity");
 }
 
-/// All three servers die and one node stays away: `gatera recover` continues without its member.
+/// All three servers die, and one node does not come back: `gatera recover` continues without its member.
 #[test]
 fn a_recovery_continues_without_a_node_that_is_away() {
     recover::a_recovery_continues_without_a_node_that_is_away();
@@ -107,7 +107,7 @@ fn a_recovery_survives_outages_of_the_api_server_and_the_guard() {
     recover::a_recovery_survives_outages_of_the_api_server_and_the_guard();
 }
 
-/// A recovery that is killed repeatedly is finished by the next command, or by the page.
+/// A recovery that is killed repeatedly is finished by the next run of the command, or by hand as docs/down.md says.
 #[test]
 fn a_recovery_that_is_killed_repeatedly_is_finished() {
     recover::a_recovery_that_is_killed_repeatedly_is_finished();
@@ -119,13 +119,14 @@ fn clusters_of_other_sizes_recover() {
     recover::clusters_of_other_sizes_recover();
 }
 
-/// Failures in an order chosen by a seed lose no row.
+/// Failures in an order chosen by a seed lose no acknowledged row.
 #[test]
 fn random_failures_lose_no_acknowledged_row() {
     chance::random_failures_lose_no_acknowledged_row();
 }
 
-/// One of three members is left, without a majority. It serves again once a person has decided that the others stay away.
+/// One of three members is left, without a majority. It serves again once a person has decided that the others do not come
+/// back.
 #[test]
 fn the_last_of_three_members_serves_after_its_way_out() {
     let (before, after) = outage("alone", "shop.t", |galera, writer, pods| {
@@ -166,9 +167,9 @@ fn a_truncated_last_view_is_recovered_by_hand() {
     assert_eq!(before, after, "the cluster keeps its identity");
 }
 
-/// All servers die in the middle of a long ALTER, so no member's position counts for Galera.
+/// All servers die in the middle of a long ALTER, so no member's `grastate.dat` has a position.
 #[test]
-fn a_crash_of_all_members_during_an_alter() {
+fn a_crash_of_all_members_during_an_alter_is_recovered_by_hand() {
     outage("alter", "shop.t, shop.wide", |galera, _, pods| {
         thread::scope(|scope| {
             scope.spawn(|| galera.sql(&pods[0], ALTER));
@@ -182,7 +183,7 @@ fn a_crash_of_all_members_during_an_alter() {
 
 /// All servers die after two members have finished the ALTER and while the third has not.
 #[test]
-fn a_crash_while_one_member_still_alters() {
+fn a_crash_while_one_member_still_alters_is_recovered_by_hand() {
     outage("alone-alter", "shop.t, shop.wide", |galera, _, pods| {
         thread::scope(|scope| {
             scope.spawn(|| galera.sql(&pods[0], ALTER));
@@ -203,8 +204,8 @@ fn a_crash_while_one_member_still_alters() {
     });
 }
 
-/// After a power failure, servers that start without the step form a cluster whose identity is zeros. `gatera status` reports
-/// that, restarts are refused, and the cluster is created anew by hand. GATERA_GIGABYTES sets the size of its database.
+/// After a power failure, servers that start without the step script form a cluster whose identity is zeros. `gatera status` reports
+/// that, restarts are refused, and the cluster gets a new identity by hand. GATERA_GIGABYTES sets the size of its database.
 #[test]
 fn a_cluster_without_identity_is_recovered() {
     let galera = formed(guarded(), "zeros");
@@ -222,7 +223,7 @@ fn a_cluster_without_identity_is_recovered() {
         println!("from power failure to HEALTHY, {what}: {:.1} s", began.elapsed().as_secs_f64());
         id
     };
-    assert_eq!(power_failure("with the step"), cluster);
+    assert_eq!(power_failure("with the step"), cluster, "the cluster keeps its identity");
     let (without_step, with_step) = (
         json!(["docker-entrypoint.sh"]),
         json!(["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"]),
@@ -230,7 +231,7 @@ fn a_cluster_without_identity_is_recovered() {
     set_start_command(&galera, &without_step, &json!("keep"));
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     let zeros = "00000000-0000-0000-0000-000000000000";
-    assert_eq!(power_failure("without the step"), zeros);
+    assert_eq!(power_failure("without the step"), zeros, "the cluster has lost its identity");
 
     let began = Instant::now();
     until_status_reports(
@@ -243,13 +244,13 @@ fn a_cluster_without_identity_is_recovered() {
     refused(&restarted, "G14", "a member that restarts never joins again");
     recover_by_hand_from(&galera, &pods[1]);
     let again = galera.until_synced(3, 3);
-    assert_ne!(again, zeros);
-    assert_ne!(again, cluster);
+    assert_ne!(again, zeros, "the cluster has an identity again");
+    assert_ne!(again, cluster, "the identity is a new one");
     gate::until_identity_is_recorded(&galera, &again);
-    println!("created anew after {:.1} s", began.elapsed().as_secs_f64());
+    println!("the cluster has a new identity after {:.1} s", began.elapsed().as_secs_f64());
     set_start_command(&galera, &with_step, &Value::Null);
-    assert_eq!(power_failure("with the step again"), again);
-    assert_eq!(until_whole(&galera, writer, "shop.t, shop.heavy", Instant::now()), again);
+    assert_eq!(power_failure("with the step again"), again, "the cluster keeps its new identity");
+    assert_eq!(until_whole(&galera, writer, "shop.t, shop.heavy", Instant::now()), again, "the new identity");
 }
 
 /// Restarts every member with this command, and with this value of `gatera.dev/start`.
@@ -313,7 +314,7 @@ fn recover_by_hand_from(galera: &Galera<'_>, pod: &str) {
         galera.kubectl(&["patch", &set, "--type=merge", "--patch", &patch]).succeeded();
     };
     ordinals(ordinal, 1);
-    // The controller removes no pod while none is Ready.
+    // The StatefulSet's controller removes no pod while none is Ready.
     let others = (0..3).filter(|it| *it != ordinal).map(|it| galera.member(it));
     for pod in others.chain([pod.to_owned()]) {
         galera.kubectl(&["delete", "pod", &pod, "--ignore-not-found"]).succeeded();

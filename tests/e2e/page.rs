@@ -1,5 +1,5 @@
-//! The page for emergencies (docs/down.md), without the program: a shell runs its blocks of commands unchanged. Only the names
-//! of the cluster and of its newest member are filled in, as a person would.
+//! Commands of pages: a shell runs the blocks of docs/down.md, section "Without the program", and of other pages unchanged. Only the
+//! names of the cluster and of its newest member, and that member's position, are filled in, as a person would.
 //!
 //! Must not know: how a recovery works. It does only what the page says.
 
@@ -43,7 +43,7 @@ pub fn run_block(galera: &Galera<'_>, head: &str, block: &str) -> Output {
     output
 }
 
-/// Recovers a cluster of three members that is down, as the page says.
+/// Recovers a cluster of three members that is down, as docs/down.md says.
 pub fn recover_by_the_page(galera: &Galera<'_>) {
     let blocks = recovery_blocks();
     let [head, pods, ends, ask, first, others, over] = &blocks[..] else {
@@ -52,7 +52,7 @@ pub fn recover_by_the_page(galera: &Galera<'_>) {
     let (example, functions) = head.split_once('\n').unwrap();
     assert_eq!(example, "ns=db set=galera");
     let head = format!("ns={} set={}-galera\n{functions}", galera.namespace, galera.name);
-    // The block fails for pods that exist already, so its status does not count.
+    // The block fails for pods that exist already, so its exit code is ignored.
     run_block(galera, &head, pods);
     let (newest, end) = patiently("each pod reports its position", || {
         let reported = run_block(galera, &head, ends).stdout;
@@ -67,9 +67,9 @@ pub fn recover_by_the_page(galera: &Galera<'_>) {
         newest.filter(|_| reported.len() == 3).ok_or_else(|| format!("{reported:?}"))
     });
     let (example, commands) = ask.split_once('\n').unwrap();
-    assert!(example.starts_with("N=1 end="), "{example}");
+    assert!(example.starts_with("N=1 end="), "the block begins with the names to fill in: {example}");
     let head = format!("{head}N={newest} end={end}\n");
-    patiently("the guard has each position", || {
+    patiently("the guard knows each position", || {
         let asked = run_block(galera, &head, commands);
         if asked.status == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `gatera passwd` on real pods: the command is killed and run again, and reversed, and members copy everything during a change.
+//! `gatera passwd` on real pods: the command is killed and run again, a change is reversed, and members copy all data during one.
 //! Meanwhile clients log in with each password and a writer commits. Part of `make drills`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -60,7 +60,7 @@ impl<'a> LoginClient<'a> {
     fn never_denied(self) -> usize {
         let (log_ins, denied, away) = (self.count("in"), self.count("denied"), self.count("away"));
         println!("{}: {log_ins} logins, {denied} denied, {away} without an answer", self.pod);
-        assert_eq!(denied, 0);
+        assert_eq!(denied, 0, "{} was denied", self.pod);
         self.galera.kubectl(&["delete", "pod", &self.pod, "--now"]).succeeded();
         log_ins
     }
@@ -98,17 +98,17 @@ fn wait_for(child: Child) -> String {
     let output = child.wait_with_output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     println!("{printed}");
-    assert!(output.status.success(), "{printed}");
+    assert!(output.status.success(), "`gatera passwd` failed: {printed}");
     printed
 }
 
 /// Asserts that no Secret or mark of a change remains.
 fn no_change_is_under_way(galera: &Galera<'_>) {
     let own = galera.kubectl(&["get", "secrets", "--output=name"]).succeeded();
-    assert!(!own.contains("gatera-passwd"), "{own}");
+    assert!(!own.contains("gatera-passwd"), "a Secret of the change is left: {own}");
     let marks = "--template={{.metadata.annotations}}";
     let marks = galera.kubectl(&["get", "secret", &format!("{}-secret", galera.name), marks]).succeeded();
-    assert!(!marks.contains("gatera.dev/password"), "{marks}");
+    assert!(!marks.contains("gatera.dev/password"), "a mark of the change is left: {marks}");
     galera.until_synced(3, 3);
 }
 
@@ -156,8 +156,8 @@ fn a_password_changes_and_no_login_fails() {
     old_logins.never_denied();
     let printed = wait_for(passwd(galera, &["--yes"], ""));
     assert!(printed.contains("accepts only the new password of root"), "{printed}");
-    assert!(new_logins.never_denied() > 0);
+    assert!(new_logins.never_denied() > 0, "the new password never logged in");
     no_change_is_under_way(galera);
-    assert_eq!(secret_value(galera, "root-password"), NEW);
+    assert_eq!(secret_value(galera, "root-password"), NEW, "the Secret has the new password");
     galera.ask(&galera.member(0), "SELECT 1");
 }

@@ -1,4 +1,4 @@
-//! A password in use is changed, line by line as the page of G12 says. A change of only the Secret is refused.
+//! A password in use is changed, line by line, as the page of G12 says. A change of only the Secret is refused.
 
 use std::process::Command;
 use std::time::Duration;
@@ -69,7 +69,9 @@ pub fn change_as_the_page_says(galera: &Galera<'_>, client: &str) {
     ];
 
     let steps = steps();
-    let [both, patch, transfer, restart, drop_old] = &steps[..] else { panic!("five steps: {steps:#?}") };
+    let [both, patch, transfer, restart, drop_old] = &steps[..] else {
+        panic!("the page has other steps than this test: {steps:#?}")
+    };
     let sql = |statement: &str, user: &str, host: &str, old: &str| {
         filled(statement, &[("ACCOUNT", user), ("HOST", host), ("OLD", old), ("NEW", "a-new-one")])
     };

@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::galera::{Galera, patiently};
 use crate::lab::ends_with_this_process;
 
-/// Kills servers without an orderly stop. All are found first, so that they die at nearly the same moment. The pods of the lab
-/// are processes of this machine.
+/// Kills servers without an orderly stop. All are found first, so that they die at nearly the same moment. The servers are processes
+/// of this machine, on which the lab's pods run.
 pub fn kill_servers(pods: &[&str]) {
     let found: Vec<_> = pods.iter().map(|pod| server_of(pod)).collect();
     for pid in found {
@@ -70,7 +70,7 @@ pub fn pause_server(pod: &str) {
     kill_process(server_of(pod), Signal::STOP).unwrap();
 }
 
-/// Processes that are paused until this value is dropped. Paused kubelets do not restart what dies on their nodes.
+/// Processes that are paused until this value is dropped. Paused kubelets restart no container on their nodes.
 pub struct Paused(Vec<Pid>);
 
 impl Paused {
@@ -117,7 +117,7 @@ pub fn pause_servers(pods: &[String]) -> Paused {
     )
 }
 
-/// A network in which some addresses are reached only by their own node, until this value is dropped.
+/// Addresses that only their own node can reach, until this value is dropped.
 pub struct CutOff;
 
 /// Cuts these addresses off the network, until the returned value is dropped.
@@ -195,7 +195,7 @@ pub fn kill_api_server(duration: Duration) {
     program.ensure_runs();
 }
 
-/// Checks that all these servers run a DDL, during which `grastate.dat` holds zeros. The error is the number of those that do.
+/// Checks that all these servers run a DDL, during which `grastate.dat` holds zeros. The error is the number of servers that do.
 pub fn all_run_a_ddl(pods: &[String]) -> Result<(), String> {
     let runs_a_ddl = |pod: &&String| {
         let server = find_process(|path| is_server(path, pod));
@@ -261,7 +261,8 @@ fn until_started_again(galera: &Galera<'_>, before: &[(String, u64)], pods: &[&s
     });
 }
 
-/// Does what G16 asks for. Otherwise members from the seed documents do not find each other after a power failure.
+/// Sets `publishNotReadyAddresses`, as G16 demands. Without it, members from the seed documents do not find each other after a power
+/// failure.
 pub fn publish_not_ready_addresses(galera: &Galera<'_>) {
     let patch = r#"{"spec":{"publishNotReadyAddresses":true}}"#;
     galera.kubectl(&["patch", "service", &format!("{}-hs", galera.name), "--patch", patch]).succeeded();
@@ -290,24 +291,28 @@ pub fn kill_all_while_one_is_behind(galera: &Galera<'_>) {
             Some(10) => Ok(()),
             other => Err(format!("{other:?}")),
         });
-        assert_eq!(late_rows(galera, 2), Some(0), "it is behind");
+        assert_eq!(late_rows(galera, 2), Some(0), "the last member is behind");
         kill_servers(&pods.each_ref().map(String::as_str));
     });
     until_started_again(galera, &before, &pods.each_ref().map(String::as_str));
 }
 
-/// Returns how many of the ten rows a member has, or `None` if it does not serve.
+/// Returns how many of the ten rows in `shop.late` a member has, or `None` if it does not serve.
 pub fn late_rows(galera: &Galera<'_>, ordinal: usize) -> Option<u64> {
     let count =
         galera.sql(&galera.member(ordinal), "SET SESSION wsrep_sync_wait=0; SELECT COUNT(*) FROM shop.late");
     if count.status == 0 { count.stdout.trim().parse().ok() } else { None }
 }
 
-/// Checks that, with the step script, the member that is behind copies what it missed, and the cluster keeps its identity.
+/// Checks that, with the step script, the member that is behind receives what it missed, and the cluster keeps its identity.
 pub fn a_power_failure_loses_nothing(galera: &Galera<'_>, cluster: &str) {
     kill_all_while_one_is_behind(galera);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
-    assert_eq!([0, 1, 2].map(|ordinal| late_rows(galera, ordinal)), [Some(10); 3]);
+    assert_eq!(
+        [0, 1, 2].map(|ordinal| late_rows(galera, ordinal)),
+        [Some(10); 3],
+        "late rows of each member"
+    );
     each_log_shows_a_recovery(galera);
     members_agree(galera, "shop.t, shop.late");
 }
@@ -319,11 +324,11 @@ pub fn members_agree(galera: &Galera<'_>, tables: &str) {
     assert!(sums.iter().all(|sum| *sum == sums[0]), "members differ in {tables}: {sums:#?}");
 }
 
-/// Asserts that each member's log shows a recovery: once a member has joined, its state no longer does.
+/// Asserts that each member's log shows a recovery. The state of a member that has joined no longer shows it.
 fn each_log_shows_a_recovery(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).stdout;
-        assert!(log.contains("recovered after a crash"), "{log}");
+        assert!(log.contains("recovered after a crash"), "member {ordinal} recovered its position: {log}");
     }
 }
 
@@ -332,6 +337,6 @@ pub fn a_joiner_leaves_within_seconds(galera: &Galera<'_>, pod: &str) {
     let began = Instant::now();
     galera.kubectl(&["delete", "pod", pod, "--wait=true", "--timeout=120s"]).succeeded();
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert!(took < Duration::from_secs(60), "{pod} left only after {took:?}");
     println!("{pod} left after {:.1} s", took.as_secs_f64());
 }

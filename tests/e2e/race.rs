@@ -45,7 +45,10 @@ fn one_removal_is_allowed(galera: &Galera<'_>, round: usize) -> bool {
     assert!(allowed < 2, "round {round}: both removals were allowed: {outcomes:#?}");
     for refused in outcomes.iter().filter(|outcome| outcome.status != 0) {
         let message = &refused.stderr;
-        assert!(message.contains("[G02] Pod") || message.contains("[G01] StatefulSet"), "{message}");
+        assert!(
+            message.contains("[G02] Pod") || message.contains("[G01] StatefulSet"),
+            "round {round}: G01 or G02 refuses the other: {message}"
+        );
     }
     allowed == 1
 }

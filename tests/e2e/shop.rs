@@ -20,7 +20,7 @@ pub enum Content {
     Release,
 }
 
-/// A GitOps engine, through its own objects.
+/// A GitOps engine, which is controlled by its own objects.
 pub trait GitOpsEngine {
     /// Returns the namespace of its service accounts.
     fn namespace(&self) -> &'static str;
@@ -32,7 +32,7 @@ pub trait GitOpsEngine {
     fn state_of(&self, shop: &Shop<'_>, commit: &str) -> (bool, String);
     /// Returns a text that the engine shows after the cluster was removed from the repository.
     fn text_after_removal(&self, content: Content) -> &'static str;
-    /// Does what the revert of such a removal needs besides the commit.
+    /// Does what a revert of that removal needs besides the commit.
     fn finish_revert(&self, shop: &Shop<'_>);
     /// Returns the objects that make it install charts/gatera from a repository, with the values in `values.yaml`. Deleting the
     /// last one uninstalls it.
@@ -72,7 +72,7 @@ pub struct Wanted {
     pub overridden: Option<String>,
 }
 
-/// Returns the content of a good commit.
+/// Returns the content of a good commit: a cluster of three members, with its bootstrap node.
 pub fn good() -> Wanted {
     Wanted { config: pool(32), members: 3, bootstrap: true, present: true, overridden: None }
 }
@@ -181,11 +181,11 @@ impl Shop<'_> {
 
     /// Waits until the engine reports this commit as applied and healthy.
     pub fn until_healthy(&self, commit: &str) {
-        patiently("the engine reports that all is well", || {
-            let (well, shown) = self.engine.state_of(self, commit);
-            if well { Ok(()) } else { Err(shown) }
+        patiently(&format!("the engine reports commit {commit} as applied and healthy"), || {
+            let (healthy, shown) = self.engine.state_of(self, commit);
+            if healthy { Ok(()) } else { Err(shown) }
         });
-        self.note("all is well");
+        self.note("applied and healthy");
     }
 
     /// Waits until the engine shows this text.
@@ -194,7 +194,7 @@ impl Shop<'_> {
             let (_, shown) = self.engine.state_of(self, commit);
             if shown.contains(text) { Ok(shown) } else { Err(shown) }
         });
-        self.note(&format!("it shows: {shown}"));
+        self.note(&format!("the engine shows: {shown}"));
     }
 
     /// Returns the writes of the engine and of the guard to objects of the namespace so far.
@@ -205,17 +205,18 @@ impl Shop<'_> {
         [written_by(lab, self.engine), without_reports(lab.asked_by_the_guard())].map(here)
     }
 
-    /// Checks that neither engine nor guard writes for a minute, in which the engine reconciles three times.
-    pub fn is_quiet(&self) {
+    /// Checks that neither engine nor guard writes for a minute, in which the engine reconciles three times. Callers have nothing
+    /// for them to do.
+    pub fn nothing_is_written(&self) {
         let before = self.writes().map(|all| all.len());
         thread::sleep(Duration::from_secs(60));
         let [engine, guard] = self.writes();
         assert_eq!(engine[before[0]..], [], "the engine writes though there is nothing to do");
         assert_eq!(guard[before[1]..], [], "the guard writes though there is nothing to do");
-        self.note("quiet");
+        self.note("nothing was written for a minute");
     }
 
-    /// Undoes the last commit, and waits until all is well again.
+    /// Reverts the last commit, and waits until the engine reports the revert as applied and healthy.
     pub fn revert_and_wait(&self) {
         let commit = self.repository.revert();
         self.note("reverted");
