@@ -8,7 +8,7 @@ use crate::lab::{ControlPlane, Output, User};
 pub fn refused(output: &Output, rule: &str, text: &str) {
     assert_eq!(output.status, 1, "{rule} refuses the request: {output}");
     let expected = output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(text);
-    assert!(expected, "a refusal by {rule} says \"{text}\": {output}");
+    assert!(expected, "this is not a refusal by {rule} that says \"{text}\": {output}");
 }
 
 /// Returns the kubectl commands in a text, split into words as a shell does: single quotes keep words together.

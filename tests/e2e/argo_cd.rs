@@ -47,7 +47,7 @@ impl GitOpsEngine for ArgoCd {
             source["helm"] = json!({ "releaseName": name, "valueFiles": ["/deploy/shop.yaml"] });
         }
         // The retries last longer than a rolling restart, because after the last one Argo CD waits for another commit. They do
-        // not last much longer, because until then Argo CD ignores that commit.
+        // not last much longer, because until then Argo CD ignores the next commit.
         let retry =
             json!({ "limit": 12, "backoff": { "duration": "10s", "factor": 1, "maxDuration": "20s" } });
         vec![json!({

@@ -1,6 +1,6 @@
 //! Bitnami's image and chart, whose scripts decide by themselves when to found a cluster. The lab's image (`images/bitnami`)
-//! behaves as Bitnami's does. GATERA_BITNAMI_SCRIPTS builds it with Bitnami's own scripts, and GATERA_BITNAMI_IMAGE replaces it by
-//! the image in that archive. Part of `make drills`.
+//! behaves as Bitnami's does. GATERA_BITNAMI_SCRIPTS builds it with Bitnami's own scripts, and GATERA_BITNAMI_IMAGE replaces it
+//! by the image in that archive. Part of `make drills`.
 
 use std::env;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
     for pod in &pods {
         assert!(
             log(&galera, pod).contains("gatera: start of "),
-            "the step script starts the server of {pod}"
+            "the log of {pod} shows no start by the step script"
         );
     }
     let writer = Writer::start(&galera, &json!({ "value": "admin" }));
@@ -98,7 +98,7 @@ fn newest_member_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &st
     });
     // The step script runs after the image's setup, so the log is complete up to there.
     let log = log(galera, &first);
-    assert!(!log.contains("FORCE_SAFETOBOOTSTRAP"), "the image's setup does not refuse to start: {log}");
+    assert!(!log.contains("FORCE_SAFETOBOOTSTRAP"), "the image's setup has refused to start: {log}");
     let reported = patiently("status names the command to recover", || {
         let reported = status(galera);
         if reported.contains("gatera recover") { Ok(reported) } else { Err(reported) }
@@ -121,7 +121,8 @@ fn stop_and_start(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     writer.until_writes();
 }
 
-/// Puts the image's switch for a new cluster into a Secret, where no webhook sees it. The Secret remains until the end of the test.
+/// Puts the image's switch for a new cluster into a Secret, where no webhook sees it. The Secret remains until the end of the
+/// test.
 fn hidden_switch_is_ignored(galera: &Galera<'_>, cluster: &str) {
     let switch = "--from-literal=MARIADB_GALERA_CLUSTER_BOOTSTRAP=yes";
     galera.kubectl(&["create", "secret", "generic", "hidden", switch]).succeeded();

@@ -36,7 +36,7 @@ impl Chance {
     }
 }
 
-/// Returns the number in an environment variable, if it is set to one.
+/// Returns the number in an environment variable, or `None` if it holds no number.
 pub fn env_number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
 }
@@ -103,7 +103,7 @@ fn try_delete_member(galera: &Galera<'_>, pod: &str) -> bool {
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).status == 0
 }
 
-/// Recovers the cluster with `gatera recover`. Earlier runs of the command, as many as chance decides, are killed.
+/// Recovers the cluster with `gatera recover`. First starts and kills the command, a random number of times.
 fn recover_with_interruptions(galera: &Galera<'_>, chance: &mut Chance) {
     while chance.below(2) == 0 {
         let mut child = recover(galera, &["--yes"]).spawn().unwrap();

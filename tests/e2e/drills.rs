@@ -1,6 +1,6 @@
-//! One cluster goes through every kind of power failure, and another one through rollouts that are interrupted in every way, while
-//! a client writes. Both clusters keep their identity, and at the end every member has every acknowledged row.
-//! Part of `make drills`.
+//! One cluster goes through every kind of power failure, and another one through rollouts that are interrupted in every way,
+//! while a client writes. Both clusters keep their identity, and at the end every member has every acknowledged row. Part of
+//! `make drills`.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A cluster of mariadb-operator, without and with the guard, goes through the failures that docs/compared.md compares. The operator
-//! is the real one if GATERA_MARIADB_OPERATOR names a checkout of it (`real_operator.rs`), and otherwise a stand-in
+//! A cluster of mariadb-operator, without and with the guard, goes through the failures that docs/compared.md compares. The
+//! operator is the real one if GATERA_MARIADB_OPERATOR names a checkout of it (`real_operator.rs`), and otherwise a stand-in
 //! (`mariadb_operator.rs`). Part of `make drills`.
 
 use std::time::{Duration, Instant};

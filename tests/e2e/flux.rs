@@ -74,8 +74,8 @@ impl GitOpsEngine for Flux {
         }
     }
 
-    /// A deletion that has begun cannot be undone. So the finalizer is removed: the HelmRelease is then deleted and created again.
-    /// Helm's release, whose uninstallation is unfinished, is rolled back.
+    /// A deletion that has begun cannot be undone. So the finalizer is removed: the HelmRelease is then deleted and created
+    /// again. Helm's release, whose uninstallation is unfinished, is rolled back.
     fn finish_revert(&self, shop: &Shop<'_>) {
         if shop.content == Content::Release {
             let (galera, release) = (&shop.galera, format!("helmrelease/{}", shop.galera.name));

@@ -22,8 +22,8 @@ pub fn series() -> String {
 /// The time limit for one step of a cluster with a small database. Even on a busy machine, each step takes less.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Calls `probe` twice a second until it succeeds. Panics with `what`, a statement that should become true, and the last error when
-/// the time limit is over.
+/// Calls `probe` twice a second until it succeeds. Panics with `what`, a statement that should become true, and the last error
+/// when the time limit is over.
 pub fn patiently<T>(what: &str, mut probe: impl FnMut() -> Result<T, String>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

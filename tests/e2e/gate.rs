@@ -1,5 +1,5 @@
-//! A cluster address that would found a second cluster gets past every webhook, because it is in a Secret, which the guard does not
-//! read. The step script in the member's pod knows the cluster's id, and does not start the server.
+//! A cluster address that would found a second cluster gets past every webhook, because it is in a Secret, which the guard does
+//! not read. The step script in the member's pod knows the cluster's id, and does not start the server.
 
 use serde_json::{Value, json};
 

@@ -83,9 +83,9 @@ pub fn status(galera: &Galera<'_>) -> String {
 #[track_caller]
 pub fn refused(output: &Output, rule: &str, text: &str) {
     // The exit codes of a refusal: 1 from kubectl, 255 from the plugin.
-    assert!([1, 255].contains(&output.status), "{rule} refuses the request: {output}");
+    assert!([1, 255].contains(&output.status), "{rule} has not refused the request: {output}");
     let expected = output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(text);
-    assert!(expected, "a refusal by {rule} says \"{text}\": {output}");
+    assert!(expected, "this is not a refusal by {rule} that says \"{text}\": {output}");
 }
 
 /// Returns the text of an override for half an hour.

@@ -114,7 +114,10 @@ fn uninstalling_a_guard_that_is_down_leaves_nothing(lab: &ControlPlane) {
         refused.status, 1,
         "while the guard is down, changes of Galera objects are refused: {refused}"
     );
-    assert!(refused.stderr.contains("failed calling webhook"), "the API server reports why: {refused}");
+    assert!(
+        refused.stderr.contains("failed calling webhook"),
+        "the API server does not report why: {refused}"
+    );
     lab.helm(User::Admin, &["uninstall", "gatera", "--namespace", NAMESPACE]).succeeded();
     patiently("API servers no longer call the guard", || {
         let output = dry_run_seed(lab);

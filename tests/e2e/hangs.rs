@@ -38,7 +38,7 @@ fn a_first_install_completes_after_its_bootstrap_server_was_killed() {
             println!("{line}\nafter {} s", killed.elapsed().as_secs());
             let way_out =
                 format!("kubectl -n {namespace} delete pod {bootstrap_pod}: no member has data yet");
-            assert!(line.contains(&way_out), "status prints the way out: {line}");
+            assert!(line.contains(&way_out), "status does not print the way out: {line}");
             galera.kubectl(&["delete", "pod", &bootstrap_pod]).succeeded();
             followed = true;
         }

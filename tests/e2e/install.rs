@@ -198,7 +198,7 @@ fn a_cluster_is_installed_tested_resized_and_restarted_and_no_row_is_lost() {
     assert_eq!(
         (scaled.status, scaled.stderr.contains("[G01]")),
         (1, true),
-        "G01 refuses two of five: {scaled}"
+        "G01 refuses to leave two of five: {scaled}"
     );
     galera.kubectl(&["scale", "statefulset/shop-galera", "--replicas=3"]).succeeded();
     galera.until_gone("pod/shop-galera-3");
@@ -221,7 +221,7 @@ fn a_cluster_is_installed_tested_resized_and_restarted_and_no_row_is_lost() {
     writer.finish(3);
     let claims = galera.kubectl(&["get", "pvc", "--output=name"]).succeeded();
     assert_eq!(claims.lines().count(), 5, "claims of members that left are kept: {claims}");
-    assert!(started.elapsed() < Duration::from_secs(1500), "it took {:.0?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1500), "the test took {:.0?}", started.elapsed());
 }
 
 /// Returns the uids of the members' pods. The uid of a pod that does not exist is empty.

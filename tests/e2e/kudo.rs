@@ -90,7 +90,7 @@ fn kudos_plan_shows_why_the_seed_operator_is_refused() {
         plan.contains("  do instead: keep it in a Secret, and mount that beside this ConfigMap"),
         "{plan}"
     );
-    assert!(!plan.contains("admin"), "the password is not repeated: {plan}");
+    assert!(!plan.contains("admin"), "the plan repeats the password: {plan}");
     let made =
         ["get", "deployments,statefulsets,pods,configmaps", "--selector=heritage=kudo", "--output=name"];
     assert_eq!(galera.kubectl(&made).succeeded(), "", "the plan has created nothing");
@@ -222,7 +222,7 @@ fn orphan_and_install_again(galera: &Galera<'_>, parameters: &[&str]) {
 
     assert_eq!(install(galera, "mended", parameters).status, 0);
     until_complete(galera, "deploy");
-    assert!(owners().contains("kudo.dev"), "the new Instance owns the StatefulSet: {}", owners());
+    assert!(owners().contains("kudo.dev"), "the new Instance does not own the StatefulSet: {}", owners());
 }
 
 /// Uninstalls the cluster after an orderly stop, which is allowed. An installation under the same name founds no cluster, and

@@ -37,8 +37,8 @@ impl Position {
 }
 
 impl<'a> Operator<'a> {
-    /// Creates a MariaDB and its cluster, in a namespace with these labels. If there are any, the pods have the guard's label, too.
-    /// Returns when all members are Ready.
+    /// Creates a MariaDB and its cluster, in a namespace with these labels. If there are any, the pods have the guard's label,
+    /// too. Returns when all members are Ready.
     pub fn create(lab: &'a ControlPlane, name: &str, labels: &[(&str, &str)]) -> Self {
         let namespace = lab.namespace_with_labels(name, labels);
         let galera = Galera::new(lab, &namespace, "ours");
@@ -104,8 +104,8 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Deletes the StatefulSet without its pods and creates it again, without the guard's annotations, as the operator does to resize
-    /// the storage.
+    /// Deletes the StatefulSet without its pods and creates it again, without the guard's annotations, as the operator does to
+    /// resize the storage.
     pub fn recreate_stateful_set(&self) {
         let galera = &self.galera;
         let mut set = galera.lab.get(&galera.namespace, "statefulset/ours-galera");
@@ -264,8 +264,8 @@ impl<'a> Operator<'a> {
         });
     }
 
-    /// Returns each member's cluster id and its number of late rows: those that `power::kill_all_while_one_is_behind` commits while
-    /// one member is behind.
+    /// Returns each member's cluster id and its number of late rows: those that `power::kill_all_while_one_is_behind` commits
+    /// while one member is behind.
     pub fn identities_and_late_rows(&self) -> Vec<(String, Option<u64>)> {
         let look = |it: usize| {
             let uuid = self.galera.wsrep(&self.galera.member(it)).map_or_else(|error| error, |it| it.uuid);

@@ -104,7 +104,7 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
     };
     assert!(
         printed.contains("will retry after 5s") && printed.contains("[G02]"),
-        "the second eviction waits: {printed}"
+        "the second eviction did not wait: {printed}"
     );
     for pod in both {
         assert_ne!(&node(pod), crowded, "{pod} runs on another node");
@@ -143,7 +143,7 @@ fn keeping_a_majority<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce()
         let has_majority = |it: &&Wsrep| it.component == "Primary" && it.size >= 2;
         assert!(
             seen.len() > 3 && seen.iter().all(|it| has_majority(&it)),
-            "{survivor} has a majority: {seen:?}"
+            "{survivor} was without a majority: {seen:?}"
         );
         result
     })
@@ -156,7 +156,7 @@ fn another_cluster_cannot_be_joined(galera: &Galera<'_>, other: &Galera<'_>) {
     let patched = galera.kubectl(&["patch", &config, "--type=merge", "--patch", &patch]);
     refused(&patched, "G06", "lists odd-galera-0.odd-hs, which belongs to cluster odd-galera");
     let own = "do instead: set it to gcomm://plain-galera-0.plain-hs,plain-galera-1.plain-hs,plain-galera-2.plain-hs";
-    assert!(patched.stderr.contains(own), "the refusal prints the right address: {patched}");
+    assert!(patched.stderr.contains(own), "the refusal does not print the right address: {patched}");
 }
 
 fn a_claim_is_deleted_as_the_refusal_says(galera: &Galera<'_>) {

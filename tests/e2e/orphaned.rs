@@ -38,7 +38,7 @@ fn an_orphaned_cluster_accepts_only_its_own_stateful_set_again() {
         println!("{refused}");
         assert!(
             refused.status == 1 && refused.stderr.contains(rule),
-            "{rule}refuses {arguments:?}: {refused}"
+            "no refusal by {rule}of {arguments:?}: {refused}"
         );
     }
     let reported = status(&galera);
@@ -52,7 +52,10 @@ fn an_orphaned_cluster_accepts_only_its_own_stateful_set_again() {
     ] {
         let refused = upgrade(&galera, values);
         println!("helm upgrade {values:?}\n{refused}");
-        assert!(refused.status != 0 && refused.stderr.contains(rule), "{rule}refuses {values:?}: {refused}");
+        assert!(
+            refused.status != 0 && refused.stderr.contains(rule),
+            "no refusal by {rule}of {values:?}: {refused}"
+        );
     }
     writer.until_writes();
     let restored = upgrade(&galera, &[]);

@@ -204,8 +204,9 @@ fn a_crash_while_one_member_still_alters_is_recovered_by_hand() {
     });
 }
 
-/// After a power failure, servers that start without the step script form a cluster whose identity is zeros. `gatera status` reports
-/// that, restarts are refused, and the cluster gets a new identity by hand. GATERA_GIGABYTES sets the size of its database.
+/// After a power failure, servers that start without the step script form a cluster whose identity is zeros. `gatera status`
+/// reports that, restarts are refused, and a recovery by hand gives the cluster a new identity. GATERA_GIGABYTES sets the size of
+/// its database.
 #[test]
 fn a_cluster_without_identity_is_recovered() {
     let galera = formed(guarded(), "zeros");

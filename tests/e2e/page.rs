@@ -1,5 +1,5 @@
-//! Commands of pages: a shell runs the blocks of docs/down.md, section "Without the program", and of other pages unchanged. Only the
-//! names of the cluster and of its newest member, and that member's position, are filled in, as a person would.
+//! Commands of pages (docs/down.md, section "Without the program", and others): a shell runs their blocks unchanged. Only names
+//! and the position of the newest member are filled in, as a person would.
 //!
 //! Must not know: how a recovery works. It does only what the page says.
 
@@ -67,7 +67,7 @@ pub fn recover_by_the_page(galera: &Galera<'_>) {
         newest.filter(|_| reported.len() == 3).ok_or_else(|| format!("{reported:?}"))
     });
     let (example, commands) = ask.split_once('\n').unwrap();
-    assert!(example.starts_with("N=1 end="), "the block begins with the names to fill in: {example}");
+    assert!(example.starts_with("N=1 end="), "the block has other names to fill in: {example}");
     let head = format!("{head}N={newest} end={end}\n");
     patiently("the guard knows each position", || {
         let asked = run_block(galera, &head, commands);

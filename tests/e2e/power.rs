@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::galera::{Galera, patiently};
 use crate::lab::ends_with_this_process;
 
-/// Kills servers without an orderly stop. All are found first, so that they die at nearly the same moment. The servers are processes
-/// of this machine, on which the lab's pods run.
+/// Kills servers without an orderly stop. All are found first, so that they die at nearly the same moment. The servers are
+/// processes of this machine, on which the lab's pods run.
 pub fn kill_servers(pods: &[&str]) {
     let found: Vec<_> = pods.iter().map(|pod| server_of(pod)).collect();
     for pid in found {
@@ -261,8 +261,8 @@ fn until_started_again(galera: &Galera<'_>, before: &[(String, u64)], pods: &[&s
     });
 }
 
-/// Sets `publishNotReadyAddresses`, as G16 demands. Without it, members from the seed documents do not find each other after a power
-/// failure.
+/// Sets `publishNotReadyAddresses`, as G16 demands. Without it, members from the seed documents do not find each other after a
+/// power failure.
 pub fn publish_not_ready_addresses(galera: &Galera<'_>) {
     let patch = r#"{"spec":{"publishNotReadyAddresses":true}}"#;
     galera.kubectl(&["patch", "service", &format!("{}-hs", galera.name), "--patch", patch]).succeeded();
@@ -328,7 +328,10 @@ pub fn members_agree(galera: &Galera<'_>, tables: &str) {
 fn each_log_shows_a_recovery(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).stdout;
-        assert!(log.contains("recovered after a crash"), "member {ordinal} recovered its position: {log}");
+        assert!(
+            log.contains("recovered after a crash"),
+            "the log of member {ordinal} shows no recovery: {log}"
+        );
     }
 }
 

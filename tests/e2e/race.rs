@@ -47,7 +47,7 @@ fn one_removal_is_allowed(galera: &Galera<'_>, round: usize) -> bool {
         let message = &refused.stderr;
         assert!(
             message.contains("[G02] Pod") || message.contains("[G01] StatefulSet"),
-            "round {round}: G01 or G02 refuses the other: {message}"
+            "round {round}: neither G01 nor G02 refused it: {message}"
         );
     }
     allowed == 1

@@ -15,7 +15,7 @@ use crate::lab::{Asked, ControlPlane, User};
 use crate::power::{self, Kill};
 use crate::writer::Writer;
 
-/// Returns the checkout of the operator's repository, if there is one.
+/// Returns the checkout of the operator's repository, if GATERA_MARIADB_OPERATOR names one.
 fn checkout() -> Option<PathBuf> {
     env::var_os("GATERA_MARIADB_OPERATOR").filter(|it| !it.is_empty()).map(PathBuf::from)
 }
@@ -115,7 +115,7 @@ pub fn restart_members(galera: &Galera<'_>, value: &str) {
     patiently("every member has restarted", || {
         let pods = (0..3).filter_map(|it| galera.pod(&galera.member(it)));
         let new = pods.filter(|pod| pod["metadata"]["annotations"]["restarted"] == value).count();
-        if new == 3 { Ok(()) } else { Err(format!("{new} of 3 are")) }
+        if new == 3 { Ok(()) } else { Err(format!("{new} of 3 members have")) }
     });
     until_ready(galera, 3);
 }
@@ -126,8 +126,8 @@ fn patch_spec(galera: &Galera<'_>, spec: &Value) {
     galera.kubectl(&["patch", "mariadb", "ours-galera", "--type=merge", "--patch", &patch]).succeeded();
 }
 
-/// Runs drills that the stand-in cannot: all members die while the operator does not run; two nodes are drained at once; the
-/// cluster is resized; an option that no server knows is set and removed; the operator waits longer before a recovery.
+/// Runs drills that are impossible with the stand-in: all members die while the operator does not run; two nodes are drained at
+/// once; the cluster is resized; an option that no server knows is set and removed; the operator waits longer before a recovery.
 pub fn further_drills(galera: &Galera<'_>, writer: &Writer<'_>) {
     let lab = galera.lab;
     let replicas = |count: &str| {
@@ -171,10 +171,10 @@ pub fn further_drills(galera: &Galera<'_>, writer: &Writer<'_>) {
     patiently("one server does not start", || {
         let restarts = power::restarts(galera);
         let dead = (0..3).filter(|it| restarts[*it] > 0 && !galera.is_ready(&pods[*it])).count();
-        if dead == 1 { Ok(()) } else { Err(format!("{dead} of 3")) }
+        if dead == 1 { Ok(()) } else { Err(format!("{dead} of 3 servers do not start")) }
     });
     writer.until_writes();
-    // If the text were removed, the operator would keep the ConfigMap with the last one.
+    // Without `myCnf`, the operator would keep the ConfigMap with the last text.
     patch_spec(galera, &json!({ "myCnf": "[mariadb]\n" }));
     timed("an option that no server knows, removed again", 3);
 
@@ -187,7 +187,7 @@ pub fn further_drills(galera: &Galera<'_>, writer: &Writer<'_>) {
     timed("all servers killed while one was behind, with clusterHealthyTimeout 2m", 3);
 }
 
-/// Drains the nodes of two members at the same time: one member is evicted, and the other waits until that one is Ready again.
+/// Drains the nodes of two members at the same time: one member is evicted, and the other only when that one is Ready again.
 fn drain_at_once(galera: &Galera<'_>, pods: &[String]) {
     let node = |pod: &String| galera.pod(pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
     let nodes: Vec<_> = pods.iter().map(node).collect();
@@ -202,13 +202,17 @@ fn drain_at_once(galera: &Galera<'_>, pods: &[String]) {
         drains.into_iter().map(|it| it.join().unwrap()).collect()
     });
     let waited = outputs.iter().filter(|it| it.stderr.contains("[G02]")).count();
-    assert!(waited == 1 && outputs.iter().all(|it| it.status == 0), "{outputs:#?}");
+    assert!(
+        waited == 1 && outputs.iter().all(|it| it.status == 0),
+        "a drain failed, or not exactly one had to wait: {outputs:#?}"
+    );
     for node in &nodes {
         galera.lab.kubectl(User::Admin, &["uncordon", node]).succeeded();
     }
 }
 
-/// Prints how long the API server took for the operator's writes of each kind, in each namespace: without and with the guard.
+/// Prints how long the API server took for the operator's writes of each kind, by namespace: one has the guard, the other has
+/// not.
 pub fn print_write_latencies(lab: &ControlPlane) {
     let mut all = BTreeMap::<_, Vec<_>>::new();
     for it in lab.asked_by_accounts_of("mariadb-system").into_iter().filter(Asked::writes) {

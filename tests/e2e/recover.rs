@@ -1,5 +1,5 @@
-//! `gatera recover`: every member has stopped, with rows written in between. The command finds the newest member, starts the
-//! cluster from it, and brings back the others. Every acknowledged row is there.
+//! `gatera recover`: every member has stopped, one after the other or all at once, while rows were written. The command finds the
+//! newest member, starts the cluster from it, and brings back its peers. Every acknowledged row is still there.
 
 use std::io::{BufRead as _, BufReader};
 use std::panic::{self, AssertUnwindSafe};
@@ -19,12 +19,12 @@ use crate::page;
 use crate::power::{self, Kill};
 use crate::writer::Writer;
 
-/// Returns the command `gatera recover` for this cluster, which is not started yet.
+/// Returns a `gatera recover` command for this cluster, for the caller to start.
 pub fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
     gatera("recover", galera, more)
 }
 
-/// Returns a command of `gatera` for this cluster, which is not started yet.
+/// Returns a `gatera` command for this cluster, for the caller to start.
 pub fn gatera(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
     command
@@ -71,10 +71,10 @@ fn kill_after_every_line(galera: &Galera<'_>) -> Vec<String> {
     let mut printed: Vec<String> = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(600);
     loop {
-        assert!(Instant::now() < deadline, "{printed:#?}");
+        assert!(Instant::now() < deadline, "not recovered after ten minutes: {printed:#?}");
         let mut child = recover(galera, &["--yes"]).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Without the time of day.
+        // Each line begins with the time of day, which differs in every run.
         let mut steps =
             lines.map(|line| line.unwrap().split_once(' ').map(|it| it.1.to_owned()).unwrap_or_default());
         match steps.find(|line| !printed.contains(line)) {
@@ -85,7 +85,7 @@ fn kill_after_every_line(galera: &Galera<'_>) -> Vec<String> {
                 child.wait().unwrap();
             }
             None => {
-                assert!(child.wait().unwrap().success(), "{printed:#?}");
+                assert!(child.wait().unwrap().success(), "`gatera recover` failed: {printed:#?}");
                 return printed;
             }
         }
@@ -117,7 +117,7 @@ pub fn outcome(mut command: Command) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// Recovers the cluster by the command. Checks that it started from this member and that the cluster keeps its identity.
+/// Recovers the cluster with `gatera recover`. Checks that it starts from this member and keeps its identity.
 pub fn recover_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
     let (code, text) = outcome(recover(galera, &["--yes"]));
     println!("{text}");
@@ -125,10 +125,10 @@ pub fn recover_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     let member = galera.member(newest);
     let asks = format!("{member}: asking the guard whether it may start the cluster from {cluster}:");
-    assert!(text.contains(&asks), "{text}");
+    assert!(text.contains(&asks), "the command did not start the cluster from {member}: {text}");
 }
 
-/// Checks the most likely case after a power failure: one node stays away, and the other members wait for its member until
+/// Checks the most likely case after a power failure: a node does not come back, and the other members wait for its member until
 /// `gatera recover` continues without it. Part of `make drills`.
 pub fn a_recovery_continues_without_a_node_that_is_away() {
     let (galera, cluster) = gate::formed_with_identity("without");
@@ -151,10 +151,10 @@ pub fn a_recovery_continues_without_a_node_that_is_away() {
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains(&format!("is back without {}", pods[2])), "{text}");
     for pod in &pods[..2] {
-        assert_eq!(galera.rows(pod).succeeded().trim(), "3");
+        assert_eq!(galera.rows(pod).succeeded().trim(), "3", "rows of {pod}");
     }
 
-    // The member had nothing newer, and joins when its node is back.
+    // The member has no newer data, and joins when its node is back.
     drop(paused);
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
@@ -181,13 +181,13 @@ pub fn a_recovery_survives_outages_of_the_api_server_and_the_guard() {
             _ => {}
         }
     }
-    assert!(child.wait().unwrap().success());
+    assert!(child.wait().unwrap().success(), "`gatera recover` failed");
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     power::members_agree(&galera, "shop.t");
 }
 
-/// Returns what the stop recorded on each claim, by ordinal.
+/// Returns what `gatera stop` recorded on each member's claim.
 fn stop_records(galera: &Galera<'_>) -> Vec<String> {
     let record = |ordinal| {
         let claim = galera.lab.get(&galera.namespace, &format!("pvc/{}", galera.claim(ordinal)));
@@ -196,8 +196,8 @@ fn stop_records(galera: &Galera<'_>) -> Vec<String> {
     (0..3).map(record).collect()
 }
 
-/// Stops and uninstalls the cluster, which leaves only its claims and its password. A new install under its name starts from
-/// these.
+/// Stops and uninstalls the cluster, which leaves only its claims and its password. Then installs it again under the same name,
+/// and starts it from these claims.
 fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
     let set = galera.stateful_set();
     let (code, text) = outcome(gatera("stop", galera, &["--yes"]));
@@ -211,14 +211,14 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
     let ends: Vec<_> = stop_records(galera).iter().map(seqno).collect();
     assert!(
         ends[0] >= ends[1] && ends[1] >= ends[2],
-        "the member that stopped last has the newest data: {ends:?}"
+        "the member that stopped last does not have the newest data: {ends:?}"
     );
     let kept = galera.lab.get(&galera.namespace, &set);
-    assert_eq!(kept["spec"]["replicas"], 0);
-    let ours =
+    assert_eq!(kept["spec"]["replicas"], 0, "the stopped StatefulSet");
+    let owns_replicas =
         |it: &Value| it["manager"] == "gatera-command" && it["fieldsV1"].to_string().contains("f:replicas");
     let fields = kept["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    assert!(!fields.iter().any(ours), "the command still owns spec.replicas: {fields:#?}");
+    assert!(!fields.iter().any(owns_replicas), "the command still owns spec.replicas: {fields:#?}");
 
     let uninstalled =
         galera.lab.helm(User::Admin, &["uninstall", &galera.name, "--namespace", &galera.namespace]);
@@ -226,7 +226,7 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
     galera.until_gone(&set);
     let installed = helm(galera, "install", &["--set=bootstrap.enabled=false"]);
     println!("{uninstalled}\n{installed}");
-    // Before the members start: a change of the template would restart them.
+    // This changes the template, which would restart members, so it comes before they start.
     gate::read_address_from_secret(galera);
     let began = Instant::now();
     let (code, text) = outcome(gatera("start", galera, &["--yes"]));
@@ -237,9 +237,9 @@ fn stop_uninstall_and_start(galera: &Galera<'_>, cluster: &str) {
         galera.member(0),
         ends[0]
     );
-    assert!(text.contains(&first), "{text}");
+    assert!(text.contains(&first), "the command did not start the cluster from the first member: {text}");
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
-    assert_eq!(stop_records(galera), [""; 3]);
+    assert_eq!(stop_records(galera), [""; 3], "the start removes the records of the stop");
 }
 
 /// Recovers, stops and starts clusters of one, two and five members, and one whose pods are created in parallel. Part of
@@ -307,8 +307,8 @@ fn recreate_with_policy(galera: &Galera<'_>, policy: &str) {
     galera.apply(&set.to_string()).succeeded();
 }
 
-/// Kills the command after every line that it prints and runs it again. Then recovers the same cluster by the page alone. Part
-/// of `make drills`.
+/// Kills the command after every line that it prints, and runs it again. Then recovers the same cluster only with the commands in
+/// docs/down.md. Part of `make drills`.
 pub fn a_recovery_that_is_killed_repeatedly_is_finished() {
     let (galera, cluster) = gate::formed_with_identity("killed");
     let writer = Writer::start(&galera, &password(&galera));
@@ -347,11 +347,11 @@ fn one_command_recovers_a_cluster_that_is_down() {
     }
     let (_, plan) = outcome(recover(&galera, &["--dry-run"]));
     println!("{plan}");
-    assert!(plan.contains("next step: "), "{plan}");
+    assert!(plan.contains("next step: "), "--dry-run prints no next step: {plan}");
     recover_from(&galera, 1, &cluster);
-    assert_eq!(set(), before, "the StatefulSet is as it was");
+    assert_eq!(set(), before, "the recovery leaves the StatefulSet unchanged");
     for reason in ["RecoveryGranted", "RecoveryOver"] {
-        patiently(reason, || {
+        patiently(&format!("there is an Event {reason}"), || {
             if events(&galera, reason).is_empty() { Err("no Event") } else { Ok(()) }.map_err(str::to_owned)
         });
     }

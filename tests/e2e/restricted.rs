@@ -1,5 +1,5 @@
-//! `podSecurity` of charts/galera is changed on a running cluster, to `restricted` and back, while a client writes: members restart
-//! one after the other, and no row is lost. Part of `make drills`.
+//! `podSecurity` of charts/galera is changed on a running cluster, to `restricted` and back, while a client writes: members
+//! restart one after the other, and no row is lost. Part of `make drills`.
 
 use crate::guard::guarded;
 use crate::install::{formed_with, helm, password};
@@ -11,7 +11,7 @@ use crate::writer::Writer;
 #[test]
 fn a_running_cluster_becomes_restricted_and_baseline_again_and_loses_no_row() {
     let lab = guarded();
-    // Kubelets apply fsGroup to these volumes, and not to hostPath ones.
+    // Kubelets apply fsGroup to local volumes, but not to hostPath volumes.
     lab.have_local_volumes(3);
     let galera = formed_with(lab, "restricted", &["--set=storageClassName=local"]);
     let cluster = galera.until_synced(3, 3);
@@ -26,10 +26,14 @@ fn a_running_cluster_becomes_restricted_and_baseline_again_and_loses_no_row() {
         let set = galera.stateful_set();
         galera.kubectl(&["rollout", "status", &set, "--timeout=300s"]).succeeded();
         galera.until_ready(3);
-        assert_eq!(galera.until_synced(3, 3), cluster, "{level}");
+        assert_eq!(galera.until_synced(3, 3), cluster, "{level}: the cluster keeps its identity");
         for (ordinal, (before, now)) in before.iter().zip(uids(&galera)).enumerate() {
             assert_ne!(*before, now, "{level}: member {ordinal} restarted");
-            assert_eq!(galera.in_pod(&galera.member(ordinal), "id -u").trim(), user, "{level}");
+            assert_eq!(
+                galera.in_pod(&galera.member(ordinal), "id -u").trim(),
+                user,
+                "{level}: user of member {ordinal}"
+            );
         }
         writer.until_writes();
     }

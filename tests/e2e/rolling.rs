@@ -1,5 +1,5 @@
-//! Rollouts of changed options on real MariaDB: a good option reaches every member while a client commits; one that the server
-//! refuses stops only the canary; and members that die meanwhile start with the last good configuration.
+//! Rollouts of changed options on real MariaDB: a good option reaches every member while a client commits; an option that the
+//! server refuses stops only the canary; and members that die meanwhile start with the last good configuration.
 
 use std::time::{Duration, Instant};
 
@@ -54,8 +54,8 @@ pub fn uids(galera: &Galera<'_>) -> [String; 3] {
 pub fn until_rolled_out(galera: &Galera<'_>, before: &Value) -> Value {
     patiently("every member runs the new configuration", || {
         let now = mark(galera);
-        let over = now["good"] != before["good"] && now["next"].is_null();
-        if over { Ok(now) } else { Err(format!("{now}\n{}", status(galera))) }
+        let is_done = now["good"] != before["good"] && now["next"].is_null();
+        if is_done { Ok(now) } else { Err(format!("{now}\n{}", status(galera))) }
     })
 }
 
@@ -108,13 +108,16 @@ fn a_good_option_reaches_all_members_and_a_fatal_one_stops_at_the_canary() {
     let good = until_rolled_out(&galera, &first);
     let took = began.elapsed().as_secs_f64();
     println!(
-        "a good change reached three members in {took:.1} s, kubectl rollout restart in {restart_seconds:.1} s: {:.2} of it without the pauses",
+        "a good change reached three members in {took:.1} s, kubectl rollout restart in {restart_seconds:.1} s: without the pauses, {:.2} of the time of the restart",
         (took - PAUSES) / restart_seconds
     );
     for ordinal in 0..3 {
-        assert_eq!(galera.ask(&galera.member(ordinal), "SELECT @@max_connections"), "77");
+        assert_eq!(galera.ask(&galera.member(ordinal), "SELECT @@max_connections"), "77", "member {ordinal}");
     }
-    assert!(pods.iter().zip(uids(&galera)).all(|(before, after)| *before != after), "all members restarted");
+    assert!(
+        pods.iter().zip(uids(&galera)).all(|(before, after)| *before != after),
+        "a member did not restart"
+    );
     writer.until_writes();
 
     // An option that no rule knows, so only the server refuses it.
@@ -127,7 +130,11 @@ fn a_good_option_reaches_all_members_and_a_fatal_one_stops_at_the_canary() {
         began.elapsed().as_secs_f64()
     );
     let option = "no_such_option_at_all";
-    assert_eq!(why, format!("{} keeps failing with {option} (unknown variable {option})", galera.member(2)));
+    assert_eq!(
+        why,
+        format!("{} keeps failing with {option} (unknown variable {option})", galera.member(2)),
+        "why it stopped"
+    );
     assert_eq!(pods[..2], uids(&galera)[..2], "the other members did not restart");
     println!("{}", status(&galera));
     let reported = events(&galera, "RolloutStopped");
@@ -135,7 +142,7 @@ fn a_good_option_reaches_all_members_and_a_fatal_one_stops_at_the_canary() {
     println!("{reported}");
     assert!(
         reported.starts_with(&why) && reported.contains("its log") && reported.contains("nodeconfig"),
-        "{reported}"
+        "the Event does not say why, or what to look at: {reported}"
     );
     writer.until_writes();
 

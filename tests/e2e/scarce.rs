@@ -12,7 +12,7 @@ use crate::volumes::run_on_host;
 
 /// The disk of one member fills up. The other members exclude it, and it joins again when there is room.
 #[test]
-fn a_disk_that_fills() {
+fn a_member_whose_disk_fills_is_excluded_and_joins_again() {
     let (before, after) = outage("fills", "shop.t, shop.heavy", |galera, writer, pods| {
         galera.ask(&pods[0], "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
         let set = galera.stateful_set();
@@ -34,7 +34,7 @@ fn a_disk_that_fills() {
             let rows = "USE shop; INSERT INTO shop.heavy (body) SELECT REPEAT('x', 1048576) FROM seq_1_to_4";
             galera.sql(&pods[0], rows);
             let text = status(galera);
-            // A server that exits frees some room, and its next start may be refused because that is too little.
+            // A server that exits frees some room. If that is too little, the step script refuses to start it again.
             let excluded = text.contains(&format!("DISK-FULL {}: make room", pods[2]));
             let refused =
                 text.contains(&format!("REFUSED {}: ", pods[2])) && text.contains("(its disk is full)");
@@ -49,9 +49,9 @@ fn a_disk_that_fills() {
     assert_eq!(before, after, "the cluster keeps its identity");
 }
 
-/// The kernel kills servers that exceed their limit: first one, then all of them at the same time.
+/// The kernel kills servers that exceed their memory limit: first one, then all of them at the same time.
 #[test]
-fn memory_that_runs_out() {
+fn servers_that_are_killed_for_their_memory_join_again() {
     let limit = &["--set=resources.limits.memory=400Mi"];
     let (before, after) = outage_with(limit, "memory", "shop.t", |galera, writer, pods| {
         exhaust_memory(galera, &pods[1..2]);
@@ -74,7 +74,7 @@ fn exhaust_memory(galera: &Galera<'_>, pods: &[String]) {
             scope.spawn(move || println!("{pod}: {}", galera.sql(pod, TABLE)));
         }
     });
-    patiently("the kubelets report OOMKilled", || {
+    patiently(&format!("the kubelets report that {pods:?} were OOMKilled"), || {
         let now = power::restarts(galera);
         let killed = |ordinal: usize| {
             let last = galera.pod(&galera.member(ordinal)).unwrap_or_default();
@@ -88,7 +88,7 @@ fn exhaust_memory(galera: &Galera<'_>, pods: &[String]) {
 
 /// The API server is away for three minutes; meanwhile all servers die.
 #[test]
-fn an_api_server_that_is_away_for_minutes() {
+fn members_form_the_cluster_again_without_the_api_server() {
     let (before, after) = outage("offline", "shop.t", |galera, writer, pods| {
         let all = pods.each_ref().map(String::as_str);
         thread::scope(|scope| {
@@ -105,7 +105,7 @@ fn an_api_server_that_is_away_for_minutes() {
         println!("all Ready {:.1} s after the API server is back", began.elapsed().as_secs_f64());
         let pause = writer.longest_pause();
         println!("longest pause of the writer: {pause:.1} s");
-        assert!(pause < 120.0, "members form the cluster without the API server: {pause}");
+        assert!(pause < 120.0, "members waited for the API server: the writer paused for {pause:.1} s");
     });
     assert_eq!(before, after, "the cluster keeps its identity");
 }

@@ -1,6 +1,6 @@
-//! A cluster from the manifests of the seed documents, corrected where they would not run at all, under a guard that only warns
-//! of their passwords and of an option group that no program reads. Every command that erases a database is refused or harmless,
-//! and members survive what used to lose data.
+//! A cluster from the manifests of the seed documents (docs/seeds.md), corrected where they would not run at all, under a guard
+//! that only warns of their passwords and of an option group that no program reads. Every command that would erase the database
+//! is refused or harmless, and the failures that used to lose data lose none.
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::gate;
@@ -20,7 +20,7 @@ fn commands_that_erased_the_database_are_refused_or_harmless() {
     let lab = lab();
     lab.have_volumes(5);
     import_guard_image(lab);
-    // As for existing manifests, when the guard is adopted.
+    // These modes are meant for existing manifests when a guard is introduced.
     install(lab, &["--set=modes.G11=warn", "--set=modes.G09=warn"]).succeeded();
     until_registered(lab);
     let namespace = lab.namespace_with_labels("seed", &[("gatera.dev/mode", "enforce")]);
@@ -72,14 +72,17 @@ fn the_bootstrap_node_cannot_be_removed_too_early(galera: &Galera<'_>) {
     refused(&deleted, "G05", "galera-instance-galera-0 is not Ready yet");
 }
 
-/// Checks what the guard injected: the manifests have no probes that see Galera, no preStop hook, and 30 seconds of grace.
+/// Checks what the guard injected. The manifests themselves have no probes that see Galera, no preStop hook, and 30 s of grace.
 fn members_have_what_the_guard_injects(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.pod(&galera.member(ordinal)).unwrap();
         let server = &pod["spec"]["containers"][0];
-        assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 600);
-        assert_eq!(server["lifecycle"]["preStop"]["exec"]["command"][0], "/etc/gatera/wait-for-sync.sh");
-        assert_eq!(server["readinessProbe"]["exec"]["command"][1], "ready");
+        assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 600, "the injected grace period");
+        assert_eq!(
+            server["lifecycle"]["preStop"]["exec"]["command"][0], "/etc/gatera/wait-for-sync.sh",
+            "the injected hook"
+        );
+        assert_eq!(server["readinessProbe"]["exec"]["command"][1], "ready", "the injected probe");
         let state =
             galera.kubectl(&["exec", &galera.member(ordinal), "--", "/etc/gatera/wait-for-sync.sh", "ready"]);
         assert_eq!((state.status, state.stdout.trim()), (0, "the server is SYNCED"), "{state}");
@@ -90,8 +93,8 @@ fn members_have_what_the_guard_injects(galera: &Galera<'_>) {
 fn delete_every_pod(galera: &Galera<'_>) {
     let deleted = galera.kubectl(&["delete", "pod", "--selector=app=galera", "--wait=false"]);
     refused(&deleted, "G02", "do instead");
-    assert_eq!(deleted.stdout.matches("deleted").count(), 1, "{deleted}");
-    assert_eq!(deleted.stderr.matches("[G02]").count(), 2, "{deleted}");
+    assert_eq!(deleted.stdout.matches("deleted").count(), 1, "one member is deleted: {deleted}");
+    assert_eq!(deleted.stderr.matches("[G02]").count(), 2, "the others are not: {deleted}");
 }
 
 /// Runs the second everyday command: the bootstrap node comes back, but founds nothing.
@@ -99,16 +102,16 @@ fn apply_the_manifests_again(galera: &Galera<'_>) {
     for _ in 0..2 {
         let applied = galera.apply(SEED);
         assert_eq!(applied.status, 0, "{applied}");
-        assert!(applied.stderr.contains("[G04]"), "{applied}");
+        assert!(applied.stderr.contains("[G04]"), "G04 does not warn: {applied}");
     }
     let replicas = ["get", "deployment/galera-instance-bootstrap", "--output=jsonpath={.spec.replicas}"];
-    assert_eq!(galera.kubectl(&replicas).stdout, "0");
+    assert_eq!(galera.kubectl(&replicas).stdout, "0", "replicas of the bootstrap node");
     let pods = galera.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).stdout;
     assert_eq!(pods, "", "no second bootstrap node");
     assert_eq!(
         events(galera, "BootstrapRemoved").len(),
         1,
-        "the guard removes no objects that are applied again"
+        "the guard does not remove the objects a second time"
     );
 }
 
@@ -117,14 +120,14 @@ fn apply_the_manifests_again(galera: &Galera<'_>) {
 fn apply_the_documents_word_for_word(galera: &Galera<'_>) {
     let here = VERBATIM.replace("  namespace: default\n", "").replace("mariadb:latest", "mariadb:10.11");
     let applied = galera.apply(&here);
-    assert_eq!(applied.stderr.matches("rror from server").count(), 1, "{applied}");
+    assert_eq!(applied.stderr.matches("rror from server").count(), 1, "one object is invalid: {applied}");
     assert!(applied.stderr.contains("unknown field \"metadata.wait-for-sync.sh\""), "{applied}");
-    assert!(applied.stderr.contains("[G04]"), "{applied}");
+    assert!(applied.stderr.contains("[G04]"), "G04 does not warn: {applied}");
     let replicas = ["get", "deployment/galera-instance-bootstrap", "--output=jsonpath={.spec.replicas}"];
-    assert_eq!(galera.kubectl(&replicas).stdout, "0");
+    assert_eq!(galera.kubectl(&replicas).stdout, "0", "replicas of the bootstrap node");
 }
 
-/// Checks that the mount path of the data cannot change: each member would come up empty, in a folder of its container.
+/// Checks that the mount path of the data cannot change: otherwise each server would start empty, in a folder of its container.
 fn the_mount_of_the_data_stays_where_it_is(galera: &Galera<'_>) {
     let set = "statefulset/galera-instance-galera";
     let revision = ["get", set, "--output=jsonpath={.status.updateRevision}"];

@@ -205,8 +205,7 @@ impl Shop<'_> {
         [written_by(lab, self.engine), without_reports(lab.asked_by_the_guard())].map(here)
     }
 
-    /// Checks that neither engine nor guard writes for a minute, in which the engine reconciles three times. Callers have nothing
-    /// for them to do.
+    /// Checks that neither engine nor guard writes for a minute, in which the engine reconciles three times.
     pub fn nothing_is_written(&self) {
         let before = self.writes().map(|all| all.len());
         thread::sleep(Duration::from_secs(60));

@@ -11,8 +11,8 @@ use crate::page::{galera_readme_blocks, run_block};
 use crate::power;
 use crate::writer::Writer;
 
-/// Returns whether the replication port of a server speaks without TLS: it then sends data before its client does.
-fn speaks_without_tls(galera: &Galera<'_>, ordinal: usize) -> bool {
+/// Returns whether the replication port of a server works without TLS: only then does it send data before its client.
+fn replicates_without_tls(galera: &Galera<'_>, ordinal: usize) -> bool {
     let host = format!("{}.{}-hs", galera.member(ordinal), galera.name);
     let read = format!("exec 3<>/dev/tcp/{host}/4567 && timeout 2 head -c 1 <&3 | wc -c");
     let inside = ["exec", &galera.member(2 - ordinal), "--container=mariadb", "--", "bash", "-c", &read];
@@ -35,7 +35,7 @@ fn provider_option(galera: &Galera<'_>, ordinal: usize, option: &str) -> String 
     value.unwrap_or("unset").to_owned()
 }
 
-/// Returns the end of validity of the certificate that the server shows to clients.
+/// Returns the time at which the certificate that a server presents to clients expires.
 fn certificate_end(galera: &Galera<'_>, ordinal: usize) -> String {
     const ASK: &str = "MYSQL_PWD=$MARIADB_ROOT_PASSWORD exec mariadb --no-defaults --user=root --host=127.0.0.1 --ssl \
         --batch --skip-column-names --execute=\"SHOW STATUS LIKE 'Ssl_server_not_after'\"";
@@ -65,20 +65,20 @@ fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
         writer.until_writes();
     };
     run(certificate);
-    assert!(speaks_without_tls(&galera, 0), "replication has no TLS yet");
+    assert!(replicates_without_tls(&galera, 0), "replication has TLS already");
     tls_in_one_step_is_refused(&galera);
 
     run(first);
     for ordinal in 0..3 {
-        assert_eq!(provider_option(&galera, ordinal, "socket.dynamic"), "yes");
+        assert_eq!(provider_option(&galera, ordinal, "socket.dynamic"), "yes", "member {ordinal}");
     }
     println!("longest pause of the writer so far: {:.1} s", writer.longest_pause());
     run(second);
     println!("longest pause of the writer so far: {:.1} s", writer.longest_pause());
     for ordinal in 0..3 {
-        assert_eq!(provider_option(&galera, ordinal, "socket.ssl"), "YES");
-        assert_ne!(provider_option(&galera, ordinal, "socket.dynamic"), "yes");
-        assert!(!speaks_without_tls(&galera, ordinal), "replication has TLS");
+        assert_eq!(provider_option(&galera, ordinal, "socket.ssl"), "YES", "member {ordinal}");
+        assert_ne!(provider_option(&galera, ordinal, "socket.dynamic"), "yes", "member {ordinal}");
+        assert!(!replicates_without_tls(&galera, ordinal), "member {ordinal} replicates without TLS");
     }
     let [tls, plain] = connections(&galera, 0);
     assert!(
@@ -101,15 +101,15 @@ fn tls_is_turned_on_renewed_and_turned_off_without_losing_a_row() {
     );
     run(reload);
     for ordinal in 0..3 {
-        assert_ne!(certificate_end(&galera, ordinal), before);
+        assert_ne!(certificate_end(&galera, ordinal), before, "member {ordinal} has the new certificate");
     }
     galera.kubectl(&["delete", "pod", &galera.member(1)]).succeeded();
     galera.until_ready(3);
 
     run(back);
     assert!(
-        speaks_without_tls(&galera, 0) && provider_option(&galera, 0, "socket.ssl") != "YES",
-        "replication has no TLS any more"
+        replicates_without_tls(&galera, 0) && provider_option(&galera, 0, "socket.ssl") != "YES",
+        "replication still has TLS"
     );
     power::members_agree(&galera, "shop.t");
     let pause = writer.longest_pause();

@@ -22,8 +22,8 @@ fn seconds() -> u64 {
     env_number("GATERA_SLOW").unwrap_or(70)
 }
 
-/// Limits the rate of donors in the option file that the members read, for which the guard restarts them, and enlarges the
-/// database until a transfer takes `seconds`.
+/// Limits the rate of donors in the option file that the members read, and waits until the guard has restarted them for that.
+/// Then enlarges the database until a transfer takes `seconds`.
 pub fn slow_down_transfers(galera: &Galera<'_>, options: &str) {
     let before = rolling::mark(galera);
     let patch = json!({ "data": { "innodb.cnf": format!("{options}\n[sst]\nrlimit={RATE}k\n") } });
@@ -40,8 +40,8 @@ pub fn slow_down_transfers(galera: &Galera<'_>, options: &str) {
     }
 }
 
-/// Waits until exactly one member is the donor of this joiner, and returns it. After a server was killed during a transfer, it
-/// counts as a member for some seconds, and its donor as a donor; if another member left then, the rest would lose the
+/// Waits until exactly one member is the donor of this joiner, and returns it. A server that was killed during a transfer still
+/// counts as a member for some seconds, and its donor as a donor. If another member left in that time, the rest would lose the
 /// majority.
 fn donor(galera: &Galera<'_>, joiner: &str) -> String {
     patiently("exactly one donor sends to the joiner", || {
@@ -74,10 +74,10 @@ pub fn a_donor_stays_until_its_joiner_is_synced(galera: &Galera<'_>) {
     donor(galera, &joiner);
     power::a_joiner_leaves_within_seconds(galera, &joiner);
     let (began, donor) = (Instant::now(), donor(galera, &joiner));
-    assert!(galera.is_ready(&donor), "a donor that answers queries is Ready: {donor}");
+    assert!(galera.is_ready(&donor), "{donor} answers queries as a donor, but is not Ready");
 
     let refused = galera.kubectl(&["delete", "pod", &donor, "--wait=false"]);
-    assert!(refused.stderr.contains("[G02]"), "{refused}");
+    assert!(refused.stderr.contains("[G02]"), "G02 does not refuse to delete the donor: {refused}");
     galera.set_override(&format!("pod/{donor}"), "G02").succeeded();
     let uid = galera.pod(&donor).unwrap()["metadata"]["uid"].clone();
     patiently("the override takes effect", || {
@@ -90,7 +90,11 @@ pub fn a_donor_stays_until_its_joiner_is_synced(galera: &Galera<'_>) {
         ready = ready.or_else(|| galera.is_ready(&joiner).then(Instant::now));
         let there = galera.pod(&donor).is_some_and(|pod| pod["metadata"]["uid"] == uid);
         left = left.or_else(|| (!there).then(Instant::now));
-        if ready.is_some() && left.is_some() { Ok(()) } else { Err(format!("{ready:?} {left:?}")) }
+        if ready.is_some() && left.is_some() {
+            Ok(())
+        } else {
+            Err(format!("Ready: {ready:?}, gone: {left:?}"))
+        }
     });
     let pod = galera.pod(&joiner).unwrap();
     assert_eq!(
@@ -103,7 +107,7 @@ pub fn a_donor_stays_until_its_joiner_is_synced(galera: &Galera<'_>) {
         left.unwrap().saturating_duration_since(ready.unwrap()).as_secs_f64()
     );
     let log = galera.kubectl(&["logs", &joiner, "--container=mariadb"]).stdout;
-    assert!(!log.contains("is no longer in the group"), "the joiner lost its donor");
+    assert!(!log.contains("is no longer in the group"), "the joiner lost its donor: {log}");
 }
 
 /// Checks that a member whose server was killed is not Ready until its new server is Synced.

@@ -1,5 +1,5 @@
 //! What happens without the guard: after a power failure members differ, and two everyday commands erase the database, while
-//! every pod is 1/1 Running. Part of `make drills`, in its own lab, which has no guard.
+//! every pod is shown as 1/1 Running. Part of `make drills`, in its own lab, which has no guard.
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::install::helm;
@@ -23,7 +23,7 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
         .succeeded();
     let before = galera.until_synced(3, 3);
     galera.fill();
-    assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
+    assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3", "rows of member 2");
 
     power::publish_not_ready_addresses(&galera);
     // After the power failure no member compares positions: one that lacks rows serves, and every pod is Ready.
@@ -44,7 +44,7 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
         if log.contains("No address to connect") { Ok(()) } else { Err(log) }
     });
 
-    // The second command, meant to fix it.
+    // The second command, which a person runs to repair the cluster.
     galera.apply(SEED).succeeded();
     galera.until_ready(3);
     let after = galera.until_synced(3, 4);
@@ -55,11 +55,14 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
     assert_eq!(pods.lines().filter(looks_healthy).count(), 4, "every pod looks healthy: {pods}");
     for ordinal in 0..3 {
         let rows = galera.rows(&galera.member(ordinal));
-        assert!(rows.stderr.contains("Table 'shop.t' doesn't exist"), "{rows}");
+        assert!(
+            rows.stderr.contains("Table 'shop.t' doesn't exist"),
+            "member {ordinal} still has its table: {rows}"
+        );
     }
 }
 
-/// charts/galera brings the step itself, so its clusters need no guard for this.
+/// charts/galera contains the step script, so its clusters need no guard to survive a power failure.
 #[test]
 fn the_chart_alone_survives_a_power_failure() {
     let lab = lab();
@@ -76,12 +79,12 @@ fn the_chart_alone_survives_a_power_failure() {
     power::a_power_failure_loses_nothing(&galera, &cluster);
     galera.until_ready(3);
 
-    // The step passes SIGTERM on, so a stop is still orderly.
+    // The step script passes SIGTERM on to the server, so a stop is still orderly.
     let pod = galera.member(1);
     galera.kubectl(&["delete", "pod", &pod]).succeeded();
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     let log = galera.kubectl(&["logs", &pod, "--container=mariadb"]).stdout;
-    assert!(log.contains("stopped in order"), "{log}");
+    assert!(log.contains("stopped in order"), "the server did not stop in order: {log}");
     power::members_agree(&galera, "shop.t, shop.late");
 }

@@ -19,7 +19,7 @@ use crate::power;
 use crate::transfer;
 use crate::writer::Writer;
 
-/// Returns the shared nodes, with the guard and the images of all series.
+/// Returns the shared nodes, on which the guard runs, with the images of all series.
 fn with_all_series() -> &'static ControlPlane {
     static IMAGES: LazyLock<()> = LazyLock::new(|| {
         let images =
@@ -55,7 +55,7 @@ impl Upgrade<'_> {
         self.galera.sql(&self.galera.member(ordinal), "SELECT VERSION()").stdout.trim().to_owned()
     }
 
-    /// Waits until these members serve with this series.
+    /// Waits until these members run this series, and all three members are Synced.
     fn until_runs(&self, series: &str, ordinals: &[usize]) {
         for ordinal in ordinals {
             patiently(&format!("member {ordinal} runs {series} and is Ready"), || {
@@ -77,9 +77,9 @@ impl Upgrade<'_> {
         }
     }
 
-    /// Returns the lines that a server logged as errors, before its last restart or since.
-    fn errors(&self, pod: &str, before: bool) -> String {
-        let which = format!("--previous={before}");
+    /// Returns the errors that a server has logged: with `previous` before its last restart, otherwise since then.
+    fn errors(&self, pod: &str, previous: bool) -> String {
+        let which = format!("--previous={previous}");
         let log = self.galera.kubectl(&["logs", pod, "--container=mariadb", &which]).stdout;
         log.lines().filter(|line| line.contains("[ERROR]")).collect::<Vec<_>>().join("\n")
     }
@@ -97,7 +97,7 @@ impl Upgrade<'_> {
         println!("after {:.0} s", began.elapsed().as_secs_f64());
     }
 
-    /// Checks that skipping a series is refused, and that the next series is only a warning.
+    /// Checks that an image that skips a series is refused, and that the image of the next series only causes a warning.
     fn only_the_next_series_is_allowed(&self, next: &str, skipped: Option<&str>) {
         let image = |series: &str| {
             let image = format!("mariadb=mariadb:{series}");
@@ -132,7 +132,7 @@ impl Upgrade<'_> {
             let output = self.galera.in_pod(&pod, UPGRADE);
             println!("{pod}: {}", output.lines().last().unwrap_or_default());
             let needed = format!("{UPGRADE} --check-if-upgrade-is-needed; echo $?");
-            assert!(self.galera.in_pod(&pod, &needed).ends_with("1\n"), "another upgrade is not needed");
+            assert!(self.galera.in_pod(&pod, &needed).ends_with("1\n"), "{pod} needs another upgrade");
         }
         self.galera.until_synced(3, 3);
     }
@@ -152,7 +152,7 @@ fn an_upgrade_series_by_series_loses_no_row_and_can_be_rolled_back() {
     let writer = Writer::start(&galera, &password(&galera));
     upgrade.only_the_next_series_is_allowed("11.4", Some("11.8"));
 
-    // The last member alone, and again without its data; then two of three; then back.
+    // The last member is upgraded, and once more without its data; then two of three are; then both are rolled back.
     let began = Instant::now();
     upgrade.hold_below(2);
     upgrade.release("upgrade", "11.4", "");

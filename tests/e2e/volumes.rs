@@ -14,7 +14,7 @@ use crate::install::fill_heavy_table;
 use crate::power;
 use crate::recover::{Cordoned, delete_all_members, gatera, outcome, recover};
 
-/// Runs a line of shell on this machine, whose folders are the volumes.
+/// Runs a line of shell on this machine, on which the volumes are folders. `paths` are its arguments.
 pub fn run_on_host(line: &str, paths: &[&Path]) {
     let status = Command::new("sh").args(["-euc", line, "sh"]).args(paths).status().unwrap();
     assert!(status.success(), "{line} {paths:?}");
@@ -30,7 +30,7 @@ fn recover_as_start_reports(galera: &Galera<'_>, what: &str, expected: &str) {
     let (code, text) = outcome(gatera("start", galera, &["--yes"]));
     println!("--- {what}\n{text}");
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains(expected), "{expected}: {text}");
+    assert!(text.contains(expected), "`gatera start` does not report \"{expected}\": {text}");
     let (_, arguments) = text
         .rsplit_once(&format!(": gatera recover {}-galera -n {} --from ", galera.name, galera.namespace))
         .expect("the next command is printed");
@@ -47,7 +47,8 @@ fn all_members_have(galera: &Galera<'_>, cluster: &str, rows: usize) {
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster keeps its identity");
     for ordinal in 0..3 {
-        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), rows.to_string());
+        let found = galera.rows(&galera.member(ordinal)).succeeded();
+        assert_eq!(found.trim(), rows.to_string(), "rows of member {ordinal}");
     }
     power::members_agree(galera, "shop.t");
 }
@@ -125,8 +126,8 @@ fn a_volume_that_cannot_be_written_is_reported() {
         run_on_host(breaks, &[&newest]);
         let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
         println!("--- {what}: {code:?}\n{text}");
-        assert_ne!(code, Some(0), "{text}");
-        assert!(text.contains(says), "{text}");
+        assert_ne!(code, Some(0), "the disk is {what}: {text}");
+        assert!(text.contains(says), "`gatera start` does not report \"{says}\": {text}");
         run_on_host(mends, &[&newest]);
         let (code, text) = outcome(gatera("start", &galera, &["--yes"]));
         println!("{text}");
@@ -159,6 +160,9 @@ fn no_cluster_starts_from_an_interrupted_copy() {
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
     let log = galera.kubectl(&["logs", &joiner, "--container=mariadb"]).succeeded();
-    assert!(log.contains("a state transfer was not finished, "), "{log}");
+    assert!(
+        log.contains("a state transfer was not finished, "),
+        "the joiner does not report its interrupted copy: {log}"
+    );
     all_members_have(&galera, &cluster, 3);
 }

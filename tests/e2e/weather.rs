@@ -72,9 +72,13 @@ fn interrupted_copies_complete(method: &str) {
                 _ => donor(&galera),
             };
             let since = Instant::now();
-            assert!(power::kill_if_running(&victim), "{victim} runs while it copies");
+            assert!(power::kill_if_running(&victim), "no server of {victim} runs during the copy");
             until_all_are_back(&galera);
-            assert_eq!(galera.until_synced(3, 3), cluster, "{method} {percent} % {who}");
+            assert_eq!(
+                galera.until_synced(3, 3),
+                cluster,
+                "{method}, {percent} %, {who}: the cluster keeps its identity"
+            );
             println!(
                 "{method}, {megabytes} MiB: the {who} ({victim}) died at {percent} % after {:.1} s; all Ready {:.1} s later",
                 arrived.as_secs_f64(),
@@ -86,8 +90,8 @@ fn interrupted_copies_complete(method: &str) {
     writer.finish(3);
 }
 
-/// Waits until all members are back. A joiner may exit shortly after its donor has died, which leaves one of three members
-/// without a majority: `gatera status` reports that, and its way out is followed.
+/// Waits until all members are Ready. A joiner may exit shortly after its donor has died, which leaves one of three members
+/// without a majority: `gatera status` reports that, and this function follows its way out.
 fn until_all_are_back(galera: &Galera<'_>) {
     let (mut followed, began) = (false, Instant::now());
     patiently("all members are Ready", || {
@@ -106,12 +110,12 @@ fn until_all_are_back(galera: &Galera<'_>) {
     });
 }
 
-/// Returns the donor that the joiner's log names. (A donor that is blocked answers no query.)
+/// Returns the donor that the joiner's log names. It is not asked by SQL, because a donor that is blocked answers no query.
 fn donor(galera: &Galera<'_>) -> String {
     let log = galera.kubectl(&["logs", &galera.member(2), "--container=mariadb"]).stdout;
     let (_, chosen) = log.rsplit_once("Selected ").expect("the group has chosen a donor");
     let name = chosen.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
-    name.expect("its name is in brackets").0.to_owned()
+    name.expect("the donor's name is in brackets").0.to_owned()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-/// The time limit for one command. It is longer than that for a page, so that the driver reports what went wrong.
+/// The time limit for one command. It is longer than the one for a page, so that the driver reports what went wrong.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(120);
 const PAGE_LOAD: Duration = Duration::from_secs(60);
 
@@ -50,7 +50,7 @@ impl Session {
                 "prefs": { "net.network_prediction_options": 2 },
             },
             "timeouts": { "pageLoad": PAGE_LOAD.as_millis(), "script": PAGE_LOAD.as_millis(), "implicit": 0 },
-            // Tests expect no dialogs: the command that meets one fails with its text.
+            // Tests expect no dialogs: a command during which one opens fails with its text.
             "unhandledPromptBehavior": "dismiss and notify",
         }}});
         let answer = command(driver, "POST", "/session", Some(&wanted))?;
@@ -67,7 +67,7 @@ impl Session {
         command(&self.driver, "POST", &format!("{}/{path}", self.path), Some(body))
     }
 
-    /// Opens a page. Returns when the page and what belongs to it are loaded.
+    /// Opens a page. Returns when the page is loaded, with its images and scripts.
     pub fn open(&self, url: &str) -> Result<(), String> {
         self.post("url", &json!({ "url": url })).map(drop)
     }

@@ -84,7 +84,7 @@ impl<'a> Blog<'a> {
         self.until_rolled_out(deployment);
     }
 
-    /// Returns an address with the host name of the setup, to which WordPress redirects every request.
+    /// Returns the address of a page, with the host name of the setup, to which WordPress redirects every request.
     fn url(&self, path: &str) -> String {
         format!("http://wordpress.{}.svc.cluster.local{path}", self.namespace)
     }
@@ -175,7 +175,7 @@ impl Drop for Blog<'_> {
 }
 
 #[test]
-fn a_post_outlives_a_restart_of_its_own_database_of_its_pod_and_an_upgrade() {
+fn a_post_in_its_own_database_survives_restarts_and_an_upgrade() {
     let lab = guarded();
     let namespace = lab.namespace_with_labels("blog", &[("gatera.dev/mode", "enforce")]);
     let blog = Blog::installed(lab, &namespace, "database.galera=", "wordpress-own-database");
@@ -192,7 +192,7 @@ fn a_post_outlives_a_restart_of_its_own_database_of_its_pod_and_an_upgrade() {
 }
 
 #[test]
-fn a_post_on_a_galera_cluster_outlives_a_member_a_restart_and_an_upgrade() {
+fn a_post_on_a_galera_cluster_survives_a_killed_member_a_restart_and_an_upgrade() {
     let galera = formed(guarded(), "pages");
     let database = format!("database.galera={}", galera.name);
     let blog = Blog::installed(galera.lab, &galera.namespace, &database, "wordpress-galera");
@@ -201,20 +201,20 @@ fn a_post_on_a_galera_cluster_outlives_a_member_a_restart_and_an_upgrade() {
     blog.post_is_served("at-first");
     let published = "SELECT post_title FROM wordpress.wp_posts WHERE post_type = 'post' AND post_status = 'publish' ORDER BY ID";
     let posts = format!("Hello world!\n{POST}");
-    assert_eq!(galera.ask(&galera.member(2), published), posts);
+    assert_eq!(galera.ask(&galera.member(2), published), posts, "posts on member 2");
     let grants = galera.ask(&galera.member(0), "SHOW GRANTS FOR wordpress@'%'");
     assert!(
         grants.contains("ON `wordpress`.* TO") && !grants.contains("GRANT ALL PRIVILEGES ON *.*"),
-        "{grants}"
+        "WordPress's user has other rights than those in its database: {grants}"
     );
 
-    assert!(power::kill_if_running(&galera.member(1)));
+    assert!(power::kill_if_running(&galera.member(1)), "no server of member 1 runs");
     blog.post_is_served("after-a-member-was-killed");
     galera.until_synced(3, 3);
-    assert_eq!(galera.ask(&galera.member(1), published), posts);
+    assert_eq!(galera.ask(&galera.member(1), published), posts, "posts on member 1");
     blog.restart("frontend", "wordpress");
     blog.post_is_served("after-its-pod-restarted");
     blog.release("upgrade", "service.type=ClusterIP,resources.requests.cpu=60m");
     blog.post_is_served("after-an-upgrade");
-    assert_eq!(galera.ask(&galera.member(1), published), posts);
+    assert_eq!(galera.ask(&galera.member(1), published), posts, "posts on member 1");
 }

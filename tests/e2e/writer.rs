@@ -12,8 +12,8 @@ use crate::galera::{Galera, patiently, series};
 
 const POD: &str = "writer";
 
-/// Each number is inserted in its own transaction, and printed once it is acknowledged. After a failure the next number is tried,
-/// so a commit whose answer was lost is not counted.
+/// Each number is inserted in its own transaction, and printed once it is acknowledged. After a failure the next number is
+/// inserted, so a commit whose answer was lost is not counted as acknowledged.
 const SCRIPT: &str = r#"
 number=0
 export MYSQL_PWD=$PASSWORD
@@ -36,7 +36,7 @@ impl<'a> Writer<'a> {
         Self::on_node(galera, password, &serde_json::Value::Null)
     }
 
-    /// Does the same as `start`, on the node of this member: a test may stop the other nodes.
+    /// Does the same as `start`, on the node of this member, for tests that stop the other nodes.
     pub fn beside(galera: &'a Galera<'a>, password: &serde_json::Value, member: &str) -> Self {
         let node = galera.pod(member).expect("the pod exists")["spec"]["nodeName"].clone();
         Self::on_node(galera, password, &node)
