@@ -48,7 +48,7 @@ fn power_failures_lose_no_row_and_members_agree() {
         }
     });
     drill("two of three servers", &|| {
-        power::kill_until_restarted(&galera, Kill::Servers, &all[..2], Duration::ZERO)
+        power::kill_until_restarted(&galera, Kill::Servers, &all[..2], Duration::ZERO);
     });
     drill("all servers while one is behind", &|| power::kill_all_while_one_is_behind(&galera));
     drill("commits that are not on disk", &|| {

@@ -143,7 +143,7 @@ fn keeping_a_majority<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce()
         let has_majority = |it: &&Wsrep| it.component == "Primary" && it.size >= 2;
         assert!(
             seen.len() > 3 && seen.iter().all(|it| has_majority(&it)),
-            "{survivor} was without a majority: {seen:?}"
+            "{survivor} was without a majority, or answered too rarely: {seen:?}"
         );
         result
     })
