@@ -27,7 +27,7 @@ matrix: ## run the tests with Kubernetes 1.30, 1.33 and 1.36, with Helm 3, and o
 # `make test` runs these for seconds.
 sim: ## run deep searches: simulated clusters, users and faults, with events of watches, replicas and members in any order (an hour)
 	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} GATERA_RECOVER_DEPTH=$${GATERA_RECOVER_DEPTH:-7} GATERA_ANYTHING=40 GATERA_START_LIVES=80 \
-	$(CARGO) test --profile search --test gatera -- --nocapture sim::many_seeds recover::search anything:: inject::injection check::odd::any_text secrets::no_secret script::lives
+	$(CARGO) test --profile search --test gatera -- --nocapture sim::no_seed_breaks_a_law recover::search anything:: inject::injection check::odd::any_text secrets::no_secret script::lives
 	GATERA_SEARCH_RUNS=$${GATERA_SEARCH_RUNS:-100000} GATERA_WATCH_CASES=$${GATERA_WATCH_CASES:-300000} \
 	$(CARGO) test --profile search --lib -- --nocapture reserve::search watch::keeper::search
 	GATERA_CRASHES=all GATERA_HARMS=all GATERA_ROUNDS=$${GATERA_ROUNDS:-20} $(CARGO) test --test gatera -- crash:: live::the_next_leader heals:: reservations::simultaneous

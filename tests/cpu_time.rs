@@ -1,4 +1,4 @@
-//! The CPU time of a piece of work, for limits that hold on a busy machine, too.
+//! Measures the CPU time of a piece of work, for limits that hold on a busy machine, too.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the CPU time that this work takes in this thread.
 pub fn of(work: impl FnOnce()) -> Duration {
-    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("it is not negative");
+    let used =
+        || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("CPU time is not negative");
     let before = used();
     work();
     used().saturating_sub(before)

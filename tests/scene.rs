@@ -16,11 +16,13 @@ mod members;
 pub const NAMESPACE: &str = "db";
 /// The name of the cluster in every scene, as in the seed documents.
 pub const STATEFUL_SET: &str = "galera-instance-galera";
+/// The name of the bootstrap Deployment in every scene.
 pub const BOOTSTRAP: &str = "galera-instance-bootstrap";
-/// The id of the cluster's history.
+/// The identity of the cluster.
 pub const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const INSTANCE: &str = "galera-instance";
-const MEMBERS: &str = "gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs";
+/// The cluster address in the option file.
+const ADDRESS: &str = "gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs";
 
 pub fn now() -> Timestamp {
     "2026-12-01T09:30:00Z".parse().unwrap()
@@ -31,22 +33,24 @@ pub fn now() -> Timestamp {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scene {
-    /// One entry per member: ready, unverified, starting, gives (it has started, but is not Ready at the moment), pending,
-    /// stuck, preparing (in vain), unpulled, going or absent; or "reported" and the report of its step script, or "refused" and
-    /// the reason why it did not start.
+    /// One entry per member: ready, unverified (Ready, but not injected), starting, gives (it has started, but is not Ready now,
+    /// as a donor), pending, stuck, preparing (its init container keeps failing), unpulled, going or absent. Or a word and a
+    /// text: "reported" and the report of its step script, "refused" and why the script did not start the server, or "ended" and
+    /// the error with which the server ended.
     pub members: Vec<String>,
     /// The number of replicas, if it is not the number of entries in `members`.
     pub replicas: Option<i64>,
-    /// The data mark: present, none, or empty for a cluster that is older than the guard.
+    /// The value of the data mark: present or none. Empty: there is no mark, because the cluster is older than the guard.
     pub data: String,
     /// Whether the members have claims, which are Bound.
     pub claims: bool,
-    /// The seqno at which each member's data ended when it was stopped, as its claim records it; 0 if it is not known.
+    /// The seqno at which each member's data ended when it was stopped, as its claim records it; 0 if it is recorded as unknown.
     pub ended: Vec<u64>,
     /// The state of the bootstrap Deployment: absent, held (0 replicas) or running.
     pub bootstrap: String,
     /// The freshness of the view: current, loading or stale.
     pub view: String,
+    /// Whether the StatefulSet's `podManagementPolicy` is Parallel.
     pub parallel: bool,
     /// Whether the StatefulSet exists; if not, its members are as `kubectl delete --cascade=orphan` leaves them.
     pub exists: bool,
@@ -60,6 +64,7 @@ pub struct Scene {
     pub mode: Option<String>,
     /// The value of the namespace's break-glass annotation.
     pub glass: Option<String>,
+    /// Whether the namespace is being deleted.
     pub namespace_going: bool,
     /// Additional objects. Each replaces the usual object of the same kind and name.
     pub also: Vec<Value>,
@@ -107,7 +112,7 @@ impl Scene {
         facts_of(self.objects().iter().map(|(_, object)| object), settings)
     }
 
-    /// Returns the object called `Kind/name`.
+    /// Returns the object that `Kind/name` names.
     pub fn object(&self, what: &str) -> (Kind, Value) {
         let found = self.objects().into_iter().find(|(kind, object)| is_named(what, *kind, object));
         found.unwrap_or_else(|| panic!("there is no {what} in this scene"))
@@ -143,10 +148,10 @@ impl Scene {
         }
         let mut objects = vec![(Kind::Namespace, namespace), (Kind::ConfigMap, self.config_map())];
         objects.extend([
-            (Kind::Service, service("hs", &member_labels_of_services(), true)),
-            (Kind::Service, service("cs", &member_labels_of_services(), false)),
+            (Kind::Service, service("hs", &service_selector(), true)),
+            (Kind::Service, service("cs", &service_selector(), false)),
             (Kind::Secret, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "galera", "namespace": NAMESPACE }, "data": { "root": "aHVudGVyMg==" } })),
-            (Kind::Budget, json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "galera-instance-pdb", "namespace": NAMESPACE }, "spec": { "maxUnavailable": 1, "selector": { "matchLabels": member_labels_of_services() } } })),
+            (Kind::Budget, json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "galera-instance-pdb", "namespace": NAMESPACE }, "spec": { "maxUnavailable": 1, "selector": { "matchLabels": service_selector() } } })),
         ]);
         objects.extend((0..3).map(|index| (Kind::Node, node(index))));
         if self.exists {
@@ -238,7 +243,7 @@ impl Scene {
 
     /// Returns the ConfigMap that members read.
     pub fn config_map(&self) -> Value {
-        let text = format!("[galera]\nwsrep_on = ON\nwsrep_cluster_address = {MEMBERS}\n");
+        let text = format!("[galera]\nwsrep_on = ON\nwsrep_cluster_address = {ADDRESS}\n");
         let mut it = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -297,7 +302,7 @@ fn node(index: usize) -> Value {
     })
 }
 
-fn member_labels_of_services() -> Value {
+fn service_selector() -> Value {
     json!({ "app": "galera", "instance": INSTANCE })
 }
 

@@ -1,4 +1,4 @@
-//! The pods of a scene's members, each in the state that a word names.
+//! The pods of a scene's members, each in the state that a word names (the words are explained at [`super::Scene::members`]).
 
 use engine::inject;
 use facts::revision::{Contents, Keys};
@@ -79,18 +79,19 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
             pod["status"]["containerStatuses"][0]["state"] =
                 json!({ "waiting": { "reason": "CrashLoopBackOff" } });
         }
-        other => panic!("unknown state of a member: {other:?}"),
+        other => panic!("{other:?} is not a state of a member: see Scene::members"),
     }
     Some(pod)
 }
 
+/// The position at which the data of a member in the state "ended" was stopped.
 const ENDED: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1:363, stopped in order, safe_to_bootstrap 0";
 
-/// Returns the member as its StatefulSet creates it from its template and injection amends it.
+/// Returns the member as its StatefulSet creates it from the template and, if it is marked as injected, as injection changes it.
 pub fn created_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value {
     let template = &stateful_set["spec"]["template"];
     let mut pod = member.clone();
-    let marked = pod["metadata"]["annotations"].as_object().is_some_and(|it| !it.is_empty());
+    let is_injected = pod["metadata"]["annotations"].as_object().is_some_and(|it| !it.is_empty());
     pod["metadata"]["annotations"] = json!({});
     json_patch::merge(&mut pod["metadata"], &template["metadata"]);
     pod["spec"] = template["spec"].clone();
@@ -106,13 +107,13 @@ pub fn created_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Va
     // The controller adds claims in no particular order.
     let claims = claims.collect::<Vec<_>>().into_iter().rev();
     pod["spec"]["volumes"] = own.into_iter().chain(claims).collect();
-    if let (true, Ok(Object::Pod(read))) = (marked, Object::read(Kind::Pod, &pod.to_string())) {
+    if let (true, Ok(Object::Pod(read))) = (is_injected, Object::read(Kind::Pod, &pod.to_string())) {
         inject::into_pod(&mut pod, &read, NAMESPACE, view);
     }
     pod
 }
 
-/// Returns the revision of an option file, as a pod names it, and the ConfigMap that holds its snapshot.
+/// Returns the revision of an option file, as a pod's annotation names it, and the ConfigMap that is its snapshot.
 pub fn snapshot(text: &str) -> (String, Value) {
     const SOURCE: &str = "galera-instance-nodeconfig";
     let data = json!({ "galera.cnf": text });

@@ -1,8 +1,8 @@
 //! The API server: a request is sent to the webhooks, amended, judged, and then, perhaps a moment later, carried out.
 //!
 //! Owns: the path of a request, preconditions, deletion with grace. Must not know: who sends requests and why. Between the
-//! guard's "allowed" and the write, another webhook may take seconds: this is modelled, because the guard's reservations exist
-//! for it. Data: a [`Request`] in; the store changes, or there is a [`Refusal`] with a rule and a message.
+//! guard's "allowed" and the write, another webhook may take seconds. This is modelled, because it is what the guard's
+//! reservations are for. Data: a [`Request`] in; the store changes, or there is a [`Refusal`] with a rule and a message.
 
 use engine::verdict::{Downgrade, Effect};
 use engine::webhooks::Endpoint;
@@ -16,7 +16,7 @@ use super::laws::warned;
 use super::stage::{Sim, SimEvent};
 use super::store::{NAMESPACE, is_terminating, text, uid};
 
-/// A request.
+/// A request to the API server.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub user: String,
@@ -29,10 +29,10 @@ pub struct Request {
     pub options: Value,
 }
 
-/// A refusal.
+/// The refusal of a request.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The rule; `None` if something else refused.
+    /// The rule; `None` if the API server itself refused.
     pub rule: Option<&'static str>,
     pub message: String,
 }
@@ -48,10 +48,10 @@ pub enum Permission {
     FailedOpen,
     /// The guard allowed the deletion of a member that it did not see Ready.
     NotReady,
-    /// As `NotReady`, but the member's node was unreachable: the member goes when the node is back, even if much has changed by
-    /// then.
+    /// As `NotReady`, but the member's node was unreachable: the pod is removed when the node is back, however much has changed
+    /// by then.
     NodeUnreachable,
-    /// The StatefulSet controller follows a new template.
+    /// The StatefulSet controller replaces the pod, because the template is new.
     TemplateRollout,
 }
 
@@ -103,7 +103,7 @@ fn not_found(kind: Kind, name: &str) -> Refusal {
 }
 
 impl Sim {
-    /// Creates an object, or replaces the one with its name, as `kubectl apply` does.
+    /// Creates an object, or replaces the one with its name; keeps the metadata and the status that a client does not write.
     pub fn apply(&mut self, user: &str, kind: Kind, object: Value) -> Result<(), Refusal> {
         let name = text(&object, "/metadata/name").to_owned();
         let old = self.store.get(kind, &name).cloned();
@@ -162,7 +162,8 @@ impl Sim {
         self.send(request)
     }
 
-    /// Sends the request through the webhooks, and then carries it out.
+    /// Sends the request through the webhooks. If they allow it, it is carried out: a request of a controller at once, one of a
+    /// person a moment later.
     fn send(&mut self, mut request: Request) -> Result<(), Refusal> {
         if let (Kind::StatefulSet, "", true, Some(object)) =
             (request.kind, request.subresource, self.knobs.adds_partition, &mut request.object)
@@ -185,7 +186,7 @@ impl Sim {
             }
         }
         let by_person = !request.user.starts_with("system:");
-        // Other webhooks are asked, too, which takes time.
+        // Requests of people also go through other webhooks, which take time.
         let after = match self.dice.below(40) {
             _ if !by_person => 0,
             0 => self.dice.between(SECOND, 9 * SECOND),
@@ -208,13 +209,13 @@ impl Sim {
         self.guard.receive_events(index, &self.store, now);
         // The snapshots that a new member needs are created before the request is judged.
         let snapshots = self.guard.snapshots(index, origin, &request.body(), now);
-        let made =
+        let new_snapshots =
             snapshots.iter().map(|snapshot| text(snapshot, "/metadata/name").to_owned()).collect::<Vec<_>>();
         for snapshot in snapshots {
             self.create_snapshot(snapshot);
         }
         let reachable = !self.dice.chance(self.knobs.lost_writes);
-        let answer = self.guard.answer(index, origin, &request.body(), now, reachable, &made);
+        let answer = self.guard.answer(index, origin, &request.body(), now, reachable, &new_snapshots);
         self.laws.judged += 1;
         if let Some(refused) = answer.decision.with(Effect::Refused).next() {
             return Some(Err(Refusal { rule: Some(refused.finding.rule), message: answer.message }));
@@ -226,7 +227,7 @@ impl Sim {
             let pod = request.name.clone();
             self.story.record(now, &format!("guard-{index}"), || format!("reserves the removal of {pod}"));
         }
-        let starts = request.kind == Kind::Pod
+        let not_ready = request.kind == Kind::Pod
             && self.guard.with_view(index, now, |view| {
                 let cluster = view.cluster_of_pod(NAMESPACE, &request.name);
                 cluster.and_then(|it| it.member(&request.name)).is_none_or(|it| !it.ready())
@@ -236,12 +237,12 @@ impl Sim {
         let overridden = answer.decision.judged.iter().any(by_override);
         Some(Ok(match () {
             () if overridden => Permission::ByOverride,
-            () if starts => Permission::NotReady,
+            () if not_ready => Permission::NotReady,
             () => Permission::ByGuard,
         }))
     }
 
-    /// Carries out a request, if the object it is about still exists unchanged.
+    /// Carries out an allowed request, unless its object was changed (for an update) or replaced (for a deletion) since.
     pub fn commit(&mut self, Approved { request, permission }: Approved) {
         let now = self.agenda.now;
         let current = self.store.get(request.kind, &request.name).cloned();
@@ -258,8 +259,9 @@ impl Sim {
             (Operation::Create, _) if current.is_none() => self.created(request, permission),
             (Operation::Update, _) => {
                 let (Some(object), Some(current)) = (request.object, current) else { return };
-                let same = object["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"];
-                if same {
+                let unchanged =
+                    object["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"];
+                if unchanged {
                     if request.kind == Kind::StatefulSet {
                         self.laws.note_template_change(Some(&current), &object["spec"]);
                     }
@@ -280,9 +282,9 @@ impl Sim {
 
     fn created(&mut self, request: Request, permission: Permission) {
         let mut object = request.object.unwrap();
-        // These texts are two thirds of a pod. They have been judged and are not read again.
-        for long in ["gatera.dev/script", "gatera.dev/start-script", "gatera.dev/bitnami-script"] {
-            if let Some(text) = object["metadata"]["annotations"].get_mut(long) {
+        // The scripts are two thirds of a pod. They have been judged and are not read again.
+        for script in ["gatera.dev/script", "gatera.dev/start-script", "gatera.dev/bitnami-script"] {
+            if let Some(text) = object["metadata"]["annotations"].get_mut(script) {
                 *text = json!("(the script)");
             }
         }
@@ -313,7 +315,7 @@ impl Sim {
                 let grace = request.options["gracePeriodSeconds"].as_i64();
                 self.mark_terminating(kind, name, grace, permission);
             }
-            // A claim in use waits for its pod; the controllers remove it.
+            // A claim in use is kept until its pod is gone; then the controllers remove it.
             Kind::Claim => {
                 if self.asked_for().is_none() {
                     self.laws.excuse(warned::CLAIM_LEFT_BEHIND);
@@ -321,7 +323,7 @@ impl Sim {
                 self.mark_terminating(kind, name, None, permission);
             }
             Kind::StatefulSet if request.options["propagationPolicy"] == "Orphan" => {
-                self.orphan(name);
+                self.orphan_members();
                 self.store.remove(now, kind, name);
             }
             _ => self.store.remove(now, kind, name),

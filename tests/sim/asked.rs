@@ -1,7 +1,7 @@
-//! Which requests the API server sends to the guard, and what it does while no replica answers, by the real table of entries.
+//! Which requests the API server sends to the guard, and which it refuses while no replica answers, by the real table of entries.
 //!
-//! Must not know: rules, the answers. The namespace of every story has the mode label, so entries for other namespaces never
-//! apply. Data: a request in; the endpoints that are asked out, each with whether it fails closed.
+//! Must not know: rules, answers. The namespace of every story has the mode label, so entries for other namespaces never apply.
+//! Data: an endpoint and a request in; out, whether the endpoint is asked, and whether it fails closed.
 
 use engine::exemptions::users;
 use engine::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::api::Request;
 
-/// Whether the request is refused while no replica answers; `None` if the endpoint is not asked about it.
+/// Whether this endpoint fails closed for the request: it is refused while no replica answers. `None`: the endpoint is not asked.
 pub fn fails_closed(endpoint: Endpoint, request: &Request, settings: &Settings) -> Option<bool> {
     let objects: Vec<&Value> = request.object.iter().chain(&request.old).collect();
     let applies = |entry: &&Entry| {
@@ -23,7 +23,7 @@ pub fn fails_closed(endpoint: Endpoint, request: &Request, settings: &Settings) 
         entry.endpoint == endpoint
             && entry.requests.iter().any(|(_, name, verbs)| *name == resource && verbs.contains(&verb))
             && selects(entry.selects, &objects, settings)
-            && sends(entry.only, request)
+            && sent_by(entry.only, request)
     };
     let mut entries = ENTRIES.iter().filter(applies).peekable();
     entries.peek()?;
@@ -44,6 +44,7 @@ pub fn verb(operation: Operation) -> &'static str {
     }
 }
 
+/// Whether the selectors of an entry match an object of the request.
 fn selects(selects: Selects, objects: &[&Value], settings: &Settings) -> bool {
     let adopts = |labels: &Value| {
         let labels = Labels::deserialize(labels).unwrap_or_default();
@@ -57,7 +58,7 @@ fn selects(selects: Selects, objects: &[&Value], settings: &Settings) -> bool {
     }
 }
 
-/// Whether there may be something to amend: `to_amend` of the match conditions, in Rust.
+/// Whether there may be something to amend: the match condition `to_amend`, in Rust.
 pub fn to_amend(kind: Kind, old: Option<&Value>, new: Option<&Value>) -> bool {
     let (Kind::StatefulSet, Some(old), Some(new)) = (kind, old, new) else { return true };
     let spec = |object: &Value, field: &str| object["spec"][field].clone();
@@ -65,7 +66,7 @@ pub fn to_amend(kind: Kind, old: Option<&Value>, new: Option<&Value>) -> bool {
     own(old) != own(new) || fields.iter().any(|field| spec(old, field) != spec(new, field))
 }
 
-/// Whether a write of a workload changes something that a rule reads: `workload_changed` of the match conditions, in Rust.
+/// Whether a write of a workload changes something that a rule reads: the match condition `workload_changed`, in Rust.
 pub fn workload_changed(old: Option<&Value>, new: Option<&Value>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };
     let recovery = format!("{}{}", marks::PREFIX, marks::RECOVERY);
@@ -77,11 +78,12 @@ pub fn workload_changed(old: Option<&Value>, new: Option<&Value>) -> bool {
         || own(new).iter().any(|(key, _)| *key == recovery)
 }
 
-/// Returns the guard's annotations.
+/// Returns the annotations with the guard's prefix.
 fn own(object: &Value) -> Vec<(String, Value)> {
     own_in(object, "annotations")
 }
 
+/// Returns the annotations, or the labels, with the guard's prefix.
 fn own_in(object: &Value, what: &str) -> Vec<(String, Value)> {
     let all = object["metadata"][what].as_object().cloned();
     all.into_iter().flatten().filter(|(key, _)| key.starts_with(marks::PREFIX)).collect()
@@ -96,11 +98,12 @@ fn is_a_controllers(request: &Request) -> bool {
     users::is_exempt(&request.user, Operation::Delete, request.kind)
 }
 
-fn sends(only: Only, request: &Request) -> bool {
+/// Whether the match conditions of an entry send the request.
+fn sent_by(only: Only, request: &Request) -> bool {
     let annotations = |object: &Option<Value>| object.as_ref().map(own).unwrap_or_default();
     match only {
         Only::All | Only::Read => true,
-        // These entries belong to packs, which no story has.
+        // These entries are for the kinds of packs, which no story has.
         Only::When(..) => false,
         Only::Changed => workload_changed(request.old.as_ref(), request.object.as_ref()),
         Only::ToAmend => to_amend(request.kind, request.old.as_ref(), request.object.as_ref()),

@@ -1,6 +1,6 @@
 //! Time, order and chance: all three are values, so that a seed always gives the same story.
 //!
-//! Owns: the [`Agenda`] (the events to come, ordered by time and then by the order in which they were added) and the [`Dice`].
+//! Owns: the [`Agenda`] (the future events, ordered by time and then by the order in which they were added) and the [`Dice`].
 //! Must not know: what the events are. Data: the other modules add events; the stage takes them off.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub type Millis = u64;
 pub const SECOND: Millis = 1000;
 pub const MINUTE: Millis = 60 * SECOND;
 
-/// Returns the time as the guard sees it.
+/// Returns the time as a timestamp, by a clock without an error.
 pub fn timestamp(at: Millis) -> Timestamp {
     let begin: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
     begin.checked_add(SignedDuration::from_millis(i64::try_from(at).unwrap())).unwrap()
@@ -25,8 +25,8 @@ pub fn api_time(at: Millis) -> String {
 }
 
 /// Returns the time as a clock with this error shows it.
-pub fn api_time_by(clock: SignedDuration, at: Millis) -> String {
-    Timestamp::from_second((timestamp(at) + clock).as_second()).unwrap().to_string()
+pub fn api_time_by(clock_error: SignedDuration, at: Millis) -> String {
+    Timestamp::from_second((timestamp(at) + clock_error).as_second()).unwrap().to_string()
 }
 
 /// Returns the time as a story shows it: minutes, seconds, milliseconds.
@@ -34,22 +34,23 @@ pub fn clock_text(at: Millis) -> String {
     format!("{:03}:{:02}.{:03}", at / MINUTE, at / SECOND % 60, at % SECOND)
 }
 
-/// The events to come, ordered by time and by when they were added.
+/// The future events, ordered by time and then by the order in which they were added.
 pub struct Agenda<T> {
     pub now: Millis,
-    put: u64,
+    /// The number of events added so far.
+    added: u64,
     entries: BTreeMap<(Millis, u64), T>,
 }
 
 impl<T> Agenda<T> {
     pub fn empty() -> Self {
-        Self { now: 0, put: 0, entries: BTreeMap::new() }
+        Self { now: 0, added: 0, entries: BTreeMap::new() }
     }
 
-    /// Adds an event for this long after now.
+    /// Adds an event that happens this long after now.
     pub fn put(&mut self, after: Millis, what: T) {
-        self.put += 1;
-        self.entries.insert((self.now + after, self.put), what);
+        self.added += 1;
+        self.entries.insert((self.now + after, self.added), what);
     }
 
     /// Takes the next event and advances the time to it.
@@ -86,7 +87,7 @@ impl Dice {
         least + self.below(most - least + 1)
     }
 
-    /// Returns true in this many of a thousand calls.
+    /// Returns true with this probability, in thousandths.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }

@@ -1,7 +1,8 @@
 //! The control plane's controllers: StatefulSet, Deployment, scheduler, garbage collector, budgets.
 //!
-//! Must not know: the guard (controllers send requests to the API server like every other client), Galera. One pass makes at most
-//! one change to a StatefulSet's pods, as the real controller does with `OrderedReady`; each change wakes the controllers again.
+//! Must not know: the guard (controllers send requests to the API server like every other client), Galera. One pass creates or
+//! deletes at most one pod of the StatefulSet, as the real controller does with `OrderedReady`; each change wakes the controllers
+//! again.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,9 +25,10 @@ pub struct Controllers {
     templates: BTreeMap<String, Value>,
     /// The revisions, oldest first.
     pub history: Vec<String>,
-    pods: u64,
+    /// The number of bootstrap pods that were created.
+    bootstrap_pods: u64,
     /// For each controller whose request was refused: the pause before its next try, and the time of that try.
-    queues: BTreeMap<&'static str, (Millis, Millis)>,
+    retries: BTreeMap<&'static str, (Millis, Millis)>,
 }
 
 /// Returns the name of a template's ControllerRevision, which is derived from its content.
@@ -61,6 +63,7 @@ impl Sim {
         self.schedule();
     }
 
+    /// Deletes the pods whose owner is gone.
     fn collect_garbage(&mut self) {
         let gone =
             |(kind, uid): (Kind, &str)| self.store.all(kind).all(|(_, it)| super::store::uid(it) != uid);
@@ -87,7 +90,8 @@ impl Sim {
         for claim in claims.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
             self.store.remove(self.agenda.now, Kind::Claim, &claim);
             self.galera.disks.remove(&claim);
-            self.story.record(self.agenda.now, "controllers", || format!("{claim} is gone, and its data"));
+            self.story
+                .record(self.agenda.now, "controllers", || format!("{claim} is removed, with its data"));
         }
     }
 
@@ -123,7 +127,7 @@ impl Sim {
         });
     }
 
-    /// Returns the template before the current one.
+    /// Returns the template before the newest one.
     pub fn previous_template(&self) -> Option<Value> {
         let history = &self.controllers.history;
         let before = history.len().checked_sub(2)?;
@@ -140,6 +144,7 @@ impl Sim {
         own
     }
 
+    /// Creates a missing member, or deletes one that is not wanted or has an old template.
     fn scale_or_roll(&mut self, set: &Value, current: &str, newest: &str) {
         let replicas = set["spec"]["replicas"].as_i64().unwrap_or(1);
         let own = self.members();
@@ -171,13 +176,14 @@ impl Sim {
     }
 
     fn delete_member(&mut self, pod: &Value, rolled: Option<Permission>) {
-        let why = if rolled.is_some() { "has an old template" } else { "is beyond the replicas" };
+        let why = if rolled.is_some() { "its template is old" } else { "its ordinal is beyond the replicas" };
         let name = text(pod, "/metadata/name").to_owned();
-        self.story.record(self.agenda.now, "statefulset", || format!("deletes {name}: it {why}"));
+        self.story.record(self.agenda.now, "statefulset", || format!("deletes {name}: {why}"));
         if let Some(permission) = rolled {
             self.laws.removal_permitted(&name, uid(pod), permission);
         }
-        self.delete(STATEFUL_SETS, Kind::Pod, &name, json!({})).expect("it is exempt");
+        self.delete(STATEFUL_SETS, Kind::Pod, &name, json!({}))
+            .expect("the pod exists, and the controller is exempt");
     }
 
     fn create_member(&mut self, set: &Value, ordinal: i64, revision: &str) {
@@ -212,16 +218,16 @@ impl Sim {
                 format!("may not create {name}: {}", refusal.message.lines().next().unwrap_or_default())
             }
         });
-        self.controllers.queues.retain(|it, _| outcome.is_err() || *it != user);
+        self.controllers.retries.retain(|it, _| outcome.is_err() || *it != user);
         if let Err(refusal) = outcome {
             self.laws.check_refusal(&refusal);
             self.back_off(user);
         }
     }
 
-    /// Delays the next try of a controller, longer after each failure.
+    /// Delays the next try of a controller: longer after each refusal, up to five minutes.
     fn back_off(&mut self, user: &'static str) {
-        let (pause, not_before) = self.controllers.queues.entry(user).or_default();
+        let (pause, not_before) = self.controllers.retries.entry(user).or_default();
         *pause = (*pause * 2).clamp(SECOND, 300 * SECOND);
         *not_before = self.agenda.now + *pause;
         let after = *pause;
@@ -229,24 +235,24 @@ impl Sim {
     }
 
     fn is_backing_off(&self, user: &str) -> bool {
-        self.controllers.queues.get(user).is_some_and(|(_, not_before)| self.agenda.now < *not_before)
+        self.controllers.retries.get(user).is_some_and(|(_, not_before)| self.agenda.now < *not_before)
     }
 
-    /// Adopts pods with the StatefulSet's name and labels that have no owner.
+    /// Makes the StatefulSet the owner of pods that have none and are named like its members.
     fn adopt_orphans(&mut self, set: &Value) {
-        let loose = self
+        let orphans = self
             .store
             .all(Kind::Pod)
             .filter(|(name, it)| owner(it).is_none() && name.starts_with("galera-") && ordinal(name) >= 0);
-        for name in loose.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
+        for name in orphans.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
             self.store.edit(self.agenda.now, Kind::Pod, &name, |it| {
                 it["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": CLUSTER, "uid": uid(set), "controller": true }]);
             });
         }
     }
 
-    /// Takes the owner from the pods, which stay.
-    pub fn orphan(&mut self, _set: &str) {
+    /// Removes the owner from all members, which keep running.
+    pub fn orphan_members(&mut self) {
         for pod in self.members() {
             self.store.edit(self.agenda.now, Kind::Pod, text(&pod, "/metadata/name"), |it| {
                 it["metadata"]["ownerReferences"] = json!([]);
@@ -255,22 +261,25 @@ impl Sim {
     }
 
     fn control_deployment(&mut self) {
-        let Some(set) = self.store.get(Kind::Deployment, BOOTSTRAP).cloned() else { return };
-        let of_set = |pod: &&Rc<Value>| {
+        let Some(deployment) = self.store.get(Kind::Deployment, BOOTSTRAP).cloned() else { return };
+        let of_deployment = |pod: &&Rc<Value>| {
             owner(pod).is_some_and(|(kind, _, _)| kind == "ReplicaSet") && !is_terminating(pod)
         };
-        let own: Vec<_> = self.store.all(Kind::Pod).map(|(_, it)| it).filter(of_set).cloned().collect();
-        match (set["spec"]["replicas"].as_i64().unwrap_or(1), own.first()) {
+        let own: Vec<_> =
+            self.store.all(Kind::Pod).map(|(_, it)| it).filter(of_deployment).cloned().collect();
+        match (deployment["spec"]["replicas"].as_i64().unwrap_or(1), own.first()) {
             (0, Some(pod)) => {
                 let name = text(pod, "/metadata/name").to_owned();
-                self.delete(REPLICA_SETS, Kind::Pod, &name, json!({})).expect("it is exempt");
+                self.delete(REPLICA_SETS, Kind::Pod, &name, json!({}))
+                    .expect("the pod exists, and the controller is exempt");
             }
             (1.., None) if !self.is_backing_off(REPLICA_SETS) => {
-                self.controllers.pods += 1;
-                let template = &set["spec"]["template"];
+                self.controllers.bootstrap_pods += 1;
+                let template = &deployment["spec"]["template"];
                 let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"], "status": { "phase": "Pending" } });
-                pod["metadata"]["name"] = json!(format!("{BOOTSTRAP}-6d5f7-x{}", self.controllers.pods));
-                pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{BOOTSTRAP}-6d5f7"), "uid": format!("{}-rs", uid(&set)), "controller": true }]);
+                pod["metadata"]["name"] =
+                    json!(format!("{BOOTSTRAP}-6d5f7-x{}", self.controllers.bootstrap_pods));
+                pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{BOOTSTRAP}-6d5f7"), "uid": format!("{}-rs", uid(&deployment)), "controller": true }]);
                 self.create_pod(REPLICA_SETS, pod);
             }
             _ => {}
@@ -279,14 +288,14 @@ impl Sim {
 
     /// Binds pods to nodes. Volumes are local, so a member always has the same node.
     fn schedule(&mut self) {
-        let waits = self.store.all(Kind::Pod).filter(|(_, it)| text(it, "/spec/nodeName").is_empty());
-        for pod in waits.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
+        let unbound = self.store.all(Kind::Pod).filter(|(_, it)| text(it, "/spec/nodeName").is_empty());
+        for pod in unbound.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
             let number = usize::try_from(ordinal(&pod)).unwrap_or(NODES - 1) % NODES;
             let node = node_name(number);
-            let takes = self.store.get(Kind::Node, &node).is_some_and(|it| {
+            let accepts_pods = self.store.get(Kind::Node, &node).is_some_and(|it| {
                 it["spec"]["unschedulable"] != true && it["status"]["conditions"][0]["status"] == "True"
             });
-            if takes {
+            if accepts_pods {
                 self.store.edit(self.agenda.now, Kind::Pod, &pod, |it| it["spec"]["nodeName"] = json!(node));
             }
         }
@@ -299,6 +308,6 @@ impl Sim {
         let (own, asked) = (self.members(), self.asked_for().unwrap_or_default());
         let healthy = count(&own, ready);
         (healthy < asked && ready(pod))
-            .then(|| format!("{healthy} of {asked} are healthy, and one may be away"))
+            .then(|| format!("{healthy} of {asked} members are healthy, and only one may be unavailable"))
     }
 }

@@ -1,6 +1,6 @@
 //! Faults: servers that crash, nodes that lose power or network, replicas of the guard that restart or receive no events.
 //!
-//! Must not know: rules. No one causes these faults; the guard's answers must still be right after each of them.
+//! Must not know: rules. No request causes these faults; the guard's answers must still be right after each of them.
 
 use jiff::SignedDuration;
 use leader::plan::{IncrementalPlanner, StepScheduler};
@@ -12,12 +12,13 @@ use super::clock::{Millis, SECOND, api_time};
 use super::stage::{CONTROLLERS, KUBELETS, LEADER, Sim, SimEvent};
 use super::store::text;
 
-/// How long the node controller waits for a kubelet's report.
+/// How long the node controller waits for a kubelet's report before it marks the node as not Ready.
 const NODE_MONITOR_GRACE_PERIOD: Millis = 40 * SECOND;
-/// How long after that the pods of the node are deleted.
+/// How long after that the pods of the node are kept before they are deleted.
 const TOLERATION: Millis = 300 * SECOND;
 
 impl Sim {
+    /// Causes a random fault and schedules the next one.
     pub fn fault(&mut self) {
         if self.is_quiet() {
             return;
@@ -47,7 +48,7 @@ impl Sim {
         }
     }
 
-    /// Cuts a node off from its power, or only from the network.
+    /// Cuts the power or only the network of a random node.
     fn fail_node(&mut self, power: bool) {
         let nodes = self.store.names(Kind::Node);
         let reachable: Vec<_> = nodes.into_iter().filter(|it| !self.is_unreachable(it)).collect();
@@ -69,7 +70,7 @@ impl Sim {
         for pod in self.pods_on(node) {
             self.laws.member_failed(&pod, self.agenda.now);
             if power {
-                // The last serving member has its last rows on disk; others may not yet.
+                // The only serving member has every row on its disk. If others serve, too, its last rows may not be there yet.
                 let alone = self.galera.servers.keys().filter(|it| self.galera.synced(it)).count() <= 1;
                 let unwritten = if alone { 0 } else { self.dice.below(3) };
                 self.galera.kill(&pod, unwritten);
@@ -180,7 +181,7 @@ impl Sim {
         self.agenda.put(lasts + 1, SimEvent::WatchesResume);
     }
 
-    /// Sets the clock of a replica, or of a node with its members, wrong, and sometimes right again.
+    /// Sets the clock of a replica, or of a node with its members, to a wrong time, and sometimes to the right one again.
     fn set_clock_wrong(&mut self) {
         let minutes = *self.dice.one_of(&[0, 0, -180, -10, -1, 1, 10, 180]).unwrap();
         let off_by = SignedDuration::from_mins(minutes);
@@ -191,7 +192,7 @@ impl Sim {
         } else {
             let nodes = self.store.names(Kind::Node);
             let node = self.dice.one_of(&nodes).unwrap().clone();
-            self.clocks.insert(node.clone(), off_by);
+            self.clock_errors.insert(node.clone(), off_by);
             node
         };
         self.story
@@ -199,7 +200,7 @@ impl Sim {
         self.wake(LEADER, SECOND);
     }
 
-    /// Makes another replica the leader, which knows nothing of what the previous one planned.
+    /// Makes a random ready replica the leader (perhaps the same one again), without the state of the previous leader.
     fn move_leadership(&mut self) {
         let ready = self.guard.ready();
         if let Some(index) = self.dice.one_of(&ready).copied() {

@@ -2,42 +2,43 @@
 //!
 //! Owns: the members of each component, the donor of each joiner, the content of each disk. Must not know: Kubernetes (a server
 //! is named after its pod, a disk after its claim), the guard. Data: kubelets start, stop and kill servers; [`Galera::settle`]
-//! derives the consequences. Rows are numbered in the order in which they were acknowledged, so a disk holds all rows up to a
-//! number.
+//! derives the consequences. Rows are numbered in the order in which they were acknowledged, so one number says which rows a disk
+//! holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The content of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
-    /// The last row; all before it are there, too.
+    /// The number of the last row; the disk holds all rows up to it.
     pub rows: u64,
     /// The history the rows belong to; `None` if the disk is empty.
     pub history: Option<u64>,
-    /// No state transfer to it was interrupted.
+    /// Whether no state transfer to this disk was interrupted.
     pub complete: bool,
-    /// The server was stopped in order, so grastate.dat holds its position.
+    /// Whether its server was stopped in order, so that grastate.dat holds the position.
     pub stopped_in_order: bool,
-    /// Its server was the last to leave the cluster.
+    /// Whether its server was the last one to leave the cluster.
     pub safe_to_bootstrap: bool,
-    /// The last Primary component it was in (gvwstate.dat).
+    /// The members of the last Primary component that its server was in (gvwstate.dat).
     pub view: Option<BTreeSet<String>>,
 }
 
+/// What a server is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It recovers its position.
+    /// Its position is being recovered.
     Preparing,
     /// It looks for a serving member.
     Looking,
-    /// It waits for all members of its last view.
+    /// It waits for the other members of its last view.
     Waiting,
-    /// It has joined and lacks rows.
+    /// It has joined a component and lacks rows: all of them if `full`.
     Joining {
         full: bool,
     },
     Synced,
-    /// It has served and does not reach a majority.
+    /// It has served, but no longer reaches a majority.
     CutOff,
 }
 
@@ -54,7 +55,7 @@ pub struct Server {
     /// The Primary component it is in.
     pub component: Option<u64>,
     pub donor: Option<String>,
-    /// It was asked to stop.
+    /// Whether it was asked to stop.
     pub stopping: bool,
     pub start: Start,
 }
@@ -64,9 +65,9 @@ pub struct Server {
 pub struct Start {
     /// The pods and Services in its cluster address.
     pub hosts: Vec<String>,
-    /// Its cluster address is empty, so it founds a cluster.
+    /// Whether it founds a cluster.
     pub founds: bool,
-    /// It knows its position even after a crash.
+    /// Whether it knows its position even after a crash, because the step script recovers it.
     pub recovers: bool,
 }
 
@@ -87,7 +88,7 @@ pub enum Alarm {
     LostPrimary {
         of: BTreeSet<String>,
     },
-    /// A component formed although positions were not compared.
+    /// A component formed although not all positions were known, so that they were not compared.
     Uncompared {
         by: BTreeSet<String>,
     },
@@ -103,18 +104,18 @@ pub struct Galera {
     /// The nodes without a network.
     pub isolated: BTreeSet<String>,
     pub alarms: Vec<Alarm>,
-    /// The servers that ended by themselves since the last call of the stage.
+    /// The servers that gave up joining and have not been handled by the stage yet.
     pub aborted: Vec<(String, u64)>,
-    last: u64,
+    last_id: u64,
 }
 
-/// The number of missing rows beyond which a full copy is needed.
-const INCREMENTAL_ROWS: u64 = 60;
+/// The largest number of missing rows that a donor can send; if more are missing, a full copy is needed.
+const MAX_INCREMENTAL_ROWS: u64 = 60;
 
 impl Galera {
     pub fn next_id(&mut self) -> u64 {
-        self.last += 1;
-        self.last
+        self.last_id += 1;
+        self.last_id
     }
 
     /// Returns the id of a history as Galera writes it.
@@ -122,13 +123,14 @@ impl Galera {
         format!("{history:08x}-51a1-11f0-8000-{history:012x}")
     }
 
+    /// Returns the part of the network that the server is in: an isolated node is a part of its own.
     fn partition(&self, pod: &str) -> &str {
         let node = self.servers.get(pod).map_or("", |it| &it.node);
         if self.isolated.contains(node) { node } else { "network" }
     }
 
-    /// Continues the start of a server that has its position: it founds a cluster, waits, or looks for others. `Err`: it ends
-    /// instead.
+    /// Continues the start of a server after its preparation: it founds a cluster, waits, or looks for others. `Err`: it ends,
+    /// for this reason.
     pub fn connect(&mut self, pod: &str) -> Result<(), &'static str> {
         let server = &self.servers[pod];
         let (start, name) = (server.start.clone(), server.disk.clone());
@@ -150,7 +152,7 @@ impl Galera {
         Ok(())
     }
 
-    /// Makes a server serve in a component of these members.
+    /// Makes a server Synced in a component of these members.
     fn enter(&mut self, pod: &str, component: u64, members: BTreeSet<String>, history: u64) {
         let server = self.servers.get_mut(pod).unwrap();
         (server.phase, server.component, server.donor) = (Phase::Synced, Some(component), None);
@@ -161,7 +163,7 @@ impl Galera {
         self.components.insert(component, Component { history, members });
     }
 
-    /// Derives the consequences of an event: components split, form again, and take in joiners.
+    /// Derives the consequences of an event: components split, servers join them, components form again.
     pub fn settle(&mut self) {
         self.split_components();
         self.join_components();
@@ -171,7 +173,7 @@ impl Galera {
         self.write_views();
     }
 
-    /// Splits components. Members that vanished count against the majority of the last view.
+    /// Splits components. A part continues if it is a majority of the last view, in which killed members still count.
     fn split_components(&mut self) {
         for id in self.components.keys().copied().collect::<Vec<_>>() {
             let Component { members, .. } = self.components[&id].clone();
@@ -229,7 +231,7 @@ impl Galera {
             let disk = &self.disks[&server.disk];
             let compares = server.start.recovers || disk.stopped_in_order || server.phase == Phase::CutOff;
             let same = disk.history == Some(component.history) && disk.complete && compares;
-            let full = !same || disk.rows > rows || rows - disk.rows > INCREMENTAL_ROWS;
+            let full = !same || disk.rows > rows || rows - disk.rows > MAX_INCREMENTAL_ROWS;
             let server = self.servers.get_mut(&pod).unwrap();
             (server.phase, server.component) = (Phase::Joining { full }, Some(id));
             self.components.get_mut(&id).unwrap().members.insert(pod);
@@ -274,7 +276,7 @@ impl Galera {
         }
     }
 
-    /// Ends joiners whose donor is gone; a partial transfer is useless.
+    /// Ends joiners whose donor no longer serves: a partial state transfer is useless.
     fn abort_orphaned_joiners(&mut self) {
         let served = |donor: &String| self.servers.get(donor).is_some_and(|it| it.phase == Phase::Synced);
         let orphaned = self.servers.iter().filter(|(_, it)| it.donor.as_ref().is_some_and(|it| !served(it)));
@@ -285,6 +287,7 @@ impl Galera {
         self.aborted.extend(orphaned);
     }
 
+    /// Writes the current view to the disk of each Synced member.
     fn write_views(&mut self) {
         for component in self.components.values() {
             for pod in &component.members {
@@ -296,7 +299,8 @@ impl Galera {
         }
     }
 
-    /// Lists the joiners that may begin to receive now; `true` means a full copy.
+    /// Begins a state transfer to each joiner for which there is a free donor. Returns pod and run of these joiners; `true`
+    /// means a full copy.
     pub fn begin_transfers(&mut self) -> Vec<(String, u64, bool)> {
         let mut begun = Vec::new();
         for pod in self.servers.keys().cloned().collect::<Vec<_>>() {
@@ -322,7 +326,7 @@ impl Galera {
         begun
     }
 
-    /// Completes a state transfer.
+    /// Completes a state transfer. Returns false if it was aborted before.
     pub fn transferred(&mut self, pod: &str, run: u64) -> bool {
         let Some(server) = self.servers.get(pod).filter(|it| it.run == run && it.donor.is_some()) else {
             return false;
@@ -335,14 +339,15 @@ impl Galera {
         true
     }
 
-    /// Returns the number of rows that a component has.
+    /// Returns the number of rows that the Synced members of a component have.
     pub fn rows_of(&self, component: &Component) -> u64 {
         let synced = component.members.iter().filter_map(|pod| self.servers.get(pod));
         let synced = synced.filter(|it| it.phase == Phase::Synced);
         synced.map(|it| self.disks[&it.disk].rows).max().unwrap_or_default()
     }
 
-    /// Writes rows: all Synced members get them, and they are acknowledged.
+    /// Writes rows to a component that has every acknowledged row: all its Synced members get them, and they are acknowledged.
+    /// Without such a component, nothing is written.
     pub fn write(&mut self, rows: u64) {
         let Some(component) = self.components.values().find(|it| self.rows_of(it) == self.acknowledged)
         else {
@@ -374,7 +379,7 @@ impl Galera {
         self.settle();
     }
 
-    /// Ends a server without notice. Of its rows, `unwritten` were not on its disk yet; other members have them.
+    /// Ends a server without notice. Its last `unwritten` rows were not on its disk yet; other members have them.
     pub fn kill(&mut self, pod: &str, unwritten: u64) {
         let Some(server) = self.servers.remove(pod) else { return };
         let disk = self.disks.entry(server.disk).or_default();

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::clock::{Millis, SECOND, timestamp};
 use super::store::Store;
 
-/// How long a reservation lasts, as in `reserve.rs`.
+/// How long a reservation lasts, as in `reserve/ledger.rs`.
 const RESERVATION_LASTS: Millis = 30 * SECOND;
 /// A replica does not repeat its own reservation of the same pod within this time, as in `reserve/ledger.rs`.
 const NOT_REPEATED_WITHIN: Millis = 2 * SECOND;
@@ -37,11 +37,11 @@ pub struct Replica {
     world: World,
     /// The number of events of the log that it has received.
     received: usize,
-    /// The time at which its watches were last alive.
+    /// The time at which it last received events.
     pub current_at: Millis,
-    /// The time until which its watches are silent.
+    /// The time until which it receives no events.
     pub no_events_until: Millis,
-    /// The time that an event takes to reach it.
+    /// The time that each event takes to reach it.
     pub delay: Millis,
     /// The error of its node's clock.
     pub clock_is_off_by: SignedDuration,
@@ -55,7 +55,7 @@ pub struct Guard {
     pub settings: Settings,
     pub replicas: Vec<Replica>,
     pub leader: usize,
-    /// All reservations ever made; other fields name one by its index here.
+    /// All reservations that were ever made; elsewhere, a reservation is a number: its index here.
     reservations_made: Vec<MemberRemoval>,
     /// The reservations that are in the Lease now.
     lease: Vec<u64>,
@@ -67,7 +67,7 @@ pub struct Answer {
     pub patch: Option<json_patch::Patch>,
     /// The refusal, as a person reads it.
     pub message: String,
-    /// A reservation was written, because a member is about to leave.
+    /// Whether the removal of a member is reserved.
     pub reserved: bool,
 }
 
@@ -113,12 +113,13 @@ impl Guard {
             // A view that is updated event by event must equal one that is built from everything at once.
             if replica.received.is_multiple_of(64) {
                 let rebuilt = World::build(replica.facts.clone(), Freshness::Current);
-                assert_eq!(clusters(&replica.world), clusters(&rebuilt));
+                let (updated, rebuilt) = (clusters(&replica.world), clusters(&rebuilt));
+                assert_eq!(updated, rebuilt, "the updated view of guard-{index} differs from a new one");
             }
         }
     }
 
-    /// Restarts the replica, which lists everything.
+    /// Restarts the replica: it lists all objects, and knows of no reservation.
     pub fn restart(&mut self, index: usize, store: &Store, now: Millis) {
         let mut facts = rulebook().facts(&self.settings.adoption);
         for object in store.listed() {
@@ -170,7 +171,7 @@ impl Guard {
         }
     }
 
-    /// Returns the snapshots that must be created for a new pod.
+    /// Returns the snapshots that must be created before a new pod is judged.
     pub fn snapshots(&self, index: usize, origin: Origin, body: &str, now: Millis) -> Vec<Value> {
         if origin != Origin::Mutating {
             return Vec::new();
@@ -180,7 +181,8 @@ impl Guard {
         self.with_view(index, now, |view| inject::missing_snapshots(&incoming.review, view))
     }
 
-    /// Answers one review, from text to answer. `reachable`: the API server accepts the guard's own writes.
+    /// Answers one review, from text to answer. `reachable`: whether the API server accepts the guard's own writes;
+    /// `new_snapshots`: the names of the snapshots that were created for it.
     pub fn answer(
         &mut self,
         index: usize,
@@ -188,7 +190,7 @@ impl Guard {
         body: &str,
         now: Millis,
         reachable: bool,
-        made: &[String],
+        new_snapshots: &[String],
     ) -> Answer {
         let incoming = review::read(body.as_bytes(), origin, rulebook().kinds())
             .expect("an API server writes readable reviews");
@@ -215,8 +217,7 @@ impl Guard {
         }
         let object = incoming.object.filter(|_| origin == Origin::Mutating && decision.allowed());
         let patch = object.and_then(|object| {
-            let amend =
-                |view: &View<'_>| amend(review, &object, &decision, &View { new_snapshots: made, ..*view });
+            let amend = |view: &View<'_>| amend(review, &object, &decision, &View { new_snapshots, ..*view });
             self.with_view(index, now, amend)
         });
         let message = report::refusal(&review.subject(), &decision, &Pages::Program);
@@ -244,7 +245,7 @@ impl Guard {
     }
 }
 
-/// Returns everything that the view knows of all clusters.
+/// Returns everything that a World knows of all clusters, as text.
 fn clusters(world: &World) -> String {
     format!("{:?}", world.clusters().collect::<Vec<_>>())
 }

@@ -25,21 +25,21 @@ pub struct Container {
     run: Option<u64>,
     began: Millis,
     /// The error of the node's clock when the container started.
-    clock: SignedDuration,
+    clock_error: SignedDuration,
     pub ready: bool,
     changed_at: Millis,
     started: bool,
     probing: bool,
     restarts: u32,
     pub stopping: bool,
-    /// Its readiness probe sees Galera's state.
+    /// Whether its readiness probe is the injected one, which succeeds only while the server is Synced.
     pub proves_synced: bool,
     /// The content of its mounted option files when the container last started.
     option_files: String,
     message: String,
 }
 
-/// The time after which a server ends that has found no member to join.
+/// How long a server looks for a member to join before it ends.
 const LOOKING_TIMEOUT: Millis = 30 * SECOND;
 
 impl Sim {
@@ -100,7 +100,7 @@ impl Sim {
         }
     }
 
-    /// Starts a container.
+    /// Starts a container, or tries again later if a ConfigMap that it mounts is missing.
     pub fn start(&mut self, name: &str, uid: &str) {
         let Some(pod) = self.this_pod(name, uid).cloned() else { return };
         let Some(container) =
@@ -115,17 +115,17 @@ impl Sim {
             .mounted_option_files(&pod)
             .or_else(|| Some(container.option_files.clone()).filter(|it| !it.is_empty()))
         else {
-            // A ConfigMap is missing: the kubelet tries again.
+            // The container never ran, and a ConfigMap is missing: the kubelet tries again.
             return self
                 .agenda
                 .put(5 * SECOND, SimEvent::Start { pod: name.to_owned(), uid: uid.to_owned() });
         };
         let (run, now) = (self.galera.next_id(), self.agenda.now);
-        let clock = self.clocks.get(&container.node).copied().unwrap_or_default();
+        let clock_error = self.clock_errors.get(&container.node).copied().unwrap_or_default();
         let container = self.containers.get_mut(name).unwrap();
         (container.option_files, container.run, container.began, container.started) =
             (option_files, Some(run), now, false);
-        container.clock = clock;
+        container.clock_error = clock_error;
         let claim = pod["spec"]["volumes"]
             .as_array()
             .into_iter()
@@ -161,7 +161,7 @@ impl Sim {
             .collect()
     }
 
-    /// Starts the server itself, after the step script or at once where there is none.
+    /// Starts the server itself, after the step script if there is one.
     pub fn prepared(&mut self, name: &str, run: u64) {
         let Some(server) = self.galera.servers.get(name).filter(|it| it.run == run && !it.stopping) else {
             return;
@@ -180,8 +180,8 @@ impl Sim {
         let has_argument = pod["spec"]["containers"][0]["args"].to_string().contains("--wsrep-new-cluster");
         let founds =
             hosts.is_empty() || has_argument || setting(&option_files, "wsrep_new_cluster").is_some();
-        let known = mark(&pod, marks::IDENTITY).unwrap_or_default();
-        let gated = ![marks::UNKNOWN, marks::FOUNDS, marks::FREE, ""].contains(&known);
+        let identity = mark(&pod, marks::IDENTITY).unwrap_or_default();
+        let gated = ![marks::UNKNOWN, marks::FOUNDS, marks::FREE, ""].contains(&identity);
         let refused = match () {
             () if is_fatal(&option_files) => Some("an option kills the server"),
             () if founds && gated && server.start.recovers => {
@@ -200,11 +200,11 @@ impl Sim {
         self.agenda.put(LOOKING_TIMEOUT, SimEvent::GivesUp { pod: name.to_owned(), run });
     }
 
-    /// Resolves a host name to the prefix of the names of its pods.
+    /// Returns the name of the pod that a host name leads to, or the beginning of the name: a Service leads to many.
     fn resolve(&self, host: &str) -> String {
         let first = host.split(['.', ':']).next().unwrap_or_default();
-        let leads = self.store.get(Kind::Service, first).is_some();
-        if first == BOOTSTRAP_SERVICE && leads { format!("{BOOTSTRAP}-") } else { first.to_owned() }
+        let exists = self.store.get(Kind::Service, first).is_some();
+        if first == BOOTSTRAP_SERVICE && exists { format!("{BOOTSTRAP}-") } else { first.to_owned() }
     }
 
     pub fn gives_up(&mut self, name: &str, run: u64) {
@@ -215,7 +215,7 @@ impl Sim {
         }
     }
 
-    /// Handles a server that has ended by itself: its container starts again, after a longer pause each time.
+    /// Handles a server that has ended by itself: its container starts again, each time after a longer pause.
     pub fn server_ended(&mut self, name: &str, run: u64) {
         if self.galera.servers.get(name).is_none_or(|it| it.run != run) {
             return;
@@ -238,7 +238,7 @@ impl Sim {
         self.report(name);
     }
 
-    /// Stops a container. A pod that was prepared for that first waits for its joiner.
+    /// Stops a container. The hook of an injected pod first waits until the server is no longer a donor.
     pub fn stop(&mut self, name: &str, uid: &str) {
         let Some(container) = self.containers.get(name).filter(|it| it.uid == uid) else { return };
         let waits = container.proves_synced && self.galera.is_donor(name);
@@ -258,7 +258,7 @@ impl Sim {
         self.agenda.put(after, SimEvent::Stopped { pod: name.to_owned(), uid: uid.to_owned() });
     }
 
-    /// Completes a stop: the pod is removed.
+    /// Completes a stop: the container and its pod are removed. The server was killed if the pod was already gone.
     pub fn stopped(&mut self, name: &str, uid: &str) {
         let Some(container) = self.containers.get(name).filter(|it| it.uid == uid).cloned() else { return };
         if self.is_unreachable(&container.node) {
@@ -278,9 +278,9 @@ impl Sim {
         }
     }
 
-    /// Schedules probes, which notice a change after a while.
+    /// Schedules a probe for each container whose readiness differs from its status; it notices this some seconds later.
     pub fn schedule_probes(&mut self) {
-        let news: Vec<_> = self
+        let changed: Vec<_> = self
             .containers
             .iter()
             .filter(|(pod, container)| {
@@ -288,15 +288,15 @@ impl Sim {
             })
             .map(|(pod, container)| (pod.clone(), container.uid.clone(), container.ready))
             .collect();
-        for (pod, uid, was_ready) in news {
+        for (pod, uid, was_ready) in changed {
             self.containers.get_mut(&pod).unwrap().probing = true;
             let after = if was_ready { self.dice.between(5, 10) } else { self.dice.between(1, 5) };
             self.agenda.put(after * SECOND, SimEvent::Probe { pod, uid });
         }
     }
 
-    /// Whether a readiness probe succeeds. The guard's own proves Synced; the template's asks the database, which also answers
-    /// when cut off.
+    /// Whether the readiness probe succeeds. The injected probe proves Synced; the template's own probe connects to the database,
+    /// which also answers while it is cut off.
     fn probe_succeeds(&self, pod: &str, container: &Container) -> bool {
         let server = self.galera.servers.get(pod).filter(|it| Some(it.run) == container.run);
         server.is_some_and(|it| match it.phase {
@@ -318,14 +318,14 @@ impl Sim {
         }
     }
 
-    /// Reports a pod's status.
+    /// Writes a pod's status, unless the node is unreachable.
     pub fn report(&mut self, name: &str) {
         let Some(container) = self.containers.get(name).cloned() else { return };
         if self.is_unreachable(&container.node) || self.this_pod(name, &container.uid).is_none() {
             return;
         }
-        // By the clock that the node had when the container started.
-        let api_time = |at| api_time_by(container.clock, at);
+        // All times in the status are by the node's clock as it was when the container started.
+        let api_time = |at| api_time_by(container.clock_error, at);
         let state = match container.run {
             Some(_) => json!({ "running": { "startedAt": api_time(container.began) } }),
             None if container.restarts > 1 => json!({ "waiting": { "reason": "CrashLoopBackOff" } }),
@@ -346,7 +346,7 @@ impl Sim {
 
     /// Reports the removal of a pod, and what permitted it, to the laws.
     fn report_removal(&mut self, pod: &str, uid: &str) {
-        // Without a StatefulSet every member counts.
+        // Without a StatefulSet, every ordinal counts as wanted.
         let asked_for = self.asked_for().unwrap_or(i64::MAX);
         self.laws.judge_removal(pod, uid, asked_for, &self.galera, self.agenda.now);
     }

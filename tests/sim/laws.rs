@@ -1,13 +1,13 @@
 //! The laws: what must hold after every event, in spite of everything that people, faults and late watches do.
 //!
-//! 1. By the guard's doing (what it allowed, what its leader did) two members are never out at once, and the majority stays.
-//! 2. Likewise, no acknowledged row is lost, and there are never two Primary components.
-//! 3. At rest the plan has come to its end: no steps, or a few announcements.
-//! 4. Every refusal comes from an existing rule, with a message.
-//! 5. At rest every rollout of a configuration has ended, and after one that was stopped all members run the good revision.
+//! 1. With the guard's permission (which its leader needs, too), two members are never out at once, and the majority stays.
+//! 2. No acknowledged row is lost, and there are never two Primary components.
+//! 3. At rest the plan is done: it has no steps except a few announcements and attempts to record the cluster's id.
+//! 4. Every refusal by the guard names an existing rule, and has a complete message.
+//! 5. At rest every rollout of a configuration has ended. If it was stopped, all members run the good revision.
 //!
 //! Must not know: what caused a state. The guard is not responsible for what people do against its advice: from then on the story
-//! is *excused* from the first two laws, with a named reason, and counted.
+//! is *excused* from the first two laws, for a named reason, and counted.
 
 use gatera::rulebook;
 use std::collections::BTreeMap;
@@ -20,18 +20,19 @@ use super::api::{Permission, Refusal};
 use super::clock::{MINUTE, Millis, SECOND};
 use super::controllers::ready;
 use super::galera::{Alarm, Galera};
+use super::leader::{ANNOUNCE, RECORD_IDENTITY};
 use super::stage::Sim;
 use super::store::ordinal;
 
-/// Requests that the guard allows, with a warning, although they may break a law, because it cannot know better. The removal that
-/// breaks the law excuses its story from then on, with this reason.
+/// The reasons that excuse a story after the guard allowed a request with a warning: it could not know that the request would
+/// break a law. The removal that breaks the law excuses the story from then on.
 pub mod warned {
     /// G14 allows a new template while the only member keeps failing, because it may correct the failure. If the member recovers
     /// by itself (a ConfigMap was corrected), the controller restarts it all the same, with no other member left to join.
     pub const ONLY_MEMBER_ROLLED: &str =
         "the only member recovered, and was restarted for a template that the guard had allowed";
-    /// A StatefulSet that was deleted with its pods left behind and is recreated with another template restarts them, even a
-    /// single one. Nothing in a pod shows that the template is another (G14).
+    /// A StatefulSet that is recreated with another template, after it was deleted without its pods, restarts them, even if there
+    /// is only one. Nothing in a pod shows that the template differs (G14).
     pub const ONLY_MEMBER_ADOPTED: &str = "a new StatefulSet adopted the only member, and restarted it";
     /// G07 does not refuse once the StatefulSet is gone and no container of its members runs.
     pub const CLAIM_LEFT_BEHIND: &str =
@@ -44,24 +45,27 @@ pub struct Laws {
     excused: Option<&'static str>,
     /// What permitted the deletion of a pod, by the pod's uid.
     permissions: BTreeMap<String, Permission>,
-    /// Members that are out by the guard's doing, with the uid of the pod that went.
+    /// Members that are out with the guard's permission, with the uid of the pod that was removed.
     out: BTreeMap<String, String>,
     /// Members that are out for another reason, each with the time at which it failed.
     failed: BTreeMap<String, Millis>,
+    /// The steps that the leader tried, as `leader.rs` describes them.
     steps: Vec<(Millis, String)>,
-    /// The template of a StatefulSet with one member was changed; see [`warned`].
+    /// Whether the template of a StatefulSet with one member was changed; see [`warned`].
     only_member_changed: bool,
+    /// Whether the StatefulSet was created again after rows had been acknowledged.
     pub recreated: bool,
     pub judged: u64,
+    /// The number of pods that were created while no replica answered.
     pub uninjected: u64,
     refusals: BTreeMap<&'static str, u64>,
     removals: u64,
 }
 
-/// How long a failure may remain unnoticed: first by the node controller, then in a late view.
-const UNSEEN: Millis = 60 * SECOND;
+/// How long a failure may remain unnoticed by the guard: the node controller has to notice it first, and the view may be late.
+const UNNOTICED: Millis = 60 * SECOND;
 
-/// The number of announcements allowed per minute: the plan repeats one each time a member that keeps crashing has started again.
+/// The number of announcements allowed per minute: the plan repeats one after each restart of a member that keeps crashing.
 const ANNOUNCEMENTS_PER_MINUTE: u64 = 1;
 
 impl Laws {
@@ -93,7 +97,7 @@ impl Laws {
         }
     }
 
-    /// Notes a change of a StatefulSet that the guard only warns about.
+    /// Notes that the template of a StatefulSet changes. The guard only warns about this while the only member keeps failing.
     pub fn note_template_change(&mut self, before: Option<&Value>, after: &Value) {
         let Some(before) = before else { return };
         let to = after["replicas"].as_i64();
@@ -101,18 +105,19 @@ impl Laws {
         self.only_member_changed |= changed && to == Some(1);
     }
 
+    /// Notes what permitted the deletion of a member's pod; the first permission counts.
     pub fn removal_permitted(&mut self, pod: &str, uid: &str, permission: Permission) {
         if ordinal(pod) >= 0 {
             self.permissions.entry(uid.to_owned()).or_insert(permission);
         }
     }
 
-    /// Judges a pod that begins to stop.
+    /// Judges the removal of a Synced member, whose pod begins to stop.
     pub fn judge_removal(&mut self, pod: &str, uid: &str, asked_for: i64, galera: &Galera, now: Millis) {
         let Some(permission) = self.permissions.get(uid).copied().filter(|_| galera.synced(pod)) else {
             return;
         };
-        // The control plane gave up on its node, or its node was unreachable before.
+        // No replica answered, the control plane gave up on the node, or the node was already unreachable.
         if matches!(permission, Permission::FailedOpen | Permission::NodeUnreachable) {
             return;
         }
@@ -122,16 +127,16 @@ impl Laws {
         }
         let other =
             self.out.iter().find(|(other, _)| *other != pod && (0..asked_for).contains(&ordinal(other)));
-        if let Some((other, its)) = other {
-            let permissions = [permission, self.permissions[its]];
+        if let Some((other, other_uid)) = other {
+            let permissions = [permission, self.permissions[other_uid]];
             self.break_unless_excused(&format!(
-                "law 1: {pod} goes while {other} is out, both by the guard's doing ({permissions:?})"
+                "law 1: {pod} is removed while {other} is out, both with the guard's permission ({permissions:?})"
             ));
         }
-        // Until a node is known to be silent, its member is seen as Ready.
-        let unseen = self.failed.values().any(|since| now - since < UNSEEN);
+        // A member that has failed is still seen as Ready until its failure is noticed.
+        let unnoticed = self.failed.values().any(|since| now - since < UNNOTICED);
         let last = !galera.servers.keys().any(|other| other != pod && galera.synced(other));
-        if last && !unseen {
+        if last && !unnoticed {
             let rolled = permission == Permission::TemplateRollout;
             match () {
                 () if rolled && self.only_member_changed => self.excuse(warned::ONLY_MEMBER_ROLLED),
@@ -139,19 +144,19 @@ impl Laws {
                     self.excuse(warned::ONLY_MEMBER_ADOPTED);
                 }
                 () => self.break_unless_excused(&format!(
-                    "law 1: {pod} goes by the guard's doing ({permission:?}), and no other member serves"
+                    "law 1: {pod} is removed with the guard's permission ({permission:?}), and no other member serves"
                 )),
             }
         }
         self.out.insert(pod.to_owned(), uid.to_owned());
     }
 
-    /// Notes that a member fails for a reason other than the guard's doing.
+    /// Notes that a member fails for a reason other than a removal that the guard permitted.
     pub fn member_failed(&mut self, pod: &str, now: Millis) {
         self.failed.insert(pod.to_owned(), now);
     }
 
-    /// Notes the members that are back, and checks that no row is lost.
+    /// Notes the members that are back, and checks that no row is lost and that there is one Primary component at most.
     pub fn check_rows(&mut self, galera: &Galera, asked_for: impl Fn(&str) -> bool) {
         let server = |pod: &str| galera.servers.get(pod);
         self.out.retain(|pod, uid| match server(pod) {
@@ -163,7 +168,7 @@ impl Laws {
         let kept = galera.disks.values().filter(|it| it.complete).map(|it| it.rows).max().unwrap_or_default();
         if kept < galera.acknowledged {
             let law = format!(
-                "law 2: row {} was acknowledged, and {kept} is the last on any disk",
+                "law 2: row {} was acknowledged, but the last row on a complete disk is {kept}",
                 galera.acknowledged
             );
             self.break_unless_excused(&law);
@@ -181,16 +186,17 @@ impl Laws {
             }
             Alarm::Founded { .. } => {}
             Alarm::LostPrimary { of } => {
-                let ours = galera.isolated.is_empty() && of.iter().all(|pod| !self.failed.contains_key(pod));
-                if ours && of.iter().any(|pod| self.out.contains_key(pod)) {
+                let no_failure =
+                    galera.isolated.is_empty() && of.iter().all(|pod| !self.failed.contains_key(pod));
+                if no_failure && of.iter().any(|pod| self.out.contains_key(pod)) {
                     self.break_unless_excused(&format!(
-                        "law 1: the majority of {of:?} is lost, and none of them had failed"
+                        "law 1: the majority of {of:?} is lost with the guard's permission: none of them had failed"
                     ));
                 }
             }
-            // These members were created while no replica answered; G19 warns about them.
+            // Only members without the step script do this. They were created while no replica answered; G19 warns about them.
             Alarm::Uncompared { .. } => {
-                self.excuse("members without the step formed without comparing positions");
+                self.excuse("members without the step script formed a component without comparing positions");
             }
         }
     }
@@ -203,18 +209,22 @@ impl Laws {
             || !refusal.message.starts_with(&format!("[{rule}] "))
             || refusal.message.lines().count() < 3
         {
-            self.break_law(&format!("law 4: {rule} refuses with this message: {}", refusal.message));
+            self.break_law(&format!(
+                "law 4: {rule} is not a rule, or refuses with an incomplete message: {}",
+                refusal.message
+            ));
         }
     }
 
+    /// Notes a step that the leader tried.
     pub fn step_done(&mut self, now: Millis, step: &str) {
         self.steps.push((now, step.to_owned()));
     }
 
-    /// Summarizes a story.
+    /// Summarizes a story in numbers.
     pub fn tally(&self) -> String {
         format!(
-            "{} judged, {} departures, {} steps, refused {:?}",
+            "{} requests judged, {} members removed, {} steps, refusals by rule {:?}",
             self.judged,
             self.removals,
             self.steps.len(),
@@ -224,42 +234,44 @@ impl Laws {
 }
 
 impl Sim {
-    /// Checks the laws at rest, when there have been no requests for a long time.
+    /// Checks the laws for the time of rest, which began at `since`.
     pub fn check_laws_at_rest(&mut self, since: Millis) {
         let late: Vec<_> =
             self.laws.steps.iter().filter(|(at, _)| *at >= since).map(|(_, it)| it.clone()).collect();
         let (announcements, steps): (Vec<_>, Vec<_>) =
-            late.into_iter().partition(|it| it.starts_with("Announce "));
+            late.into_iter().partition(|it| it.starts_with(ANNOUNCE));
         let minutes = (self.agenda.now - since) / MINUTE;
         // A member that does not report its cluster's id is asked less and less often.
-        let done: Vec<_> = steps.iter().filter(|it| *it != "Ask").collect();
+        let done: Vec<_> = steps.iter().filter(|it| *it != RECORD_IDENTITY).collect();
         let calm = self.asked_for().filter(|replicas| *replicas > 0).is_some_and(|replicas| {
             let members = self.members();
             i64::try_from(members.len()) == Ok(replicas) && members.iter().all(|it| ready(it))
-                // A member that was created while no guard ran reports nothing, and is asked every ten minutes until it is
-                // replaced.
+                // A member that was created while no guard ran does not report its cluster's id. The leader looks for the report
+                // every ten minutes until the member is replaced.
                 && self.containers.values().all(|container| container.proves_synced)
         });
         if !done.is_empty()
             || steps.len() > 3
             || announcements.len() as u64 > ANNOUNCEMENTS_PER_MINUTE * minutes
         {
-            self.laws.break_law(&format!("law 3: in {minutes} minutes of rest: {steps:?} {announcements:?}"));
+            self.laws.break_law(&format!(
+                "law 3: in {minutes} minutes of rest the leader tried {steps:?} and published {announcements:?}"
+            ));
         } else if calm
             && self.galera.components.len() == 1
             && self.galera.isolated.is_empty()
             && !steps.is_empty()
         {
-            self.laws
-                .break_law(&format!("law 3: all members are Ready, and steps are still planned: {steps:?}"));
+            self.laws.break_law(&format!(
+                "law 3: all members are Ready, but the leader still tried steps: {steps:?}"
+            ));
         }
         if calm && self.galera.components.len() == 1 && self.galera.isolated.is_empty() {
             self.check_rollouts_ended();
         }
     }
 
-    /// Checks that every rollout is done, was stopped for a reason, or is held by a person, and that after a stopped one all
-    /// members with a snapshot run the last good file.
+    /// Checks that no rollout is in progress, and that after a stopped one all members with a snapshot run the good revision.
     fn check_rollouts_ended(&mut self) {
         let (index, now) = (self.guard.leader, self.agenda.now);
         let broken = self.guard.with_view(index, now, |view| {
@@ -274,7 +286,7 @@ impl Sim {
                 // A single member is never restarted.
                 RolloutStage::Stopped(..) if cluster.members.len() == 1 => None,
                 RolloutStage::Stopped(..) if runs.clone().any(|it| Some(it) != good) => {
-                    Some("law 5: a rollout was stopped, and not all members run the good revision".to_owned())
+                    Some("law 5: a rollout was stopped, but not all members run the good revision".to_owned())
                 }
                 _ => None,
             }

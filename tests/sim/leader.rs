@@ -1,7 +1,7 @@
-//! The leader: one replica looks at its own view, asks the real plan for steps, and carries them out.
+//! The leader: one replica plans from its own view, with the real planner, and carries out the steps that are due.
 //!
 //! Owns: the effect of each step on the API server. Must not know: why a step is right, or when it is due (the real
-//! `plan::StepScheduler` decides). A new step is one more arm in [`Sim::execute`].
+//! `plan::StepScheduler` decides). A new step needs an arm in [`Sim::execute`] and one in [`description`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Sim {
         self.guard.receive_events(index, &self.store, now);
         let time = Duration::from_millis(now);
         let steps = self.guard.with_view(index, now, |view| self.planner.next(view, time));
-        // Clusters whose next steps must be planned again.
+        // After a destructive step of a cluster, its other steps must be planned again.
         let mut changed = BTreeSet::new();
         for step in self.scheduler.due(&steps, time).into_iter().cloned().collect::<Vec<_>>() {
             if changed.contains(&step.id) {
@@ -72,7 +72,7 @@ impl Sim {
             LeaderStep::UpdateOptionFile { pod, uid, text } => {
                 self.annotate(Kind::Pod, &pod.name, uid, "", marks::MY_CNF, Some(text))
             }
-            LeaderStep::RecordIdentity => self.ask_members(id, set_uid),
+            LeaderStep::RecordIdentity => self.record_identity(id, set_uid),
             LeaderStep::AnnotateIdentity { pod, uid, value } => {
                 self.annotate(Kind::Pod, &pod.name, uid, "", marks::IDENTITY, Some(value))
             }
@@ -80,12 +80,12 @@ impl Sim {
             LeaderStep::Evict { pod, uid: wanted, .. } => {
                 let there = self.store.get(Kind::Pod, pod).is_some_and(|it| uid(it) == wanted);
                 if !there {
-                    return Err("another pod has this name by now".to_owned());
+                    return Err("the pod is gone, or another pod has its name".to_owned());
                 }
                 self.evict(super::guard::OWN_USER, pod).map_err(|refusal| refusal.message)
             }
             LeaderStep::MarkForRemoval(it) => self.set_removing(it, Some(set_uid)),
-            LeaderStep::Delete(it) => self.delete_condemned(it),
+            LeaderStep::Delete(it) => self.delete_pending(it),
             LeaderStep::CorrectRecord { mark, events } => {
                 for reported in events {
                     self.publish(reported);
@@ -119,7 +119,7 @@ impl Sim {
                 match object {
                     Some(Snapshot::ToCreate(object)) => self.create_snapshot(object),
                     Some(Snapshot::Lost) if *revision != it.record.good => {
-                        return Err("it has changed".to_owned());
+                        return Err("the configuration has changed".to_owned());
                     }
                     _ => {}
                 }
@@ -153,7 +153,7 @@ impl Sim {
         mark: &str,
         value: Option<&str>,
     ) -> Result<(), String> {
-        let object = self.store.get(kind, name).filter(|it| uid(it) == wanted).ok_or("it is not there")?;
+        let object = self.store.get(kind, name).filter(|it| uid(it) == wanted).ok_or("the object is gone")?;
         if !version.is_empty() && text(object, "/metadata/resourceVersion") != version {
             return Err("conflict".to_owned());
         }
@@ -176,12 +176,13 @@ impl Sim {
         })
     }
 
+    /// Sets or removes the mark of an object that is going to be deleted.
     fn set_removing(&mut self, it: &PendingDeletion, value: Option<&str>) -> Result<(), String> {
         let RemovalTarget { kind, name, uid } = &it.target;
         self.annotate(*kind, name, uid, &it.version, marks::REMOVING, value)
     }
 
-    fn delete_condemned(&mut self, it: &PendingDeletion) -> Result<(), String> {
+    fn delete_pending(&mut self, it: &PendingDeletion) -> Result<(), String> {
         let RemovalTarget { kind, name, uid: wanted } = &it.target;
         let Some(object) = self.store.get(*kind, name) else { return Ok(()) };
         if uid(object) != wanted || text(object, "/metadata/resourceVersion") != it.version {
@@ -191,6 +192,7 @@ impl Sim {
         Ok(())
     }
 
+    /// Deletes what remains of the bootstrap node, if each object may be deleted, and records the end.
     fn finish(&mut self, planned: &PlannedStep, it: &Finish) -> Result<(), String> {
         let (index, now, id) = (self.guard.leader, self.agenda.now, &planned.id);
         let mut left = it.left.clone();
@@ -202,7 +204,7 @@ impl Sim {
             match warrant {
                 None | Some(Warrant::Gone) => {}
                 Some(Warrant::Given(version)) => {
-                    self.delete_condemned(&PendingDeletion { target: target.clone(), version })?;
+                    self.delete_pending(&PendingDeletion { target: target.clone(), version })?;
                 }
                 Some(Warrant::Waits(what)) => return Err(what),
                 Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
@@ -229,8 +231,8 @@ impl Sim {
         LookedUp { map, readers: Ok(readers) }
     }
 
-    /// Asks the Ready servers for their cluster's id, as their probes report it, and writes down the conclusion.
-    fn ask_members(&mut self, id: &Id, wanted: &str) -> Result<(), String> {
+    /// Reads the cluster's id that Ready servers report through their probes, and records the conclusion.
+    fn record_identity(&mut self, id: &Id, wanted: &str) -> Result<(), String> {
         let (index, now) = (self.guard.leader, self.agenda.now);
         let reported: identity::PodReports = self
             .containers
@@ -251,7 +253,9 @@ impl Sim {
         };
         let found = self.guard.with_view(index, now, look);
         let Some((Conclusion { identity, is_new, unannotated, events }, word, version)) = found else {
-            return Err("they have not reported, or their reports differ".to_owned());
+            return Err(
+                "its members have not reported the id of their cluster, or their reports differ".to_owned()
+            );
         };
         if is_new {
             let mark = inject::identity::mark_value(identity.as_ref()).to_owned();
@@ -272,19 +276,26 @@ impl Sim {
     }
 }
 
-/// Describes a step in a few words.
+/// How the description of an announcement begins; the laws look for it.
+pub const ANNOUNCE: &str = "Announce ";
+/// The description of the step that records an identity; the laws look for it.
+pub const RECORD_IDENTITY: &str = "RecordIdentity";
+
+/// Describes a step in a few words, for the story and the laws.
 fn description(step: &LeaderStep) -> String {
     match step {
         LeaderStep::Mark(it) => format!("Mark {}", it.bootstrap.as_deref().unwrap_or("data")),
-        LeaderStep::UpdateOptionFile { pod, .. } => format!("Address of {}", pod.name),
-        LeaderStep::RecordIdentity => "Ask".to_owned(),
-        LeaderStep::AnnotateIdentity { pod, value, .. } => format!("Identity of {}: {value}", pod.name),
+        LeaderStep::UpdateOptionFile { pod, .. } => format!("UpdateOptionFile of {}", pod.name),
+        LeaderStep::RecordIdentity => RECORD_IDENTITY.to_owned(),
+        LeaderStep::AnnotateIdentity { pod, value, .. } => {
+            format!("AnnotateIdentity of {}: {value}", pod.name)
+        }
         LeaderStep::Configure(it) => format!("Configure {}", it.record.text()),
         LeaderStep::Evict { pod, .. } => format!("Evict {pod}"),
-        LeaderStep::MarkForRemoval(it) => format!("Condemn {}", it.target),
+        LeaderStep::MarkForRemoval(it) => format!("MarkForRemoval {}", it.target),
         LeaderStep::Delete(it) => format!("Delete {}", it.target),
-        LeaderStep::CorrectRecord { .. } => "Correct".to_owned(),
+        LeaderStep::CorrectRecord { .. } => "CorrectRecord".to_owned(),
         LeaderStep::Finish(_) => "Finish".to_owned(),
-        LeaderStep::Announce(reported) => format!("Announce {}", reported.reason),
+        LeaderStep::Announce(reported) => format!("{ANNOUNCE}{}", reported.reason),
     }
 }

@@ -1,7 +1,7 @@
 //! The objects of the cluster that every story is about, as people would apply them.
 //!
-//! Must not know: what happens to the objects later. They are what the original documents install, without the mistakes that the
-//! rulebook refuses.
+//! Must not know: what happens to the objects later. They are what the seed documents install, without the mistakes that the
+//! rules refuse.
 
 use objects::Kind;
 use serde_json::{Value, json};
@@ -35,8 +35,8 @@ fn bootstrap_labels() -> Value {
     json!({ "app": "galera-bootstrap", "instance": "shop" })
 }
 
-/// Returns the objects that exist before an installation.
-pub fn ground() -> Vec<(Kind, Value)> {
+/// Returns the objects that exist before the cluster is installed: the namespace and the nodes.
+pub fn preconditions() -> Vec<(Kind, Value)> {
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE, "labels": { "kubernetes.io/metadata.name": NAMESPACE, "gatera.dev/mode": "enforce" } } });
     let nodes = (0..NODES).map(|index| {
         let name = node_name(index);
@@ -133,7 +133,7 @@ pub fn bootstrap() -> Value {
 }
 
 /// Returns the objects that an installation applies, in this order.
-pub fn installed(members: i64) -> Vec<(Kind, Value)> {
+pub fn installation(members: i64) -> Vec<(Kind, Value)> {
     let mut all = bootstrap_objects();
     let budget = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "galera", "labels": labels() }, "spec": { "maxUnavailable": 1, "selector": { "matchLabels": labels() } } });
     all.extend([
@@ -146,7 +146,7 @@ pub fn installed(members: i64) -> Vec<(Kind, Value)> {
     all
 }
 
-/// Returns the bootstrap node with the objects it needs.
+/// Returns the bootstrap Deployment, after the objects that it needs.
 pub fn bootstrap_objects() -> Vec<(Kind, Value)> {
     vec![
         (Kind::ConfigMap, option_file(BOOTSTRAP_CONFIG, "gcomm://", "")),

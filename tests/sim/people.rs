@@ -1,7 +1,7 @@
 //! People: the commands that users enter, good and bad ones, and some of them repeatedly.
 //!
-//! Must not know: what is refused. Data: a roll of the dice becomes one or several [`Intent`]s; each is a request to the API
-//! server, and its answer goes into the story.
+//! Must not know: what is refused. Data: a roll of the dice becomes any number of [`Intent`]s; each of them sends requests to the
+//! API server, and the answers go into the story.
 
 use objects::Kind;
 use serde_json::{Value, json};
@@ -16,6 +16,8 @@ use super::stage::{Sim, SimEvent};
 use super::store::text;
 
 const PERSON: &str = "ops@example.com";
+/// How often a drain tries to evict the pods of its node.
+const DRAIN_TRIES: u32 = 20;
 
 /// One command.
 #[derive(Clone, Debug)]
@@ -29,15 +31,18 @@ pub enum Intent {
         tries: u32,
     },
     Uncordon(String),
+    /// Sets the server's image.
     Image(String),
+    /// Does what `kubectl rollout restart` does.
     Restart,
+    /// Does what `kubectl rollout undo` does.
     Undo,
     /// Adds an argument of the server to the template.
     Argument(String),
 }
 
 impl Sim {
-    /// Schedules the next command and the one after it.
+    /// Chooses a command, sometimes after setting an override, and schedules the choice of the next one.
     pub fn command(&mut self) {
         if self.is_quiet() {
             return;
@@ -53,6 +58,7 @@ impl Sim {
         }
     }
 
+    /// Returns the intents of one random command, each with the time until it is carried out.
     fn choose(&mut self) -> Vec<(u64, Intent)> {
         let members = self.asked_for().unwrap_or(self.knobs.members);
         let any = i64::try_from(self.dice.below(members.max(1).unsigned_abs())).unwrap();
@@ -88,7 +94,10 @@ impl Sim {
             50..58 => {
                 let node = node_name(usize::try_from(self.dice.below(NODES as u64)).unwrap());
                 let back = self.dice.between(60, 200) * SECOND;
-                vec![(0, Intent::Drain { node: node.clone(), tries: 20 }), (back, Intent::Uncordon(node))]
+                vec![
+                    (0, Intent::Drain { node: node.clone(), tries: DRAIN_TRIES }),
+                    (back, Intent::Uncordon(node)),
+                ]
             }
             58..62 => self.configure("max_connections = 300\n"),
             62..65 => self.configure("sim_fatal = 1\n"),
@@ -112,8 +121,9 @@ impl Sim {
             94..96 => vec![(0, Intent::Delete(Kind::Pod, member(any), json!({ "gracePeriodSeconds": 0 })))],
             96..98 => delete(Kind::Deployment, BOOTSTRAP.to_owned()),
             _ => {
-                let founders = self.store.names(Kind::Pod).into_iter().filter(|it| it.starts_with(BOOTSTRAP));
-                founders.map(|it| (0, Intent::Delete(Kind::Pod, it, json!({})))).collect()
+                let bootstrap_pods =
+                    self.store.names(Kind::Pod).into_iter().filter(|it| it.starts_with(BOOTSTRAP));
+                bootstrap_pods.map(|it| (0, Intent::Delete(Kind::Pod, it, json!({})))).collect()
             }
         }
     }
@@ -122,7 +132,7 @@ impl Sim {
         vec![(0, Intent::Apply(Kind::ConfigMap, config(self.knobs.members, extra)))]
     }
 
-    /// Sets an override for half an hour, for all rules that people know.
+    /// Sets an override for half an hour, for the rules that refuse most commands.
     fn set_override(&mut self) {
         let until = timestamp(self.agenda.now + 1800 * SECOND);
         let text = format!("G01,G02,G03,G04,G07,G14 until={until:.0} reason=a drill");
@@ -166,6 +176,7 @@ impl Sim {
         self.change(PERSON, Kind::StatefulSet, CLUSTER, |it| edit(&mut it["spec"]["template"]))
     }
 
+    /// Writes the answer to a command into the story. The laws check a refusal.
     fn record_answer(&mut self, command: &str, outcome: Result<(), Refusal>) {
         let now = self.agenda.now;
         match outcome {
@@ -179,10 +190,9 @@ impl Sim {
         }
     }
 
-    /// Drains a node as `kubectl drain` does: cordons it, then evicts its pods, again every five seconds while evictions are
-    /// answered with 429.
+    /// Drains a node roughly as `kubectl drain` does: cordons it, and evicts its pods every five seconds until it is empty.
     fn drain(&mut self, node: &str, tries: u32) {
-        if tries == 20 {
+        if tries == DRAIN_TRIES {
             self.cordon(node, true);
         }
         let on_it = self.store.all(Kind::Pod).filter(|(_, it)| text(it, "/spec/nodeName") == node);
@@ -207,7 +217,7 @@ impl Sim {
     }
 }
 
-/// Adds the live annotations, which `kubectl apply` leaves alone unless it wrote them.
+/// Adds the annotations of the live object, as `kubectl apply` leaves those alone that it did not write.
 fn with_live_annotations(sim: &Sim, kind: Kind, mut object: Value) -> Value {
     let live = sim.store.get(kind, text(&object, "/metadata/name"));
     let annotations = live.and_then(|it| it["metadata"]["annotations"].as_object());
@@ -217,7 +227,7 @@ fn with_live_annotations(sim: &Sim, kind: Kind, mut object: Value) -> Value {
     object
 }
 
-/// Describes a command roughly as a person would type it.
+/// Describes a command for the story.
 fn command_line(intent: &Intent) -> String {
     match intent {
         Intent::Apply(kind, it) => format!(

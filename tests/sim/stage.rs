@@ -23,7 +23,7 @@ use super::people::Intent;
 use super::store::{Store, ordinal};
 use super::story::Story;
 
-/// An event.
+/// An event of the simulated world.
 #[derive(Clone, Debug)]
 pub enum SimEvent {
     Controllers,
@@ -47,7 +47,7 @@ pub enum SimEvent {
     WatchesResume,
 }
 
-/// The readers of the store, which are woken when it has changed.
+/// The readers of the store, which are woken when it has changed; each is an index into [`Sim::waking`].
 pub const CONTROLLERS: usize = 0;
 pub const KUBELETS: usize = 1;
 pub const LEADER: usize = 2;
@@ -60,9 +60,9 @@ pub struct Knobs {
     pub idle: Millis,
     /// The longest time between two faults; 0 means no faults.
     pub calm: Millis,
-    /// How many of a thousand writes of the guard get no answer.
+    /// How many of a thousand requests find that the guard cannot write its reservation.
     pub lost_writes: u64,
-    /// How many of a thousand commands come with an override.
+    /// Before how many of a thousand commands an override is set.
     pub overrides: u64,
     /// Whether the API server adds `rollingUpdate` to a StatefulSet.
     pub adds_partition: bool,
@@ -70,7 +70,7 @@ pub struct Knobs {
     pub quiet_from: Millis,
 }
 
-/// The time in which everything must come to rest after `quiet_from`, and for which it is then observed.
+/// How long everything may take to come to rest after `quiet_from`, and how long the rest is then observed.
 const REST: Millis = 12 * MINUTE;
 
 pub struct Sim {
@@ -80,14 +80,14 @@ pub struct Sim {
     pub guard: Guard,
     pub scheduler: StepScheduler,
     pub planner: IncrementalPlanner,
-    /// The time at which the leader looks although nothing has changed.
+    /// The time of the leader's next pass, if nothing changes before.
     pub next_look: Millis,
     pub galera: Galera,
     pub containers: BTreeMap<String, Container>,
     /// The nodes without power, and since when.
     pub without_power: BTreeMap<String, Millis>,
     /// The error of each node's clock.
-    pub clocks: BTreeMap<String, SignedDuration>,
+    pub clock_errors: BTreeMap<String, SignedDuration>,
     pub controllers: Controllers,
     pub laws: Laws,
     pub story: Story,
@@ -132,7 +132,7 @@ impl Sim {
             galera: Galera::default(),
             containers: BTreeMap::new(),
             without_power: BTreeMap::new(),
-            clocks: BTreeMap::new(),
+            clock_errors: BTreeMap::new(),
             controllers: Controllers::default(),
             laws: Laws::default(),
             story: Story::new(records),
@@ -142,7 +142,7 @@ impl Sim {
         }
     }
 
-    /// Runs a seed to its end.
+    /// Runs a seed to its end, or until a law is broken.
     pub fn run(seed: u64, settings: Settings, records: bool) -> Outcome {
         let mut sim = Self::of(seed, settings, records);
         sim.install();
@@ -165,14 +165,14 @@ impl Sim {
     }
 
     fn install(&mut self) {
-        for (kind, object) in manifests::ground() {
+        for (kind, object) in manifests::preconditions() {
             self.store.put(0, kind, object);
         }
         for index in 0..self.guard.replicas.len() {
             self.guard.replicas[index].delay = self.dice.between(5, 300);
             self.guard.restart(index, &self.store, 0);
         }
-        for (kind, object) in manifests::installed(self.knobs.members) {
+        for (kind, object) in manifests::installation(self.knobs.members) {
             self.agenda
                 .put(self.agenda.now + SECOND, SimEvent::Intent(Box::new(Intent::Apply(kind, object))));
         }
@@ -241,7 +241,9 @@ impl Sim {
                 break;
             }
             for (pod, run) in aborted {
-                self.story.record(self.agenda.now, &pod, || "its server gives up joining".to_owned());
+                self.story.record(self.agenda.now, &pod, || {
+                    "its server gives up joining, because its donor or its component is gone".to_owned()
+                });
                 self.laws.member_failed(&pod, self.agenda.now);
                 self.server_ended(&pod, run);
             }
@@ -256,8 +258,8 @@ impl Sim {
         for alarm in std::mem::take(&mut self.galera.alarms) {
             self.story.record(self.agenda.now, "galera", || match &alarm {
                 Alarm::Founded { by, rows } => format!("{by} founds a cluster with {rows} rows"),
-                Alarm::LostPrimary { of } => format!("no majority is left of {of:?}"),
-                Alarm::Uncompared { by } => format!("{by:?} form without comparing positions"),
+                Alarm::LostPrimary { of } => format!("the component of {of:?} has lost its majority"),
+                Alarm::Uncompared { by } => format!("{by:?} form a component without comparing positions"),
             });
             self.laws.judge_alarm(&alarm, &self.galera);
         }

@@ -1,7 +1,7 @@
 //! The objects of the API server, as JSON, with a uid, a version and a generation, and the log that watches follow.
 //!
 //! Must not know: permissions (`api.rs` asks the guard), the meaning of objects. Data: whole objects in; the current objects and
-//! the log of changes out, each change parsed once by the real reader.
+//! the log of changes out, each change read once by the real reader.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -42,12 +42,12 @@ impl Store {
         self.all(kind).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Lists all objects, as a first list shows them.
+    /// Returns all objects as a first list would show them.
     pub fn listed(&self) -> impl Iterator<Item = Object> {
         self.objects.iter().map(|((kind, _), it)| read(*kind, it))
     }
 
-    /// Writes a whole object, new or in place of the one with its name. An identical object causes no change.
+    /// Creates an object, or replaces the one with its name. Writing an identical object changes nothing.
     pub fn put(&mut self, now: Millis, kind: Kind, mut object: Value) {
         let name = text(&object, "/metadata/name").to_owned();
         let before = self.get(kind, &name);
@@ -93,7 +93,7 @@ impl Store {
     }
 }
 
-/// Parses an object with the real reader. (`to_string` of a JSON value takes several times as long.)
+/// Reads an object with the real reader. (`to_string` of a JSON value takes several times as long.)
 fn read(kind: Kind, object: &Value) -> Object {
     Object::read(kind, &serde_json::to_string(object).unwrap()).unwrap()
 }
@@ -119,11 +119,11 @@ pub fn mark<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
 /// Returns kind, name and uid of the controller that owns the object.
 pub fn owner(object: &Value) -> Option<(&str, &str, &str)> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
-    let one = owners.iter().find(|it| it["controller"] == true)?;
-    Some((text(one, "/kind"), text(one, "/name"), text(one, "/uid")))
+    let controller = owners.iter().find(|it| it["controller"] == true)?;
+    Some((text(controller, "/kind"), text(controller, "/name"), text(controller, "/uid")))
 }
 
-/// Returns the number at the end of a member's name.
+/// Returns the number at the end of a member's name, or -1.
 pub fn ordinal(name: &str) -> i64 {
     name.rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(-1)
 }
