@@ -15,13 +15,13 @@ use crate::fleet::{self, MEMBERS, STATEFUL_SET, Spread};
 
 /// The number of requests that run at once.
 const AT_ONCE: usize = 24;
-/// The limit for creating thousands of pods, on a machine that also does other work.
+/// How long the creation of thousands of pods may take, on a machine that also does other work.
 const PATIENCE: Duration = Duration::from_secs(900);
 const SETS: &str = "/apis/apps/v1/namespaces/db-0000/statefulsets";
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
-/// The name of a StatefulSet that the webhooks do not select, for comparison.
+/// The name of a StatefulSet that neither the webhooks nor the policy select, for comparison.
 pub const UNSELECTED: &str = "unselected";
-/// The name of a StatefulSet that a policy of the API server itself judges.
+/// The name of a StatefulSet that only a ValidatingAdmissionPolicy judges, for comparison. The policy has this name, too.
 pub const NATIVE: &str = "native";
 
 /// A client with all rights.
@@ -54,7 +54,7 @@ impl Api {
             .unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// Makes this change of a StatefulSet in a dry run: admission runs, but nothing is written. Returns the time it took.
+    /// Makes this change of a StatefulSet in a dry run, with admission but without a write. Returns the time that it took.
     pub async fn dry_run_update(&self, set: &str, change: &Value) -> Duration {
         let started = Instant::now();
         self.update(set, change).await.expect("an update that is allowed");
@@ -74,23 +74,24 @@ impl Api {
             let it = json!({ "metadata": { "name": namespace, "labels": labels } });
             self.create("/api/v1/namespaces", &it).await;
         }
-        let each = |cluster| async move { self.cluster(cluster).await };
+        let each = |cluster| async move { self.create_cluster(cluster).await };
         stream::iter(0..clusters).for_each_concurrent(AT_ONCE, each).await;
         for name in [UNSELECTED, NATIVE] {
             let labels = json!({ "app": name });
-            let mut unselected = for_creation(fleet::stateful_set(0));
+            let mut set = for_creation(fleet::stateful_set(0));
             // As large as a cluster's: the annotations stay.
-            unselected["metadata"]["name"] = json!(name);
-            unselected["metadata"]["labels"] = labels.clone();
-            unselected["spec"]["replicas"] = json!(0);
-            unselected["spec"]["selector"]["matchLabels"] = labels.clone();
-            unselected["spec"]["template"]["metadata"]["labels"] = labels;
-            self.create(SETS, &unselected).await;
+            set["metadata"]["name"] = json!(name);
+            set["metadata"]["labels"] = labels.clone();
+            set["spec"]["replicas"] = json!(0);
+            set["spec"]["selector"]["matchLabels"] = labels.clone();
+            set["spec"]["template"]["metadata"]["labels"] = labels;
+            self.create(SETS, &set).await;
         }
         self.native_policy().await;
         self.until("all pods exist", async || self.pods().await >= clusters * MEMBERS).await;
         let all = (0..clusters).flat_map(|cluster| (0..MEMBERS).map(move |ordinal| (cluster, ordinal)));
-        let run = |(cluster, ordinal)| async move { self.run(cluster, ordinal, &fleet::running()).await };
+        let run =
+            |(cluster, ordinal)| async move { self.write_status(cluster, ordinal, &fleet::running()).await };
         stream::iter(all).for_each_concurrent(AT_ONCE, run).await;
         self.until_quiet().await;
     }
@@ -121,7 +122,7 @@ impl Api {
         self.until("the policy judges", refused).await;
     }
 
-    async fn cluster(&self, cluster: usize) {
+    async fn create_cluster(&self, cluster: usize) {
         let moved = |object| self.spread.moved(object, cluster);
         let namespace = self.spread.renamed(&fleet::namespace(cluster), cluster);
         let map = json!({ "metadata": { "name": "galera-instance-nodeconfig" }, "data": { "galera.cnf": "[galera]\nwsrep_on = ON\n" } });
@@ -149,12 +150,12 @@ impl Api {
         page["items"].as_array().map_or(0, Vec::len) + usize::try_from(rest).expect("a count")
     }
 
-    /// Writes a status that the kubelet would report for a member.
-    pub async fn run(&self, cluster: usize, ordinal: usize, status: &Value) {
+    /// Writes a member's status, as its kubelet would.
+    pub async fn write_status(&self, cluster: usize, ordinal: usize, status: &Value) {
         let namespace = fleet::namespace(cluster);
         let path = format!("/api/v1/namespaces/{namespace}/pods/{STATEFUL_SET}-{ordinal}/status");
         let path = self.spread.renamed(&path, cluster);
-        // No guard that could inject into the pods runs yet.
+        // No guard ran when the pod was created, so the mark of an injected pod is written here.
         let mark = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
         let status = json!({ "metadata": { "annotations": mark }, "status": status });
         let sent = self.send("PATCH", &path, "application/merge-patch+json", &status).await;
@@ -181,7 +182,7 @@ impl Api {
     async fn until(&self, what: &str, mut done: impl AsyncFnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done().await {
-            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! A server's process, seen from outside: started, asked for its address, measured, ended.
+//! A server's process, seen from outside: it is started, prints its address, is measured, and is ended.
 //!
 //! Owns: processes and what `/proc` shows of them.
 
@@ -17,7 +17,7 @@ use crate::servers::Hello;
 
 /// The clock ticks per second in `/proc/PID/stat`: 100 on every architecture of Linux.
 const TICKS: f64 = 100.0;
-/// The time in which a child must exit after its stdin is closed, since it has nothing left to do; then it is killed.
+/// How long a child may take to exit after its stdin is closed, which makes it exit at once; then it is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A running server, which is ended when this value is dropped.
@@ -33,7 +33,7 @@ impl Server {
         Self::start_with(Command::new(this_program()), role)
     }
 
-    /// Starts this program under another one, which is the beginning of `command`.
+    /// Starts this program under another one, for example valgrind; `command` is that program with its arguments.
     pub fn start_under(mut command: Command, role: &[&str]) -> Self {
         command.arg(this_program());
         Self::start_with(command, role)
@@ -95,10 +95,10 @@ pub fn age(pid: u32) -> Duration {
     Duration::from_secs_f64((uptime - stat(pid)[19] / TICKS).max(0.0))
 }
 
-/// Returns the fields of `/proc/PID/stat` from the state on; a letter counts as 0. The name before them is in parentheses
+/// Returns the fields of `/proc/PID/stat` from the process state on; a letter counts as 0. The name before them is in parentheses
 /// and may contain anything.
 fn stat(pid: u32) -> Vec<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process is there");
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process exists");
     let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
     fields.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect()
 }
@@ -114,7 +114,7 @@ pub fn peak(pid: u32) -> f64 {
 }
 
 fn memory(pid: u32, field: &str) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process exists");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("it has memory");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number of kB") / 1024.0
 }

@@ -1,5 +1,5 @@
-//! A cheap client: one kept-alive HTTP/1.1 connection over TLS, as an API server holds to a webhook. The connection is read
-//! and written by hand on its own thread. The client trusts the server's CA and verifies every certificate.
+//! A cheap client: one HTTP/1.1 connection over TLS that is kept open, as API servers keep connections to webhooks. It uses
+//! blocking reads and writes, so each client needs a thread. The client trusts the server's CA and verifies every certificate.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -81,5 +81,5 @@ fn length(head: &str) -> io::Result<usize> {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
     });
-    value.ok_or_else(|| io::Error::other(format!("an answer without a length:\n{head}")))
+    value.ok_or_else(|| io::Error::other(format!("an answer without Content-Length:\n{head}")))
 }

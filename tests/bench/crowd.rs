@@ -1,10 +1,11 @@
-//! What a thousand hostile connections cost real requests: the same load alone, and among them.
+//! How much a thousand hostile connections slow down real requests: the same load is run without and with them.
 
 use crate::child::Server;
 use crate::hostile;
 use crate::plan::Plan;
 use crate::series::{Arm, Outcome, Series};
 
+/// The number of hostile connections.
 const HOSTILE: usize = 1000;
 
 /// Runs the load on the guard, first alone, then among the hostile connections.

@@ -33,7 +33,7 @@ const RATE: f64 = 1000.0;
 /// The interval between rebuilds of the world while members come and go.
 const REBUILT_EVERY: Duration = Duration::from_millis(100);
 
-/// The times of decisions and of what goes with them, in milliseconds.
+/// The times of decisions, and of other work of the guard, in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Decisions {
     pub paced: Percentiles,
@@ -43,7 +43,7 @@ pub struct Decisions {
     pub paced_while_rebuilding: Percentiles,
     /// The time to rebuild the world from the facts, as after every event.
     pub rebuild: Percentiles,
-    /// The mean time to plan what is due in all clusters, as the leader does after every event.
+    /// The mean time to plan the steps of all clusters.
     pub plan: f64,
     /// Means of decisions made one after the other, without a pause.
     pub unpaced: Vec<(&'static str, f64)>,
@@ -80,7 +80,7 @@ impl Engine {
         self.world.load_full()
     }
 
-    /// Does what happens between the last byte of a request and the first byte of its answer.
+    /// Does everything that happens between the last byte of a request and the first byte of its answer.
     pub fn decide(&self, mutating: bool, body: &[u8]) -> Vec<u8> {
         let incoming = read(mutating, body);
         let decision = self.judge(&incoming);
@@ -165,9 +165,9 @@ fn at_rate(
     length: Duration,
     facts: Option<&Facts>,
 ) -> (Histogram<u64>, Histogram<u64>) {
-    let over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let rebuilding = facts.map(|facts| scope.spawn(|| rebuild(engine, facts, &over)));
+        let rebuilding = facts.map(|facts| scope.spawn(|| rebuild(engine, facts, &is_over)));
         let deciding = scope.spawn(|| {
             load::reduce_timer_slack();
             let mut latencies = load::histogram();
@@ -182,7 +182,7 @@ fn at_rate(
                     break;
                 }
             }
-            over.store(true, Ordering::Relaxed);
+            is_over.store(true, Ordering::Relaxed);
             latencies
         });
         let rebuilds = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().expect("worlds can be built");
@@ -190,11 +190,11 @@ fn at_rate(
     })
 }
 
-/// Rebuilds the world as `watch` does after every event; here, each event repeats a member.
-fn rebuild(engine: &Engine, facts: &Facts, over: &AtomicBool) -> Histogram<u64> {
+/// Rebuilds the world, as `watch` does after every event, until the decisions are over. Each event here repeats a member.
+fn rebuild(engine: &Engine, facts: &Facts, is_over: &AtomicBool) -> Histogram<u64> {
     let (mut facts, mut times) = (facts.clone(), load::histogram());
     for cluster in (0..CLUSTERS).cycle() {
-        if over.load(Ordering::Relaxed) {
+        if is_over.load(Ordering::Relaxed) {
             break;
         }
         let text = fleet::pod(cluster, 0).to_string();
@@ -209,6 +209,7 @@ fn rebuild(engine: &Engine, facts: &Facts, over: &AtomicBool) -> Histogram<u64> 
     times
 }
 
+/// Measures the mean times of decisions and other work without a pause.
 fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
     let each = plan.length() / 10;
     let of = |shape: Shape| {
@@ -237,7 +238,7 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// Returns the milliseconds that one look of the leader at all clusters takes.
+/// Returns the mean time in milliseconds that one look at all clusters takes: for the plan, or for the audit.
 fn mean_look<T>(length: Duration, engine: &Engine, look: impl Fn(&View<'_>) -> T) -> f64 {
     let world = engine.world.load();
     let view = View::new(&world, Timestamp::now(), &engine.settings);
@@ -251,7 +252,7 @@ fn mean_look<T>(length: Duration, engine: &Engine, look: impl Fn(&View<'_>) -> T
     started.elapsed().as_secs_f64() * 1e3 / count(done)
 }
 
-/// Returns the mean time per body in milliseconds.
+/// Returns the mean time per request in milliseconds.
 fn mean(length: Duration, bodies: &[Request], mut act: impl FnMut(&[u8])) -> f64 {
     let started = Instant::now();
     let mut done = 0;

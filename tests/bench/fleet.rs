@@ -1,9 +1,9 @@
-//! The clusters of the benchmark: N namespaces, each with one Galera cluster of three members.
+//! The clusters of the benchmark: any number of Galera clusters of three members, each in its own namespace or all in one.
 //!
 //! The objects in `captured/` were read from a real API server (1.36) after `kubectl apply` of
 //! `tests/fixtures/galera.yaml`, including managed fields and the last-applied annotation. This file only moves them to
-//! other namespaces and adds what the scheduler, the provisioner and the kubelet would add. They pass through the same
-//! reader as all objects.
+//! other namespaces and adds what the scheduler, the provisioner and the kubelet would add. They are read by the same reader as
+//! all objects.
 
 use facts::settings::Settings;
 use facts::view::Facts;
@@ -35,7 +35,7 @@ pub fn namespace(cluster: usize) -> String {
     format!("db-{cluster:04}")
 }
 
-/// Moves a captured object to the namespace of `cluster` and gives it other uids.
+/// Moves a captured object to the namespace of `cluster`, and gives it a uid of this cluster.
 fn moved(captured: &str, cluster: usize) -> Value {
     let text = captured.replace("db-0000", &namespace(cluster)).replace("db0000", &format!("db{cluster:04}"));
     serde_json::from_str(&text).expect("a captured object is JSON")
@@ -59,7 +59,7 @@ pub fn new_pod(cluster: usize, ordinal: usize) -> Value {
     it
 }
 
-/// Returns the same member, running.
+/// Returns a member that runs and is Ready.
 pub fn pod(cluster: usize, ordinal: usize) -> Value {
     let mut it = new_pod(cluster, ordinal);
     it["metadata"]["annotations"] = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
@@ -143,7 +143,8 @@ impl Spread {
         if self == Self::EachAlone {
             return object;
         }
-        serde_json::from_str(&self.renamed(&object.to_string(), cluster)).expect("names are other names")
+        serde_json::from_str(&self.renamed(&object.to_string(), cluster))
+            .expect("JSON with other names is still JSON")
     }
 
     /// Replaces the namespace and the name of a cluster in a text.
@@ -158,10 +159,10 @@ impl Spread {
     }
 }
 
-/// Returns everything that the guard watches.
+/// Returns all objects that the guard watches.
 pub fn all(clusters: usize, spread: Spread) -> impl Iterator<Item = (Kind, Value)> {
     let nodes = (0..NODES).map(|number| (Kind::Node, node(number)));
-    // Clusters are made one after the other, so that memory never holds more of them than with a real list.
+    // Clusters are made one after the other, so that their JSON is never in memory all at once.
     let objects = (0..clusters).flat_map(move |cluster| {
         objects(cluster).into_iter().map(move |(kind, object)| (kind, spread.moved(object, cluster)))
     });

@@ -1,9 +1,10 @@
 //! What a change costs in a view of 100, 1,000 and 10,000 clusters, and how much memory such a view takes. Each size is
 //! measured in its own process, so that memory is counted separately.
 //!
-//! In each change a member becomes Ready or stops being Ready: its text is read, the facts take it in, the next World is
-//! built and published, and the previous one is dropped. The delivery of the text is not included. Now and then the leader
-//! looks at what has changed since, for its plan and for its audit. At the end, requests of every kind are judged in that view.
+//! In each change a member becomes Ready or stops being Ready: its text is read, the object is put into the facts, the next World
+//! is built and published, and the previous one is dropped. The delivery of the text is not included. Now and then the leader
+//! looks at what has changed since its last look, for its plan and its audit. At the end, requests of every kind are judged in
+//! that view.
 
 use gatera::rulebook;
 use std::hint::black_box;
@@ -34,9 +35,9 @@ const SIZES: [(usize, Spread); 4] = [
     (10_000, Spread::Together),
 ];
 const CHANGES: usize = 2_000;
-/// How often the leader looks during the changes.
+/// How often the leader looks at the view during the changes.
 const LOOKS: usize = 10;
-/// How many requests of each kind are judged, each about another cluster.
+/// How many requests of each kind are judged, each about a different cluster.
 const REQUESTS: usize = 64;
 const KIB: f64 = 1024.0;
 
@@ -48,8 +49,8 @@ pub struct Growth {
     pub start_ms: f64,
     /// From the text of a changed pod to a World that shows it.
     pub change: Percentiles,
-    /// What the leader's plan and its audit take after a change. Where one namespace holds all clusters, each change makes the
-    /// leader look at all of them.
+    /// How long the leader's plan and its audit take. If one namespace holds all clusters, each change makes the leader look at
+    /// all of them.
     pub looks: [Percentiles; 2],
     /// The mean time to answer a request, in milliseconds, for each kind of request.
     pub requests: Vec<(String, f64)>,
@@ -97,7 +98,7 @@ pub fn grow(clusters: usize, spread: Spread) {
     let building_ms = begun.elapsed().as_secs_f64() * 1e3;
     assert_eq!(world.clusters().count(), clusters);
     let grown_kib = (child::resident(own) - before) * KIB;
-    let shown = ArcSwap::from_pointee(world);
+    let published = ArcSwap::from_pointee(world);
     let [mut times, mut plans, mut audits] = [(); 3].map(|()| load::histogram());
     let (mut planner, mut auditor) = (IncrementalPlanner::default(), IncrementalAudit::default());
     let mut look = |world: &World| {
@@ -108,21 +109,21 @@ pub fn grow(clusters: usize, spread: Spread) {
         black_box(auditor.next(rulebook(), &view, Duration::ZERO, usize::MAX, |_, _| {}, |_| {}));
         [planning, begun.elapsed()]
     };
-    look(&shown.load());
+    look(&published.load());
     for number in 0..CHANGES {
         let (cluster, ordinal) = (number * 7919 % clusters, number / clusters % fleet::MEMBERS);
         let mut pod = spread.moved(fleet::pod(cluster, ordinal), cluster);
-        // Each pass over all members changes every one of them.
+        // The passes over all members make them not Ready and Ready in turn, so every write is a change.
         let ready = if (number / (clusters * fleet::MEMBERS)).is_multiple_of(2) { "False" } else { "True" };
         pod["status"]["conditions"][3]["status"] = json!(ready);
         let text = pod.to_string();
         let begun = Instant::now();
         put(&mut facts, Kind::Pod, &text);
-        let next = shown.load().after(&mut facts);
-        drop(shown.swap(next.into()));
+        let next = published.load().after(&mut facts);
+        drop(published.swap(next.into()));
         times.saturating_record(load::nanoseconds(begun.elapsed()));
         if number.is_multiple_of(CHANGES / LOOKS) {
-            let [planning, auditing] = look(&shown.load());
+            let [planning, auditing] = look(&published.load());
             plans.saturating_record(load::nanoseconds(planning));
             audits.saturating_record(load::nanoseconds(auditing));
         }
@@ -133,15 +134,15 @@ pub fn grow(clusters: usize, spread: Spread) {
         start_ms: reading_ms + building_ms,
         change: Percentiles::of(&times),
         looks: [plans, audits].each_ref().map(Percentiles::of),
-        requests: answered(&Engine::of_world(shown, settings), clusters, spread),
+        requests: times_to_answer(&Engine::of_world(published, settings), clusters, spread),
         #[allow(clippy::cast_precision_loss, reason = "ten thousand")]
         kib_per_cluster: grown_kib / clusters as f64,
     };
     println!("{}", serde_json::to_string(&growth).expect("figures are JSON"));
 }
 
-/// Returns the mean time to answer a request of each kind.
-fn answered(engine: &Engine, clusters: usize, spread: Spread) -> Vec<(String, f64)> {
+/// Returns the mean time in milliseconds to answer a request of each kind.
+fn times_to_answer(engine: &Engine, clusters: usize, spread: Spread) -> Vec<(String, f64)> {
     let of = |shape: &Shape| {
         let requests: Vec<_> =
             (0..REQUESTS).map(|number| shape.moved(number * 7919 % clusters, spread)).collect();

@@ -1,8 +1,8 @@
 //! The instructions of one decision, by kind of request and by phase, counted by callgrind: a figure that other work on the
-//! machine does not move, so that CI can hold a limit.
+//! machine does not change, so that CI can enforce a limit.
 //!
-//! Owns: the phases, the run under valgrind, the limits. Data: this program is started again under valgrind, which counts only
-//! inside the `phase_` functions and writes a file at the end of each.
+//! Owns: the phases, the run under valgrind, the limits. Data: this program is started again under valgrind for each phase.
+//! Callgrind counts only inside the `phase_` function of that phase, and writes a file after each call of it.
 
 use std::env;
 use std::fs;
@@ -20,12 +20,12 @@ use crate::served;
 pub const KB: usize = 1024;
 /// The number of clusters in the view: enough that look-ups are no special case.
 const CLUSTERS: usize = 50;
-/// What is counted of each decision.
+/// The phases of each decision, as in the names of the `phase_` functions.
 const PHASES: [&str; 3] = ["read", "judge", "answer"];
 /// The requests, and the most instructions that the whole decision may take in the build of the tests.
 ///
-/// A limit is a tenth above what was counted when it was set. It is lowered with the count, and raised only for a reason that the
-/// commit names.
+/// A limit is a tenth above the count at the time when it was set. It is lowered when the count falls, and raised only for a
+/// reason that the commit names.
 const LIMITS: [(&str, Shape, u64); 11] = [
     ("update of 17 KB", Shape::Update(17 * KB), 1_970_000),
     ("update of 17 KB, of its template", Shape::Roll(17 * KB), 3_270_000),
@@ -40,7 +40,7 @@ const LIMITS: [(&str, Shape, u64); 11] = [
     ("Secret update", Shape::Secret, 320_000),
 ];
 
-/// Makes each decision three times, of which the last is counted.
+/// Makes each decision three times; only the third is counted, because the first also builds what all decisions share.
 pub fn decide() {
     let engine = decide::engine_of(fleet::facts(CLUSTERS, &Settings::default()));
     for (_, shape, _) in LIMITS {
@@ -69,7 +69,7 @@ fn phase_judge(engine: &Engine, incoming: &decide::Incoming<'_>) -> decide::Deci
     black_box(engine.judge(incoming))
 }
 
-/// Includes what is freed at the end of a request.
+/// Writes the answer, and frees everything that the request needed.
 #[inline(never)]
 fn phase_answer(
     engine: &Engine,
@@ -84,11 +84,14 @@ fn phase_answer(
 
 /// Counts, prints the table, and fails if a limit is exceeded.
 pub fn measure() {
-    let held = cfg!(debug_assertions);
+    let limits_apply = cfg!(debug_assertions);
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("callgrind-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for the counts");
     let Some(counts) = count(&folder) else {
-        assert!(!held || env::var_os("CI").is_none(), "valgrind is not installed: no limit was checked");
+        assert!(
+            !limits_apply || env::var_os("CI").is_none(),
+            "CI needs valgrind to check the limits of instructions, but valgrind is not installed"
+        );
         return println!("\nInstructions: not counted, because valgrind is not installed.");
     };
     println!("\nInstructions per decision, in thousands ({CLUSTERS} clusters in the view)");
@@ -99,14 +102,15 @@ pub fn measure() {
         let all: u64 = phases.iter().sum();
         let cells: String =
             phases.iter().chain([&all]).map(|it| format!("{:>9.1}", thousands(*it))).collect();
-        let limit_cell = if held { format!("{:>9.1}", thousands(*limit)) } else { format!("{:>9}", "-") };
+        let limit_cell =
+            if limits_apply { format!("{:>9.1}", thousands(*limit)) } else { format!("{:>9}", "-") };
         println!("{name:<34}{cells}{limit_cell}");
-        if held && all > *limit {
+        if limits_apply && all > *limit {
             over.push(format!("{name}: {all} instructions; the limit is {limit}"));
         }
     }
-    assert!(over.is_empty(), "{}", over.join("\n"));
-    if !held {
+    assert!(over.is_empty(), "decisions that take more instructions than their limits:\n{}", over.join("\n"));
+    if !limits_apply {
         served::print(&folder);
     }
     if env::var_os("KEEP").is_some() {
@@ -121,7 +125,7 @@ pub fn thousands(count: u64) -> f64 {
     count as f64 / 1e3
 }
 
-/// Returns the counts by phase, and in each by decision; `None` without valgrind.
+/// Returns the counts of all decisions, for each phase; `None` if valgrind is not installed.
 fn count(folder: &Path) -> Option<Vec<Vec<u64>>> {
     PHASES.iter().map(|phase| in_phase(phase, folder)).collect()
 }
@@ -149,6 +153,6 @@ pub fn total(file: &Path) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let line = text.lines().find_map(|line| line.strip_prefix("summary: "));
     let count = line.and_then(|it| it.trim().parse().ok()).expect("callgrind writes a summary");
-    assert!(count > 0, "{}: callgrind found no such function", file.display());
+    assert!(count > 0, "{}: callgrind counted nothing, because the function was not found", file.display());
     count
 }

@@ -53,7 +53,7 @@ pub fn measure(plan: &Plan, engine: &Engine) -> Large {
     Large { config_maps: config_maps.collect(), check_ms: check(times.min(3)) }
 }
 
-/// Returns the texts for the ConfigMap that the members read their address from, each with a name.
+/// Returns the texts for the ConfigMap with the option file, each with a name.
 fn texts() -> Vec<(&'static str, String)> {
     let filled = |line: &dyn Fn(usize) -> String| {
         let mut text = fleet::OPTIONS.to_owned();
@@ -93,7 +93,7 @@ fn texts() -> Vec<(&'static str, String)> {
         ("one line of words", long("x=", &|_| "-p ".to_owned())),
         ("one line of quotes", long("x=", &|_| "'\"\\#".to_owned())),
         ("prefixes of keys", long("", &|_| "loose-".to_owned())),
-        ("no end of a group", long("", &|_| "[".to_owned())),
+        ("a group that does not end", long("", &|_| "[".to_owned())),
     ]
 }
 
@@ -135,28 +135,28 @@ fn check(times: usize) -> f64 {
     let path = folder.path().to_str().expect("a temporary folder has a plain name");
     let options = CheckLine::parse_from(["check", path]).options;
     median(times, || {
-        let mut said = Vec::new();
-        check::run(&options, Timestamp::now(), &mut said).expect("a check that ends");
-        let said = String::from_utf8(said).expect("a text");
-        assert!(said.contains(&format!("{DOCUMENTS} objects: ")), "{said}");
+        let mut printed = Vec::new();
+        check::run(&options, Timestamp::now(), &mut printed).expect("a check that ends");
+        let printed = String::from_utf8(printed).expect("a text");
+        assert!(printed.contains(&format!("{DOCUMENTS} objects: ")), "{printed}");
     })
 }
 
-/// Returns the median in milliseconds of processor time: wall-clock time would include other work on a shared machine.
+/// Returns the median processor time in milliseconds: wall-clock time would include other work on a shared machine.
 fn median(times: usize, mut act: impl FnMut()) -> f64 {
     let mut took: Vec<u64> = (0..times)
         .map(|_| {
-            let before = on_processor();
+            let before = run_ns();
             act();
-            on_processor() - before
+            run_ns() - before
         })
         .collect();
     took.sort_unstable();
     milliseconds(took[times / 2])
 }
 
-/// Returns the nanoseconds that this thread has run, as counted by the scheduler.
-fn on_processor() -> u64 {
+/// Returns how many nanoseconds this thread has run, as counted by the scheduler.
+fn run_ns() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts for every thread");
     text.split(' ').next().and_then(|ran| ran.parse().ok()).expect("the first number is the time it ran")
 }

@@ -22,8 +22,8 @@ pub enum Pace {
     Open(f64),
 }
 
-/// One connection and the requests that are sent over it in turns.
-pub struct Line {
+/// One connection, and the requests that are sent over it in turn.
+pub struct LoadConnection {
     connection: Connection,
     requests: Vec<Request>,
     expects: &'static [&'static str],
@@ -34,12 +34,12 @@ pub struct Line {
 #[derive(Clone)]
 pub struct Block {
     pub latencies: Histogram<u64>,
-    /// How late requests were by the generator's own fault. Counts only requests that it had slept before.
+    /// How late the generator itself sent requests. Counts only requests that it waited for; a slow answer delays others.
     pub lateness: Histogram<u64>,
     pub elapsed: Duration,
 }
 
-impl Line {
+impl LoadConnection {
     pub fn new(connection: Connection, requests: Vec<Request>, expects: &'static [&'static str]) -> Self {
         Self { connection, requests, expects, sent: 0 }
     }
@@ -54,7 +54,7 @@ impl Line {
         let right = status == "HTTP/1.1 200 OK"
             && body.contains(request.uid())
             && self.expects.iter().all(|expected| body.contains(expected));
-        assert!(right, "not the answer that was expected to {}: {status}\n{body}", request.uid());
+        assert!(right, "unexpected answer to {}: {status}\n{body}", request.uid());
     }
 }
 
@@ -109,22 +109,22 @@ pub fn wait_until(moment: Instant) -> Duration {
     moment.elapsed()
 }
 
-/// Puts load on a server for this length of time.
-pub fn run(lines: &mut [Line], pace: Pace, length: Duration) -> Block {
+/// Sends requests over all connections for this length of time, each connection in its own thread.
+pub fn run(connections: &mut [LoadConnection], pace: Pace, length: Duration) -> Block {
     let started = Instant::now();
-    let all = lines.len();
+    let all = connections.len();
     let mut total = Block::new();
     thread::scope(|scope| {
-        let threads: Vec<_> = lines
+        let threads: Vec<_> = connections
             .iter_mut()
             .enumerate()
-            .map(|(index, line)| {
+            .map(|(index, connection)| {
                 scope.spawn(move || match pace {
-                    Pace::Closed => closed(line, started + length),
+                    Pace::Closed => closed(connection, started + length),
                     Pace::Open(rate) => {
-                        let first = started + Duration::from_secs_f64(index_of(index + 1) / rate);
-                        let step = Duration::from_secs_f64(index_of(all) / rate);
-                        open(line, first, step, started + length)
+                        let first = started + Duration::from_secs_f64(float(index + 1) / rate);
+                        let step = Duration::from_secs_f64(float(all) / rate);
+                        open(connection, first, step, started + length)
                     }
                 })
             })
@@ -137,15 +137,16 @@ pub fn run(lines: &mut [Line], pace: Pace, length: Duration) -> Block {
     total
 }
 
-fn index_of(number: usize) -> f64 {
+/// Converts the number of a connection for arithmetic.
+fn float(number: usize) -> f64 {
     count(u64::try_from(number).expect("a small number"))
 }
 
-fn closed(line: &mut Line, end: Instant) -> Block {
+fn closed(connection: &mut LoadConnection, end: Instant) -> Block {
     let mut block = Block::new();
     let mut now = Instant::now();
     while now < end {
-        line.ask();
+        connection.ask();
         let then = Instant::now();
         block.latencies.saturating_record(nanoseconds(then - now));
         now = then;
@@ -153,7 +154,7 @@ fn closed(line: &mut Line, end: Instant) -> Block {
     block
 }
 
-fn open(line: &mut Line, first: Instant, step: Duration, end: Instant) -> Block {
+fn open(connection: &mut LoadConnection, first: Instant, step: Duration, end: Instant) -> Block {
     reduce_timer_slack();
     let mut block = Block::new();
     let mut due = first;
@@ -163,7 +164,7 @@ fn open(line: &mut Line, first: Instant, step: Duration, end: Instant) -> Block 
         if was_free {
             block.lateness.saturating_record(nanoseconds(late));
         }
-        line.ask();
+        connection.ask();
         block.latencies.saturating_record(nanoseconds(due.elapsed()));
         due += step;
     }

@@ -5,14 +5,14 @@
 //! | `plan.rs` | how long and how often |
 //! | `fleet.rs`, `captured/` | the clusters in the view |
 //! | `reviews.rs` | what is sent |
-//! | `servers.rs`, `child.rs` | the servers, from inside and from outside |
+//! | `servers.rs`, `child.rs` | the servers, as they run and as processes |
 //! | `client.rs`, `load.rs` | one connection, many of them |
 //! | `series.rs` | servers taking turns under one load |
 //! | `decide.rs` | the decision without a server |
-//! | `instructions.rs`, `served.rs` | the instructions of the decision and their limits, and of a whole server |
-//! | `growth.rs` | what a change costs as the view grows, and the memory of the view |
-//! | `crowd.rs` | what hostile connections cost real requests |
-//! | `packs.rs` | packs that are on but not concerned, and an operator that is never judged |
+//! | `instructions.rs`, `served.rs` | the instructions of a decision, with their limits, and those of a whole server |
+//! | `growth.rs` | the cost of a change, and the memory of the view, as the view grows |
+//! | `crowd.rs` | how much hostile connections slow down real requests |
+//! | `packs.rs` | what packs cost where their rules find nothing, and for an operator that is exempt |
 //! | `large.rs` | the largest objects, and `gatera check` of many |
 //! | `real.rs`, `api.rs` | the real program at a real API server (`BENCH_LAB=1`) |
 //! | `summary.rs`, `table.rs` | what is printed and saved |
@@ -21,7 +21,7 @@
 //! cost of a change grows with the view, `-- packs` only what packs cost.
 //!
 //! `-- real 10000 true` measures the real program at a real API server with 10,000 clusters in one namespace, `-- instructions`
-//! only what `make profile` shows, and `-- loads faults` only the loads whose names contain that word.
+//! only what `make profile` shows, and `-- loads faults` only the loads whose names contain the word `faults`.
 //!
 //! It is not a test: figures are printed beside their targets. A run fails only if an answer is wrong or if a decision takes more
 //! instructions than its limit.
@@ -77,8 +77,8 @@ use decide::Decisions;
 use fleet::{CLUSTERS, Spread};
 use growth::Growth;
 use large::Large;
-use load::{Line, Pace};
-use packs::{Unconcerned, Writes};
+use load::{LoadConnection, Pace};
+use packs::{PackCost, Writes};
 use plan::Plan;
 use reviews::Shape;
 use serde::Serialize;
@@ -141,7 +141,7 @@ fn main() {
             let (plan, full) = (Plan::of_this_run(), CLUSTERS.to_string());
             let [full, nothing] = [&["serve-guard", &*full][..], &["serve-nothing"]].map(Server::start);
             summary::print_operator(&packs::operator(&plan, &full, &nothing));
-            summary::print_packs(&packs::unconcerned(&plan, &decide::engine().0));
+            summary::print_packs(&packs::added_to_decisions(&plan, &decide::engine().0));
         }
         ["engine"] => {
             summary::print_engine(&Engine::measure(&Plan::of_this_run()));
@@ -178,7 +178,7 @@ fn run(plan: &Plan) {
 #[derive(Debug, Serialize)]
 struct Engine {
     decisions: Decisions,
-    packs: Vec<Unconcerned>,
+    packs: Vec<PackCost>,
     growth: Vec<Growth>,
     large: Large,
 }
@@ -187,7 +187,7 @@ impl Engine {
     fn measure(plan: &Plan) -> Self {
         let (engine, facts) = decide::engine();
         let decisions = decide::measure(plan, &engine, &facts);
-        let packs = packs::unconcerned(plan, &engine);
+        let packs = packs::added_to_decisions(plan, &engine);
         Self { decisions, packs, growth: growth::measure(plan), large: large::measure(plan, &engine) }
     }
 }
@@ -222,7 +222,7 @@ fn loads(plan: &Plan, names: &str) -> (Vec<Outcome>, Start, Writes) {
 
 fn start(empty: &Server, full: &Server) -> Start {
     let asked = Instant::now();
-    Line::new(full.connect(), vec![Shape::Scale.request(0)], Shape::Scale.expects()).ask();
+    LoadConnection::new(full.connect(), vec![Shape::Scale.request(0)], Shape::Scale.expects()).ask();
     let first = full.hello.ready + asked.elapsed();
     thread::sleep(Duration::from_millis(200));
     Start {

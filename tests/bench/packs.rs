@@ -1,4 +1,5 @@
-//! What packs cost: those that are on but not concerned, and the operator of an Rds, which always writes and is never judged.
+//! What packs cost: for objects about which their rules find nothing, and for the operator of an Rds, which writes all the time
+//! and is exempt from the rules.
 //!
 //! Decisions with and without packs are measured in turns, object by object: separate runs cannot show nanoseconds.
 
@@ -18,38 +19,39 @@ use serde_json::{Value, json};
 use crate::child::Server;
 use crate::decide::{Engine, Percentiles};
 use crate::fleet::{self, Spread};
-use crate::load::{self, Line, Pace, count};
+use crate::load::{self, LoadConnection, Pace, count};
 use crate::plan::Plan;
 use crate::reviews::{ALLOWED, Envelope, Request};
 use crate::series::quartiles;
 
-/// The target length of one turn in nanoseconds: short enough that a shared machine rarely interrupts it.
-const TURN: f64 = 200_000.0;
-/// The number of instances, as many as a known operator looks after.
+/// The target duration of one turn in nanoseconds: so short that other processes rarely interrupt it.
+const TURN_NS: f64 = 200_000.0;
+/// The number of instances: as many as one operator in production manages.
 const INSTANCES: usize = 100;
-/// The rate of the operator's writes: it looks at each instance every ten seconds and writes it whole.
+/// The rate of the operator's writes: it reconciles each instance every ten seconds, and writes the whole object.
 const WRITES_PER_SECOND: f64 = 10.0;
-/// The least time in seconds: at ten writes a second, a 99th percentile needs a while.
+/// The least duration in seconds: at ten writes a second, it takes this long to get enough writes for a 99th percentile.
 const LEAST_SECONDS: f64 = 20.0;
-/// The number of turns into which each server's time is divided.
+/// The number of turns of each server in the operator's writes.
 const TURNS: u32 = 5;
 /// The end of an answer that shows that nothing was found: any finding would add a field.
 const NOTHING_FOUND: &[&str] = &["\"allowed\":true}}"];
 
 /// What packs add to the decision about one kind of object, in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
-pub struct Unconcerned {
+pub struct PackCost {
     pub object: &'static str,
     pub without_ns: f64,
     /// Lower quartile, median, upper quartile over the turns.
     pub added_ns: [f64; 3],
 }
 
-/// Measures the creation of each kind of object in a cluster. Packs look at some of these objects, but none concerns them.
-pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
+/// Measures the decision about the creation of each kind of object in a cluster. Some packs have rules for these kinds, but the
+/// rules find nothing.
+pub fn added_to_decisions(plan: &Plan, engine: &Engine) -> Vec<PackCost> {
     let of_cluster = fleet::all(1, Spread::EachAlone).filter(|(kind, _)| *kind != Kind::Node);
-    let founder = [(Kind::Deployment, fleet::stateful_set(0))];
-    let objects: BTreeMap<_, _> = of_cluster.chain(founder).collect();
+    let bootstrap_node = [(Kind::Deployment, fleet::stateful_set(0))];
+    let objects: BTreeMap<_, _> = of_cluster.chain(bootstrap_node).collect();
     let off: Vec<_> = rulebook().packs().iter().map(|pack| format!("{}: false", pack.name)).collect();
     let off = rulebook().settings(&format!("packs: {{{}}}", off.join(", "))).expect("settings");
     let each = plan.length() / 5;
@@ -67,7 +69,7 @@ pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
             started.elapsed().as_secs_f64() * 1e9 / count(times)
         };
         let mut times = 1;
-        while times < 1024 && turn(&off, times) * count(times) < TURN {
+        while times < 1024 && turn(&off, times) * count(times) < TURN_NS {
             times *= 2;
         }
         let (mut without, mut added, started) = (Vec::new(), Vec::new(), Instant::now());
@@ -83,7 +85,7 @@ pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
             without.push(none);
             added.push(with - none);
         }
-        Unconcerned { object: kind.name(), without_ns: quartiles(without)[1], added_ns: quartiles(added) }
+        PackCost { object: kind.name(), without_ns: quartiles(without)[1], added_ns: quartiles(added) }
     };
     objects.into_iter().map(measure).collect()
 }
@@ -107,17 +109,17 @@ pub fn operator(plan: &Plan, guard: &Server, nothing: &Server) -> Writes {
         (Pace::Open(WRITES_PER_SECOND), plan.seconds.max(LEAST_SECONDS))
     };
     let mut arms = [(guard, NOTHING_FOUND), (nothing, &[ALLOWED])].map(|(server, expects)| {
-        let requests = (0..INSTANCES * CHANGES.len()).map(write).collect();
-        (vec![Line::new(server.connect(), requests, expects)], load::histogram())
+        let requests = (0..INSTANCES * CHANGES.len()).map(write_request).collect();
+        (vec![LoadConnection::new(server.connect(), requests, expects)], load::histogram())
     });
     for _ in 0..TURNS {
-        for (lines, latencies) in &mut arms {
-            let block = load::run(lines, pace, Duration::from_secs_f64(seconds / f64::from(TURNS)));
+        for (connections, latencies) in &mut arms {
+            let block = load::run(connections, pace, Duration::from_secs_f64(seconds / f64::from(TURNS)));
             latencies.add(&block.latencies).expect("histograms of one kind");
         }
     }
-    let [(mut lines, guard), (_, nothing)] = arms;
-    let busy = load::run(&mut lines, Pace::Closed, plan.length());
+    let [(mut connections, guard), (_, nothing)] = arms;
+    let busy = load::run(&mut connections, Pace::Closed, plan.length());
     let [guard, nothing, without_a_pause] = [guard, nothing, busy.latencies].each_ref().map(Percentiles::of);
     Writes { guard, nothing, without_a_pause }
 }
@@ -146,7 +148,7 @@ const CHANGES: [[&str; 2]; 6] = [
     [r#"{"status":{"reboot":true,"logs":true}}"#, r#"{"status":{"reboot":false,"logs":false}}"#],
 ];
 
-fn write(number: usize) -> Request {
+fn write_request(number: usize) -> Request {
     let name = format!("orders-{}", number % INSTANCES);
     let [old, new] = CHANGES[number / INSTANCES]
         .map(|change| instance(number % INSTANCES, &serde_json::from_str(change).expect("a change is JSON")));

@@ -8,8 +8,8 @@
 use std::env;
 use std::time::Duration;
 
-/// The longest block in seconds: enough for hundreds of requests, but shorter than the waves of noise on a shared machine.
-/// Idle connections must not be closed while the other servers have their turns.
+/// The longest block in seconds: enough for hundreds of requests, but shorter than the waves of noise on a shared machine, and
+/// so short that idle connections are not closed while the other servers have their turns.
 const LONGEST_BLOCK: f64 = 0.5;
 
 /// How much is measured.
@@ -34,7 +34,7 @@ impl Plan {
         Self { seconds, tiny, lab }
     }
 
-    /// Returns the number of blocks per server: even, so that every server runs early as often as late.
+    /// Returns the number of blocks per server. It is even, so that every server runs early in a round as often as late.
     pub fn rounds(&self) -> u32 {
         let mut rounds = if self.tiny { 2 } else { 4 };
         while f64::from(rounds) * LONGEST_BLOCK < self.seconds {

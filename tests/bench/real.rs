@@ -1,8 +1,8 @@
 //! The real program at a real API server that holds all the clusters: how it starts, how much memory it uses, which
 //! requests it sends.
 //!
-//! Runs only with `BENCH_LAB=1`, and as `-- real CLUSTERS TOGETHER`: a control plane first has to create thousands of
-//! StatefulSets and pods, which takes minutes. Uses the lab of the tests.
+//! Runs only with `BENCH_LAB=1`, or as `-- real CLUSTERS TOGETHER` (`true`: all in one namespace): a control plane first has to
+//! create thousands of StatefulSets and pods, which takes minutes. Uses the lab of the tests.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -18,7 +18,7 @@ use crate::client::{self, Connection};
 use crate::fleet::Spread;
 use crate::guarded::{self, Guard, Start};
 use crate::lab::{self, ControlPlane, User};
-use crate::load::{self, Line, Pace};
+use crate::load::{self, LoadConnection, Pace};
 use crate::plan::Plan;
 use crate::reviews::{ALLOWED, Request, Shape};
 use crate::series::quartiles;
@@ -37,22 +37,25 @@ pub struct Real {
     pub per_second: f64,
     /// Requests per minute to the API server in steady state, beyond those without a guard.
     pub requests_per_minute: BTreeMap<String, f64>,
-    /// The time of an update that does not reach the guard, and what a policy of the API server itself adds to it, what asking
-    /// the guard about it adds, and what the guard adds to an update that changes nothing that a rule reads.
+    /// The time of an update that neither the guard nor a policy judges.
     pub update_ms: f64,
+    /// What a ValidatingAdmissionPolicy adds to that time.
     pub added_by_a_policy_ms: f64,
+    /// What the guard adds to that time.
     pub added_ms: f64,
+    /// What the guard adds to an update that changes nothing that a rule reads.
     pub added_to_nothing_ms: f64,
     pub churn: Churn,
 }
 
-/// What a member that stops or starts to be Ready once a second costs.
+/// The cost of members that stop being Ready: one each second, each in another cluster.
 #[derive(Clone, Debug, Serialize)]
 pub struct Churn {
-    /// The processor time of the guard, as a share of one processor; beside it the same while nothing happens.
+    /// The processor time of the guard, as a share of one processor.
     pub share: f64,
+    /// The same while nothing happens.
     pub share_at_rest: f64,
-    /// The time from the API server's answer to the kubelet until the guard judges by it, in milliseconds: median and maximum.
+    /// The time from when a member's status is written until the guard judges by it, in milliseconds: median and maximum.
     pub seen_ms: [f64; 2],
 }
 
@@ -69,17 +72,21 @@ pub struct ComingUp {
 
 /// How long requests are counted while nothing happens.
 const STEADY: Duration = Duration::from_secs(30);
-/// The time after which a start, and all that it caused, is over.
+/// The time after which a start, and everything that it causes, is over.
 const SETTLED: Duration = Duration::from_secs(5);
-/// The number of updates with the guard, and the number without it.
+/// The number of rounds of updates, with one update of each sort per round.
 const UPDATES: usize = 300;
 const CONNECTIONS: usize = 16;
 const UPDATE: Shape = Shape::Update(17 * 1024);
-/// The number of changes of members, one a second.
+/// The number of members that stop being Ready, one each second.
 const CHANGES: usize = 40;
 
 /// Measures everything. Panics if the lab does not work.
 pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
+    assert!(
+        clusters >= CHANGES,
+        "{clusters} clusters are too few: {CHANGES} of them lose a member, one after the other"
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let plane = ControlPlane::start();
     guarded::install(&plane);
@@ -95,8 +102,8 @@ pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
     let coming_up = come_up(&guard, &ca);
     thread::sleep(SETTLED);
     let idle_mib = child::resident(guard.pid());
-    let lines = &mut lines(&guard, &ca, clusters, spread);
-    let block = load::run(lines, Pace::Closed, plan.length());
+    let connections = &mut connections(&guard, &ca, clusters, spread);
+    let block = load::run(connections, Pace::Closed, plan.length());
     let loaded_mib = child::resident(guard.pid());
 
     until_it_leads(&guard);
@@ -122,8 +129,8 @@ pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
     }
 }
 
-/// Lets a first guard make the certificates and the registration. The measured guard finds both, as every replica after the
-/// first does. The first guard ends in an orderly way and releases its lease for the next.
+/// Lets a first guard create the certificates and the registration. The measured guard finds both, as every replica after the
+/// first does. The first guard is stopped in order, so it releases its lease for the next one.
 fn register(plane: &ControlPlane, clusters: usize) {
     let first = start_guard(plane, "first", clusters);
     until_it_leads(&first);
@@ -132,7 +139,7 @@ fn register(plane: &ControlPlane, clusters: usize) {
 }
 
 fn start_guard(plane: &ControlPlane, identity: &str, clusters: usize) -> Guard {
-    // Enough that a single namespace holds all clusters; with the chart's limit of 128 MiB it holds some hundred.
+    // Enough for all clusters in a single namespace; the chart's limit of 128 MiB is enough for some hundred.
     let memory = fleet::CLUSTERS.max(clusters) << 20;
     let arguments = vec!["--lame-duck=0".to_owned(), format!("--memory={memory}")];
     Guard::start(
@@ -156,7 +163,7 @@ fn authority(plane: &ControlPlane) -> String {
     let path = "--output=jsonpath={.webhooks[0].clientConfig.caBundle}";
     let text =
         plane.kubectl(User::Admin, &["get", "validatingwebhookconfiguration/gatera", path]).succeeded();
-    String::from_utf8(BASE64.decode(text.trim()).expect("a caBundle is base64")).expect("and PEM")
+    String::from_utf8(BASE64.decode(text.trim()).expect("a caBundle is base64")).expect("a caBundle is PEM")
 }
 
 /// Measures the start. The process age comes from the kernel's clock, because the lab starts the process.
@@ -165,7 +172,7 @@ fn come_up(guard: &Guard, ca: &str) -> ComingUp {
     let until = |holds: &dyn Fn(u16, &str) -> bool| {
         let deadline = Instant::now() + Duration::from_secs(120);
         while !guard.get("/readyz").is_some_and(|(status, text)| holds(status, &text)) {
-            assert!(Instant::now() < deadline, "the guard does not become ready:\n{}", guard.log());
+            assert!(Instant::now() < deadline, "the guard was not ready after two minutes:\n{}", guard.log());
             thread::sleep(Duration::from_millis(1));
         }
         Instant::now()
@@ -173,7 +180,7 @@ fn come_up(guard: &Guard, ca: &str) -> ComingUp {
     let listed = until(&|_, text| text.contains("[+] view"));
     let age = child::age(guard.pid()).saturating_sub(listed.elapsed());
     let ready = until(&|status, _| status == 200);
-    line(guard, ca, request).ask();
+    connection(guard, ca, request).ask();
     ComingUp {
         listed: milliseconds(age),
         ready: milliseconds(ready - listed),
@@ -181,14 +188,14 @@ fn come_up(guard: &Guard, ca: &str) -> ComingUp {
     }
 }
 
-fn line(guard: &Guard, ca: &str, request: Request) -> Line {
+fn connection(guard: &Guard, ca: &str, request: Request) -> LoadConnection {
     let connection = Connection::open(guard.webhooks, &client::trusting(ca)).expect("the guard accepts");
-    Line::new(connection, vec![request], UPDATE.expects())
+    LoadConnection::new(connection, vec![request], UPDATE.expects())
 }
 
-fn lines(guard: &Guard, ca: &str, clusters: usize, spread: Spread) -> Vec<Line> {
+fn connections(guard: &Guard, ca: &str, clusters: usize, spread: Spread) -> Vec<LoadConnection> {
     let about = |number| UPDATE.moved(number * clusters / CONNECTIONS, spread);
-    (0..CONNECTIONS).map(|number| line(guard, ca, about(number))).collect()
+    (0..CONNECTIONS).map(|number| connection(guard, ca, about(number))).collect()
 }
 
 /// Counts the requests per minute while nothing happens.
@@ -203,17 +210,17 @@ async fn steady(api: &Api) -> BTreeMap<String, f64> {
     asked
 }
 
-/// Returns the time of an update without the guard, the time that a policy of the API server adds to it, and the time that the
-/// guard adds to it and to one that no rule reads, each the median over all rounds. All updates of a round go through the same
-/// API server, and their order is another one in each round.
+/// Returns four medians over all rounds: the time of an update that is not judged, and what a policy adds to it, what the guard
+/// adds to it, and what the guard adds to an update of a field that no rule reads. All updates of a round go through the
+/// same API server, in an order that rotates from round to round.
 async fn added(api: &Api, clusters: usize) -> [f64; 4] {
     let [mut alone, mut policy, mut judged, mut nothing] = [const { Vec::new() }; 4];
     for number in 0..UPDATES {
         let set = api.set(number % clusters);
         let field = json!({ "spec": { "minReadySeconds": number } });
-        let note = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
+        let annotation = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
         let [unselected, native] = [UNSELECTED, NATIVE].map(api::unguarded_set);
-        let updates = [(&unselected, &field), (&native, &field), (&set, &field), (&set, &note)];
+        let updates = [(&unselected, &field), (&native, &field), (&set, &field), (&set, &annotation)];
         let mut times = [0.0; 4];
         for turn in (0..updates.len()).map(|turn| (turn + number) % updates.len()) {
             let (set, change) = updates[turn];
@@ -227,8 +234,8 @@ async fn added(api: &Api, clusters: usize) -> [f64; 4] {
     [alone, policy, judged, nothing].map(|times| quartiles(times)[1])
 }
 
-/// Lets a member of another cluster stop being Ready each second. The guard is asked about the deletion of another member of that
-/// cluster, in a dry run, until it refuses.
+/// Makes member 0 of a cluster not Ready each second, every time in another cluster. Then asks the guard, in dry runs, whether
+/// member 2 of that cluster may be deleted, until it refuses.
 async fn churn(api: &Api, guard: &Guard, ca: &str, clusters: usize, spread: Spread) -> Churn {
     let used = || (Instant::now(), child::cpu_seconds(guard.pid()));
     let since = |(began, before): (Instant, f64)| {
@@ -237,20 +244,20 @@ async fn churn(api: &Api, guard: &Guard, ca: &str, clusters: usize, spread: Spre
     let rest = used();
     tokio::time::sleep(STEADY).await;
     let share_at_rest = since(rest);
-    let mut starting = fleet::running();
-    starting["conditions"][3]["status"] = json!("False");
+    let mut not_ready = fleet::running();
+    not_ready["conditions"][3]["status"] = json!("False");
     let mut connection = Connection::open(guard.webhooks, &client::trusting(ca)).expect("the guard accepts");
     let (busy, mut seen) = (used(), Vec::new());
     for number in 0..CHANGES {
         let next = tokio::time::sleep(Duration::from_secs(1));
         let cluster = number * 7919 % clusters;
         let deletion = Shape::DryDelete.moved(cluster, spread);
-        api.run(cluster, 0, &starting).await;
+        api.write_status(cluster, 0, &not_ready).await;
         let written = Instant::now();
         while connection.ask(&deletion.bytes).expect("the guard answers").1.contains(ALLOWED) {
             assert!(
                 written.elapsed() < Duration::from_secs(60),
-                "the guard does not see member 0 of {cluster}"
+                "the guard does not see that member 0 of cluster {cluster} is not Ready"
             );
         }
         seen.push(milliseconds(written.elapsed()));

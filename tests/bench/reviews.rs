@@ -10,29 +10,30 @@ use crate::fleet::{self, STATEFUL_SET, Spread};
 /// What a request asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A field of the StatefulSet changes, and not its template; only /validate is called. The body is grown to this many bytes.
+    /// A field of the StatefulSet changes that is not in its template; only /validate is called. The body is grown to this many
+    /// bytes, as it is for all shapes with a number.
     Update(usize),
     /// A value in the template changes.
     Roll(usize),
     /// An annotation of another program changes, which no rule reads.
     Touch(usize),
-    /// The same update of a StatefulSet that breaks many rules already, like those that are older than the guard.
+    /// As `Update`, but the StatefulSet already breaks many rules, as one that is older than the guard may do.
     Faulty(usize),
-    /// The same update at /mutate, which is called where something may have to be amended; here nothing has to be.
+    /// As `Update`, but at /mutate, which is called if something may have to be amended; here, nothing has to be amended.
     Amend(usize),
-    /// The StatefulSet is created, so the body holds it only once. The body is grown to this many bytes.
+    /// The StatefulSet is created, so the body holds it only once.
     Create(usize),
     /// `kubectl scale` from 3 to 5.
     Scale,
     /// The StatefulSet controller creates a member; the guard injects into it.
     Pod,
-    /// `kubectl delete pod` of one member of three.
+    /// `kubectl delete pod` for one of the three members.
     Delete,
     /// The same in a dry run.
     DryDelete,
     /// A comment is added to the option file that the members read.
     Config,
-    /// A key that no member reads is added to the Secret of the passwords.
+    /// A key that no member reads is added to the Secret with the passwords.
     Secret,
 }
 
@@ -46,7 +47,7 @@ pub struct Request {
     uid: usize,
 }
 
-/// A uid of the usual length, of which the last `COUNTED` characters are a counter.
+/// A uid of the usual length; its last `COUNTED` characters are a counter.
 const UID: &str = "705ab4f5-6393-11e8-b7cc-000000000000";
 const COUNTED: usize = 12;
 
@@ -84,7 +85,7 @@ impl Request {
 }
 
 impl Shape {
-    /// Returns what the guard's answer must contain besides the uid; the server that does nothing only allows.
+    /// Returns what the guard's answer must contain besides the uid. (The answers of the other servers contain only [`ALLOWED`].)
     pub fn expects(self) -> &'static [&'static str] {
         match self {
             Self::Pod => &[ALLOWED, "\"patchType\":\"JSONPatch\""],
@@ -119,7 +120,7 @@ impl Shape {
         self.with(&body)
     }
 
-    /// Returns the request about a cluster of a fleet that is spread in this way.
+    /// Returns the request about one cluster, under the names that this spread gives the cluster.
     pub fn moved(self, cluster: usize, spread: Spread) -> Request {
         let request = self.request(cluster);
         let body = std::str::from_utf8(request.body()).expect("a body is text");
@@ -134,8 +135,8 @@ impl Shape {
 /// The text that every answer must contain.
 pub const ALLOWED: &str = "\"allowed\":true";
 
-/// Adds environment variables one by one until the body has the given size. Real objects grow in structure; one long string
-/// would be cheaper to read than any real object.
+/// Returns the body with as many environment variables as it needs to reach this size. Real objects grow in structure; one long
+/// string would be cheaper to read than any real object.
 fn grown(size: usize, body: impl Fn(usize) -> String) -> String {
     let (none, some) = (body(0).len(), body(16).len());
     let each = (some - none).div_ceil(16);
@@ -158,7 +159,7 @@ fn with_environment(mut stateful_set: Value, entries: usize) -> Value {
     stateful_set
 }
 
-/// Adds the faults of the seed documents, and more.
+/// Adds the mistakes of the seed documents, and more.
 fn with_faults(mut stateful_set: Value) -> Value {
     let spec = &mut stateful_set["spec"]["template"]["spec"];
     spec["terminationGracePeriodSeconds"] = json!(10);
@@ -179,7 +180,7 @@ fn with_faults(mut stateful_set: Value) -> Value {
     stateful_set
 }
 
-/// What an update changes: the place, and the new value.
+/// What an update changes: a JSON pointer, and the new value as JSON.
 type Edit = (&'static str, &'static str);
 const FIELD: Edit = ("/spec/minReadySeconds", "20");
 const IN_TEMPLATE: Edit = ("/spec/template/spec/terminationGracePeriodSeconds", "601");

@@ -1,7 +1,7 @@
 //! One series: the same load on several servers, which take turns.
 //!
 //! Noise on a shared machine comes in waves that are longer than a block. So blocks are short, the order of the servers is
-//! reversed in every round, and each ratio is formed within one round. The median of these ratios is quoted.
+//! reversed in every second round, and each ratio is formed within one round. The median of these ratios is the result.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::child::{self, Server};
 use crate::fleet::CLUSTERS;
-use crate::load::{self, Block, Line, Pace, count};
+use crate::load::{self, Block, LoadConnection, Pace, count};
 use crate::plan::Plan;
 use crate::reviews::{ALLOWED, Shape};
 
-/// A server that is compared: one line of each series in the table.
+/// A server that is compared: one row of each series in the table.
 pub struct Arm<'a> {
     pub name: &'static str,
     pub server: &'a Server,
@@ -47,9 +47,9 @@ pub struct Outcome {
     pub p999: f64,
     pub cpu_ms_per_request: f64,
     pub rss_mib: f64,
-    /// The processor time that sending a request cost, on the same processors.
+    /// The processor time that the generator took for a request, on the same processors.
     pub generator_cpu_ms_per_request: f64,
-    /// The 99th percentile of the delay that the open loop itself caused, in milliseconds.
+    /// The 99th percentile of how late the generator itself sent a request in an open loop, in milliseconds.
     pub generator_late_p99: f64,
     pub body_bytes: usize,
 }
@@ -57,12 +57,14 @@ pub struct Outcome {
 /// The number of different clusters that the requests of one connection are about.
 const VARIETY: usize = 8;
 
+/// A server with the connections to it, and what was measured in its turns.
 struct Bench<'a> {
     arm: &'a Arm<'a>,
-    lines: Vec<Line>,
+    connections: Vec<LoadConnection>,
     body: usize,
     cpu_before: f64,
     blocks: Vec<Block>,
+    /// The processor time that the generator took, in seconds.
     generator: f64,
 }
 
@@ -71,7 +73,7 @@ impl Series {
     pub fn run(&self, arms: &[Arm<'_>], plan: &Plan) -> Vec<Outcome> {
         let mut benches: Vec<_> = arms.iter().map(|arm| self.prepare(arm)).collect();
         for bench in &mut benches {
-            load::run(&mut bench.lines, Pace::Closed, plan.warm_up());
+            load::run(&mut bench.connections, Pace::Closed, plan.warm_up());
             bench.cpu_before = child::cpu_seconds(bench.arm.server.pid());
         }
         for round in 0..plan.rounds() {
@@ -90,12 +92,12 @@ impl Series {
         let expects = if arm.guards { self.shape.expects() } else { &[ALLOWED] };
         let all = self.connections * VARIETY;
         let request = |number: usize| self.shape.request(number * CLUSTERS / all);
-        let lines = (0..self.connections).map(|line| {
-            let requests = (0..VARIETY).map(|turn| request(turn * self.connections + line)).collect();
-            Line::new(arm.server.connect(), requests, expects)
+        let connections = (0..self.connections).map(|index| {
+            let requests = (0..VARIETY).map(|turn| request(turn * self.connections + index)).collect();
+            LoadConnection::new(arm.server.connect(), requests, expects)
         });
-        let (lines, body) = (lines.collect(), request(0).body().len());
-        Bench { arm, lines, body, cpu_before: 0.0, blocks: Vec::new(), generator: 0.0 }
+        let (connections, body) = (connections.collect(), request(0).body().len());
+        Bench { arm, connections, body, cpu_before: 0.0, blocks: Vec::new(), generator: 0.0 }
     }
 
     fn outcome(&self, bench: &Bench<'_>, floor: Option<&[f64]>) -> Outcome {
@@ -131,7 +133,7 @@ impl Series {
 impl Bench<'_> {
     fn block(&mut self, pace: Pace, length: Duration) {
         let before = child::cpu_seconds(std::process::id());
-        self.blocks.push(load::run(&mut self.lines, pace, length));
+        self.blocks.push(load::run(&mut self.connections, pace, length));
         self.generator += child::cpu_seconds(std::process::id()) - before;
     }
 

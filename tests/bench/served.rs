@@ -1,7 +1,7 @@
 //! The instructions of a whole server per request, counted by callgrind: TLS, HTTP and the decision, without the kernel.
 //!
-//! Owns: the servers under valgrind. Beside the guard, the same is counted of a server that decodes each review and of one that
-//! reads only its uid: a ratio of instructions, which other work on the machine does not move.
+//! Owns: the servers under valgrind. The instructions of the guard are compared with those of a server that decodes each review,
+//! and of one that reads only the uid. Other work on the machine does not change these counts and their ratio.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +9,10 @@ use std::process::Command;
 use crate::child::Server;
 use crate::fleet::CLUSTERS;
 use crate::instructions::{self, KB};
-use crate::load::Line;
+use crate::load::LoadConnection;
 use crate::reviews::Shape;
 
-/// The requests that are counted; as many are sent before, over the same connection.
+/// The number of requests that are counted; the same number is sent before, over the same connection, to warm up.
 const REQUESTS: usize = 50;
 const SHAPES: [(&str, Shape); 6] = [
     ("update of 17 KB", Shape::Update(17 * KB)),
@@ -25,9 +25,9 @@ const SHAPES: [(&str, Shape); 6] = [
 const SERVERS: [(&str, &[&str]); 3] =
     [("guard", &["serve-guard", "1000"]), ("nothing", &["serve-nothing"]), ("uid", &["serve-uid"])];
 
-/// Prints the counts of each server, and how many times those of the server that reads only the uid the guard's are.
+/// Prints the counts of each server, and the ratio of the guard's to those of the server that reads only the uid.
 pub fn print(folder: &Path) {
-    assert_eq!(SERVERS[0].1[1], CLUSTERS.to_string(), "the view of the loads");
+    assert_eq!(SERVERS[0].1[1], CLUSTERS.to_string(), "the guard serves as many clusters as in the loads");
     let [guard, nothing, uid] = SERVERS.map(|(name, role)| counts(name, role, folder));
     println!("\nInstructions of a whole server per request, in thousands ({CLUSTERS} clusters in the view)");
     println!("{:<34}{:>9}{:>9}{:>9}{:>12}", "", "guard", "nothing", "uid", "guard / uid");
@@ -38,7 +38,7 @@ pub fn print(folder: &Path) {
     }
 }
 
-/// Returns the instructions of this server per request, by shape.
+/// Returns the instructions that this server takes for a request of each shape.
 fn counts(name: &str, role: &[&str], folder: &Path) -> Vec<u64> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--quiet"]);
@@ -58,8 +58,8 @@ fn counts(name: &str, role: &[&str], folder: &Path) -> Vec<u64> {
     let count = SHAPES.iter().map(|(_, shape)| {
         let requests = (0..REQUESTS).map(|number| shape.request(number)).collect();
         let expects = if name == "guard" { shape.expects() } else { &[] };
-        let mut line = Line::new(server.connect(), requests, expects);
-        let mut send = || (0..REQUESTS).for_each(|_| line.ask());
+        let mut connection = LoadConnection::new(server.connect(), requests, expects);
+        let mut send = || (0..REQUESTS).for_each(|_| connection.ask());
         send();
         dump();
         send();

@@ -34,7 +34,7 @@ pub struct Hello {
     pub bundle: String,
     /// The time it took to build the world.
     pub build: Duration,
-    /// The time from a built world to a listening socket, most of it for certificates.
+    /// The time from a built world to a listening socket; most of it is for certificates.
     pub ready: Duration,
 }
 
@@ -53,7 +53,7 @@ pub fn guard(clusters: usize) {
     run(answer::admission(Arc::clone(&guard)), guard, build);
 }
 
-/// Decodes each review and allows it: the least that a webhook can do.
+/// Serves a webhook that decodes each review and allows it, as simple webhooks do.
 pub fn nothing() {
     let allow = async |Json(review): Json<Value>| {
         let response = json!({ "uid": review["request"]["uid"], "allowed": true });
@@ -66,7 +66,7 @@ pub fn nothing() {
     idle(router);
 }
 
-/// Serves a webhook that reads only the uid of each review.
+/// Serves a webhook that reads only the uid of each review, and allows it: the least that a webhook can do.
 pub fn uid() {
     #[derive(Deserialize)]
     struct Review<'a> {
@@ -111,9 +111,9 @@ fn run(router: Router, guard: Arc<Guard>, build: Duration) {
         let address = listener.local_addr().expect("a bound socket has an address");
         let hello = Hello { address, bundle: material.bundle(), build, ready: started.elapsed() };
         let line = serde_json::to_string(&hello).expect("a greeting is JSON");
-        writeln!(io::stdout(), "{line}").expect("the benchmark listens");
+        writeln!(io::stdout(), "{line}").expect("the benchmark reads the line");
         std::thread::spawn(end_with_stdin);
-        // Nothing is ever sent: the whole process ends with its stdin.
+        // No other stage is ever sent: the process ends when its stdin is closed.
         let (_close, closing) = watch::channel(answer::ShutdownStage::Serving);
         let tls = answer::Tls::new(leaf, None).expect("there is no file to read");
         let port = answer::ServingPort::webhooks(listener, tls, router);

@@ -5,13 +5,13 @@ use serde::Serialize;
 use crate::decide::Percentiles;
 use crate::growth::Growth;
 use crate::large::Largest;
-use crate::packs::{Unconcerned, Writes};
+use crate::packs::{PackCost, Writes};
 use crate::real::Real;
 use crate::series::Outcome;
 use crate::table::{self, Goal, Target};
 use crate::{Engine, SERIES};
 
-/// The server that only allows; this and the next three are names of servers.
+/// The names of the servers; this one decodes each review and allows it.
 pub const NOTHING: &str = "nothing";
 pub const UID: &str = "the uid alone";
 pub const EMPTY: &str = "guard, 0 clusters";
@@ -22,7 +22,7 @@ pub const FULL: &str = "guard, 1000 clusters";
 pub struct Summary {
     pub outcomes: Vec<Outcome>,
     pub start: Start,
-    /// What the operator of a hundred Rds writes.
+    /// How long the operator of a hundred Rds waits for the answers to its writes.
     pub operator: Writes,
     pub engine: Engine,
     pub real: Option<Real>,
@@ -45,7 +45,7 @@ pub fn print_engine(Engine { decisions, packs, growth, large }: &Engine) {
         line("decisions on every kind of request, 1000 a second", percentiles(&decisions.paced_mix)),
         line("from an event to the world that shows it", percentiles(&decisions.rebuild)),
     ];
-    lines.push(line("what is due in all of them", format!("mean {:.2} ms", decisions.plan)));
+    lines.push(line("the leader's plan of all clusters", format!("mean {:.2} ms", decisions.plan)));
     for (name, mean) in &decisions.unpaced {
         lines.push((format!("{name}, without a pause"), format!("mean {mean:.4} ms")));
     }
@@ -55,29 +55,29 @@ pub fn print_engine(Engine { decisions, packs, growth, large }: &Engine) {
     let worst = |it: &Largest| format!("create {:.1} ms, update {:.1} ms", it.create_ms, it.update_ms);
     let mut lines: Vec<_> = large.config_maps.iter().map(|it| (it.text.to_owned(), worst(it))).collect();
     lines.push(line("gatera check of 10,000 documents", format!("{:.0} ms", large.check_ms)));
-    table::print_section("ConfigMaps of 1 MB, by what is in them, and manifests", &lines);
+    table::print_section("ConfigMaps of 1 MB, by their content, and gatera check of many manifests", &lines);
 }
 
-/// Prints what packs that are on add to decisions, compared with none.
-pub fn print_packs(packs: &[Unconcerned]) {
-    let added = |it: &Unconcerned| {
+/// Prints what all packs add to decisions, compared with decisions while all packs are off.
+pub fn print_packs(packs: &[PackCost]) {
+    let added = |it: &PackCost| {
         let [low, median, high] = it.added_ns;
         let value =
-            format!("{median:+.0} ({low:+.0} to {high:+.0}) ns, beside {:.0} ns without any", it.without_ns);
+            format!("{median:+.0} ({low:+.0} to {high:+.0}) ns; {:.0} ns without packs", it.without_ns);
         (it.object.to_owned(), value)
     };
     let lines: Vec<_> = packs.iter().map(added).collect();
-    table::print_section("What all packs add to a decision that is none of theirs", &lines);
+    table::print_section("What all packs add to a decision in which their rules find nothing", &lines);
 }
 
-/// Prints the times of an operator's writes, which no rule judges.
+/// Prints the times of an operator's writes, which are exempt.
 pub fn print_operator(Writes { guard, nothing, without_a_pause }: &Writes) {
     let lines = [
         line("guard, 10 times a second", percentiles(guard)),
         line("nothing, 10 times a second", percentiles(nothing)),
         line("guard, one after the other", percentiles(without_a_pause)),
     ];
-    table::print_section("The operator of 100 Rds writes one of them whole", &lines);
+    table::print_section("The operator of 100 Rds writes one whole object", &lines);
 }
 
 /// Prints what a change costs as the view grows.
@@ -110,10 +110,10 @@ pub fn print_real(real: &Real) {
     let added = |value: f64| format!("p50 {value:+.3} ms");
     let churn = &real.churn;
     let mut lines = vec![
-        line("making the clusters", format!("{:.0} s", real.populate_seconds)),
-        line("process started to lists complete", ms(real.coming_up.listed)),
-        line("from there to ready", ms(real.coming_up.ready)),
-        line("from there to the first admission", ms(real.coming_up.first_admission)),
+        line("creating the clusters", format!("{:.0} s", real.populate_seconds)),
+        line("process start to complete lists", ms(real.coming_up.listed)),
+        line("complete lists to ready", ms(real.coming_up.ready)),
+        line("complete lists to the first answer", ms(real.coming_up.first_admission)),
         line("memory, idle", format!("{:.1} MiB", real.idle_mib)),
         line("memory, under load", format!("{:.1} MiB, peak {:.1}", real.loaded_mib, real.peak_mib)),
         line("requests/s, 17 KB, 16 connections", format!("{:.0}", real.per_second)),
@@ -122,7 +122,7 @@ pub fn print_real(real: &Real) {
         line("added by asking the guard", added(real.added_ms)),
         line("added where no rule reads the change", added(real.added_to_nothing_ms)),
         line(
-            "from the status of a member to a decision by it",
+            "from a member's status to a decision based on it",
             format!("p50 {:.1} ms, at most {:.1}", churn.seen_ms[0], churn.seen_ms[1]),
         ),
         line(
@@ -157,7 +157,7 @@ impl Summary {
         print_operator(operator);
         let lines = [
             line("building the first world", format!("{:.1} ms", start.world_ms)),
-            line("from there to the first answer", format!("{:.1} ms", start.first_answer_ms)),
+            line("from then to the first answer", format!("{:.1} ms", start.first_answer_ms)),
             line("memory before the first request, 0 clusters", format!("{:.1} MiB", start.idle_empty_mib)),
             line("the same with 1000 clusters", format!("{:.1} MiB", start.idle_full_mib)),
         ];
@@ -167,9 +167,9 @@ impl Summary {
         let late = paced.map_or(0.0, |it| it.generator_late_p99);
         let lines = [
             line("CPU per request, 17 KB, 16 connections", format!("{generator:.4} ms")),
-            line("late by its own fault at 1000 a second, p99", format!("{late:.3} ms")),
+            line("lateness at 1000 requests a second, p99", format!("{late:.3} ms")),
         ];
-        table::print_section("The generator itself", &lines);
+        table::print_section("The load generator", &lines);
     }
 
     /// Returns the figures that have a target.
@@ -181,9 +181,9 @@ impl Summary {
         let (main, one) = (self.of(0, FULL), self.of(2, FULL));
         let first = start.world_ms + start.first_answer_ms;
         let mut goals = vec![
-            Goal::new("throughput of /validate beside nothing, 17 KB", ratio(0), "", AtLeast(0.9)),
-            Goal::new("throughput of /mutate beside nothing, 17 KB", ratio(4), "", AtLeast(0.9)),
-            Goal::new("throughput of /mutate beside nothing, pod", ratio(7), "", AtLeast(0.9)),
+            Goal::new("throughput ratio to nothing, /validate, 17 KB", ratio(0), "", AtLeast(0.9)),
+            Goal::new("throughput ratio to nothing, /mutate, 17 KB", ratio(4), "", AtLeast(0.9)),
+            Goal::new("throughput ratio to nothing, /mutate, pod", ratio(7), "", AtLeast(0.9)),
             Goal::new("CPU per request, 17 KB, 16 connections", main.cpu_ms_per_request, "ms", AtMost(0.1)),
             Goal::new(
                 "CPU per request, 17 KB with old faults",
@@ -206,7 +206,7 @@ impl Summary {
                 "ms",
                 AtMost(1.0),
             ),
-            Goal::new("packs that are on and not concerned", added, "us", AtMost(1.0)),
+            Goal::new("added by packs whose rules find nothing", added, "us", AtMost(1.0)),
             Goal::new(
                 "writes of an operator of Rds, 10 a second, p99",
                 operator.guard.p99,
@@ -214,7 +214,7 @@ impl Summary {
                 AtMost(1.0),
             ),
             Goal::new("the same, one after the other, p99", operator.without_a_pause.p99, "ms", AtMost(1.0)),
-            Goal::new("ConfigMap of 1 MB, the slowest text", large.slowest(), "ms", AtMost(20.0)),
+            Goal::new("ConfigMap of 1 MB, the slowest content", large.slowest(), "ms", AtMost(20.0)),
             Goal::new("plan of 1000 clusters", decisions.plan, "ms", AtMost(10.0)),
             Goal::new("gatera check of 10,000 documents", large.check_ms, "ms", AtMost(1000.0)),
             Goal::new("facts complete to first answer", first, "ms", AtMost(100.0)),

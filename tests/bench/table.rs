@@ -1,7 +1,7 @@
 //! What is printed, and the file `bench.json` beside Cargo.toml that keeps it, so that runs can be compared.
 //!
-//! Figures have targets, and the table shows beside each whether it was reached. A missed target does not fail the run: the
-//! target was set on another machine.
+//! Some figures have targets, and a table shows whether each was reached. A missed target does not fail the run: the target was
+//! set on another machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub fn print_title(plan: &Plan) {
     let busy = fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').next()?.parse().ok());
     if let Some(busy) = busy.filter(|busy: &f64| *busy > 0.5) {
         println!(
-            "Other programs use this machine (load average {busy}): compare within this run, not with another."
+            "Other programs use this machine (load average {busy}): compare figures of this run only, not with another run."
         );
     }
     println!(
@@ -68,12 +68,13 @@ pub fn print_title(plan: &Plan) {
 
 /// Prints the head of the table of loads.
 pub fn print_load_head() {
-    let columns = ["requests/s", "beside nothing", "p50 ms", "p99 ms", "p99.9 ms", "CPU ms each", "RSS MiB"];
+    let columns =
+        ["requests/s", "ratio to nothing", "p50 ms", "p99 ms", "p99.9 ms", "CPU ms each", "RSS MiB"];
     let [rate, ratio, p50, p99, p999, cpu, rss] = columns;
     println!("{:<22}{rate:>11}  {ratio:>20}{p50:>9}{p99:>9}{p999:>10}{cpu:>13}{rss:>9}", "");
 }
 
-/// Prints one series: a line per server.
+/// Prints one series: a row per server.
 pub fn print_load(outcomes: &[Outcome]) {
     let Some(first) = outcomes.first() else { return };
     println!("{} ({} bytes)", first.series, first.body_bytes);
