@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::post;
+use axum::routing::{MethodRouter, post};
 use axum::{Json, Router};
 use facts::settings::Settings;
 use facts::view::{Freshness, World};
@@ -59,11 +59,7 @@ pub fn nothing() {
         let response = json!({ "uid": review["request"]["uid"], "allowed": true });
         Json(json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response }))
     };
-    let router = Router::new()
-        .route("/validate", post(allow))
-        .route("/mutate", post(allow))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
-    idle(router);
+    serve_without_guard(post(allow));
 }
 
 /// Serves a webhook that reads only the uid of each review, and allows it: the least that a webhook can do.
@@ -71,10 +67,10 @@ pub fn uid() {
     #[derive(Deserialize)]
     struct Review<'a> {
         #[serde(borrow)]
-        request: Named<'a>,
+        request: Request<'a>,
     }
     #[derive(Deserialize)]
-    struct Named<'a> {
+    struct Request<'a> {
         uid: &'a str,
     }
     let allow = async |body: Bytes| {
@@ -82,15 +78,15 @@ pub fn uid() {
         let response = json!({ "uid": request.uid, "allowed": true });
         Json(json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response }))
     };
-    let router = Router::new()
-        .route("/validate", post(allow))
-        .route("/mutate", post(allow))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
-    idle(router);
+    serve_without_guard(post(allow));
 }
 
-/// Serves `router` without a guard behind it.
-fn idle(router: Router) {
+/// Serves a webhook that answers every review with `handler`.
+fn serve_without_guard(handler: MethodRouter) {
+    let router = Router::new()
+        .route("/validate", handler.clone())
+        .route("/mutate", handler)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
     // The accept loop counts its connections in this guard; nothing else uses it.
     let guard = Arc::new(Guard::new(world, Settings::default(), Timestamp::now));
