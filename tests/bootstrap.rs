@@ -80,7 +80,7 @@ fn every_step_is_idempotent() {
     assert_eq!(api.events.len(), 1, "{:?}", api.events);
 }
 
-/// The Deployment is deleted, and a new leader leads: the annotation on the StatefulSet still names what belonged to it.
+/// The Deployment is gone when a new leader takes over: the annotation on the StatefulSet still names what belonged to it.
 #[test]
 fn objects_of_a_deleted_deployment_are_still_removed() {
     let mut api = FakeApi::of(&formed());
@@ -205,7 +205,7 @@ fn objects_that_are_applied_again_stay_and_are_not_reported_again() {
     api.apply_again(&before);
     api.run(1);
     for (kind, name) in [("Deployment", BOOTSTRAP), ("Service", SERVICE), ("ConfigMap", BOOTSTRAP)] {
-        assert!(api.object(kind, name).is_some(), "{kind} {name} belongs to its owner");
+        assert!(api.object(kind, name).is_some(), "{kind} {name} was applied again and must stay");
     }
     assert_eq!(api.events.len(), 1);
 }
@@ -236,7 +236,11 @@ fn objects_that_others_need_stay() {
 
     let mut plain = FakeApi::of(&formed());
     plain.object("ConfigMap", BOOTSTRAP).unwrap()["data"] = json!({ "ca.crt": "…" });
-    assert_eq!(targets(&plain), ["Deployment", "Service"], "it does not show that it is Galera's");
+    assert_eq!(
+        targets(&plain),
+        ["Deployment", "Service"],
+        "nothing in the ConfigMap shows that it is Galera's"
+    );
 
     let mut governing = FakeApi::of(&formed());
     governing.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["serviceName"] = json!(SERVICE);

@@ -41,7 +41,7 @@ use asked::{Action, Asked, body};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    /// The state that the scene must result in: a case whose scene is in another state than the one it names is not valid.
+    /// The state of the cluster in the scene. The case fails if the scene is in another one.
     state: String,
     #[serde(default)]
     given: Scene,
@@ -70,8 +70,8 @@ impl Case {
         self.action.asked(&self.given)
     }
 
-    /// Returns the review about the object of this case, as if it were updated and stayed the same; `None` if the case is not
-    /// about a workload.
+    /// Returns the AdmissionReview about an update that changes nothing in the object of this case; `None` if the case is not
+    /// about a whole workload.
     fn unchanged_workload(&self) -> Option<Value> {
         let mut body = body(&self.asked(), &self.user);
         let request = &mut body["request"];
@@ -160,7 +160,7 @@ fn no_way_out_repeats_the_reason() {
         let (why, instead) = (words(why), words(instead));
         instead.len() > 2 && why.intersection(&instead).count() * 10 >= instead.len() * 7
     });
-    assert_eq!(repeats.collect::<Vec<_>>(), []);
+    assert_eq!(repeats.collect::<Vec<_>>(), [], "these ways out repeat the reason");
 }
 
 /// Checks the verdict of one case and returns the text that the user reads.
@@ -193,7 +193,7 @@ async fn judge(name: &str, case: &Case) -> String {
     };
     assert_eq!(verdict, case.expect.verdict, "{name}: {decision:#?}");
     let found: BTreeSet<_> = decision.judged.iter().map(|judged| judged.finding.rule.to_owned()).collect();
-    assert_eq!(found, case.expect.rules.iter().cloned().collect(), "{name}");
+    assert_eq!(found, case.expect.rules.iter().cloned().collect(), "{name}: the rules that find something");
 
     // A request that needs a correction or a warning from the mutating call is sent to it; most updates are sent to /validate
     // only.
@@ -286,7 +286,7 @@ fn rules_and_webhook_entries_agree() {
         (_, "CREATE") => Verb::Create,
         (_, "UPDATE") => Verb::Update,
         (_, "DELETE") => Verb::Delete,
-        other => panic!("no rule knows {other:?}"),
+        other => panic!("no rule judges {other:?}"),
     };
     let entries = ENTRIES.iter().chain(rulebook().packs().iter().flat_map(|pack| pack.entries));
     let requests =
@@ -302,7 +302,7 @@ fn rules_and_webhook_entries_agree() {
         .flat_map(|rule| rule.judges)
         .flat_map(|(kind, verbs, _)| verbs.iter().map(move |verb| (kind.plural().to_owned(), *verb)))
         .collect();
-    assert_eq!(sent, wanted);
+    assert_eq!(sent, wanted, "what the webhook entries send, and what rules judge");
 }
 
 fn plural(resource: &str) -> String {

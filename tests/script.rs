@@ -1,6 +1,7 @@
-//! The script that is injected into pods, run in a simulated pod under every shell that an image may contain.
+//! The scripts that are injected into pods, run in a simulated pod under every shell that an image may contain. The tests in this
+//! file run `wait-for-sync.sh`.
 //!
-//! It sees a simulated /proc and a PATH with the few tools that every image has; under busybox these are busybox's own.
+//! A script sees a simulated /proc and a PATH with the few tools that every image has; under busybox these are busybox's own.
 
 mod bitnami;
 mod client;
@@ -26,14 +27,16 @@ use std::time::Instant;
 
 use pod::{BOOT, SCRIPT, START, STEP, for_each, in_ci, program, status};
 
+/// An established connection to a joiner's IST port 4568 (hexadecimal 11D8), as /proc/net/tcp shows it.
 const JOINER: &str = "0A00000A:C350 0B00000A:11D8 01";
 const JOINER_V6: &str = "0000000000000000FFFF00000A00000A:C350 0000000000000000FFFF00000B00000A:11D8 01";
-const CALM: &str = "leaving: the server is SYNCED, and no joiner depends on it\n";
+const LEAVES_SYNCED: &str = "leaving: the server is SYNCED, and no joiner depends on it\n";
 
 #[test]
-fn every_state_has_its_answer_to_every_question() {
+fn the_state_of_the_server_decides_every_answer() {
     let table = [
-        // The exit codes of ready, ready blocking and started; leave 0: at once, only after a second look, or not yet.
+        // The exit codes of `ready`, `ready blocking` and `started`; the output of `leave 0`: a reason to leave at once, or that
+        // the time has passed.
         ("DISCONNECTED", [1, 1, 1], "leaving: the server is DISCONNECTED"),
         ("CONNECTED", [1, 1, 1], "leaving: 0 s have passed\n"),
         ("JOINING", [1, 1, 1], "leaving: the server is JOINING"),
@@ -66,7 +69,7 @@ fn the_status_file_of_an_earlier_server_is_ignored() {
     });
 }
 
-/// Bitnami's image starts temporary servers before the one that stays; the step script writes a line before that one.
+/// Bitnami's image starts temporary servers before the one that stays; the step script writes its report only before that one.
 #[test]
 fn a_server_that_the_step_did_not_start_is_not_ready() {
     for_each(&[("/etc/gatera/bitnami.bash", 1), ("/own", 0)], |pod, &(file, code)| {
@@ -75,7 +78,8 @@ fn a_server_that_the_step_did_not_start_is_not_ready() {
             let outcome = pod.run(question).exits(code);
             assert_eq!(
                 outcome.out.contains("is preparing the data; if this lasts, BASH_ENV has no effect"),
-                code == 1
+                code == 1,
+                "{question} with BASH_ENV={file}: {outcome:#?}"
             );
         }
         pod.write("start", "start of 2026-11-22T01:02:48Z: empty, safe_to_bootstrap unknown\n");
@@ -92,7 +96,7 @@ fn a_clock_set_forward_does_not_make_the_servers_own_file_stale() {
 }
 
 #[test]
-fn a_file_on_one_line_reads_like_a_file_on_many() {
+fn a_status_file_on_one_line_is_read_like_one_on_many_lines() {
     for_each(&[("JOINING", 1), ("SYNCED", 0)], |pod, &(state, code)| {
         let lines = status(state, b"");
         let one_line: Vec<u8> = lines.into_iter().filter(|byte| !b"\n\t".contains(byte)).collect();
@@ -181,7 +185,7 @@ fn the_server_process_is_found_and_a_zombie_does_not_count() {
 }
 
 #[test]
-fn a_server_that_is_frozen_is_not_ready() {
+fn a_frozen_server_is_not_ready() {
     let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
     let (silent, greets, closed) = (listener(), listener(), listener().local_addr().unwrap().port());
     let ports = [&silent, &greets].map(|it| it.local_addr().unwrap().port());
@@ -216,7 +220,10 @@ fn a_server_that_is_frozen_is_not_ready() {
 fn a_donor_stays_until_its_transfer_is_done() {
     for_each(&[()], |pod, ()| {
         let waits = "waiting up to 30 s: this member is sending a state transfer\n";
-        pod.state("DONOR").run_until("leave 30", waits, || pod.state("SYNCED")).exits(0).prints(CALM);
+        pod.state("DONOR")
+            .run_until("leave 30", waits, || pod.state("SYNCED"))
+            .exits(0)
+            .prints(LEAVES_SYNCED);
     });
 }
 
@@ -242,9 +249,9 @@ fn a_connected_joiner_delays_leaving_in_every_state() {
     for_each(&table, |pod, &(file, line, state, port)| {
         pod.connections(file, &["0100007F:0CEA 00000000:0000 0A", line]).env("GATERA_IST_PORT", port);
         let waits = "waiting up to 30 s: a joiner is still connected\n";
-        let hang_up = || pod.connections(file, &[&line.replace(" 01", " 06")]);
-        let outcome = pod.state(state).run_until("leave 30", waits, hang_up);
-        outcome.exits(0).prints(&CALM.replace("SYNCED", state));
+        let disconnect = || pod.connections(file, &[&line.replace(" 01", " 06")]);
+        let outcome = pod.state(state).run_until("leave 30", waits, disconnect);
+        outcome.exits(0).prints(&LEAVES_SYNCED.replace("SYNCED", state));
     });
 }
 
@@ -261,12 +268,12 @@ fn other_connections_do_not_delay_leaving() {
     ];
     for_each(&table, |pod, &(file, line, port)| {
         pod.state("SYNCED").env("GATERA_IST_PORT", port).connections(file, &[line]);
-        pod.run("leave 30").exits(0).prints(CALM);
+        pod.run("leave 30").exits(0).prints(LEAVES_SYNCED);
     });
 }
 
 #[test]
-fn leaving_takes_two_looks_in_a_row_without_a_joiner() {
+fn a_member_leaves_after_two_looks_in_a_row_without_a_joiner() {
     // During each `sleep` one event happens: a joiner connects, disconnects, connects again and disconnects.
     let sleep = r#"set -- "$POD"/next/*; PATH=/usr/bin:/bin; [ ! -e "$1" ] || mv "$1" "$POD/proc/net/tcp""#;
     for_each(&[()], |pod, ()| {
@@ -277,8 +284,11 @@ fn leaving_takes_two_looks_in_a_row_without_a_joiner() {
         pod.connections("../../next/1", &[JOINER]).connections("../../next/2", &[]);
         pod.connections("../../next/3", &[JOINER]).connections("../../next/4", &[]);
         let waited = "waiting up to 30 s: a joiner is still connected\n";
-        pod.run("leave 30").exits(0).prints(&[waited, CALM].concat());
-        assert!(!pod.path("next/4").exists(), "left between two connections");
+        pod.run("leave 30").exits(0).prints(&[waited, LEAVES_SYNCED].concat());
+        assert!(
+            !pod.path("next/4").exists(),
+            "the script left before the joiner had disconnected for the last time"
+        );
     });
 }
 
@@ -290,7 +300,8 @@ fn waiting_ends_at_the_limit() {
             "waiting up to 2 s: this member is sending a state transfer\n\
              leaving: 2 s have passed, although this member is sending a state transfer\n",
         );
-        assert!((1..60).contains(&began.elapsed().as_secs()));
+        let waited = began.elapsed().as_secs();
+        assert!((1..60).contains(&waited), "waited {waited} s instead of 2 s");
     });
 }
 
@@ -298,12 +309,12 @@ fn waiting_ends_at_the_limit() {
 fn a_member_that_joins_does_not_wait() {
     for_each(&["JOINING", "DISCONNECTED"], |pod, state| {
         pod.state(state).connections("tcp", &[JOINER]);
-        pod.run("leave 30").exits(0).prints(&CALM.replace("SYNCED", state));
+        pod.run("leave 30").exits(0).prints(&LEAVES_SYNCED.replace("SYNCED", state));
     });
 }
 
 #[test]
-fn anything_else_is_a_usage_error() {
+fn other_arguments_are_a_usage_error() {
     let wrong = "|sync|ready now|ready blocking x|started x|leave|leave |leave soon|leave -1|leave 5 6";
     for_each(&wrong.split('|').collect::<Vec<_>>(), |pod, args| {
         let outcome = pod.state("SYNCED").run(args).exits(64).prints("");
@@ -317,9 +328,13 @@ fn the_scripts_fit_into_annotations_and_pass_shellcheck() {
         [(SCRIPT, "sh", 16 * 1024), (STEP, "sh", 32 * 1024), (bitnami::SCRIPT, "bash", 4 * 1024)]
     {
         let text = fs::read(script).unwrap();
-        assert_eq!(text.starts_with(b"#!/bin/sh\n"), shell == "sh");
-        assert!(text.ends_with(b"\n"));
-        assert!(text.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
+        assert_eq!(text.starts_with(b"#!/bin/sh\n"), shell == "sh", "the first line of {script}");
+        assert!(text.ends_with(b"\n"), "{script} does not end with a line break");
+        let is_printable = |byte: &u8| matches!(byte, b'\n' | b' '..=b'~');
+        assert!(
+            text.iter().all(is_printable),
+            "{script} has bytes other than printable ASCII and line breaks"
+        );
         assert!(text.len() < most, "{script}: {} bytes", text.len());
         if let Some(shellcheck) = program("shellcheck", in_ci()) {
             let output = Command::new(shellcheck).args(["-s", shell, script]).output().unwrap();

@@ -1,5 +1,5 @@
-//! The leader is killed after some of its writes in turn, or, with GATERA_CRASHES=all, after each of them; the next leader
-//! finishes.
+//! The leader is killed during a removal, and the next leader finishes it. Each round kills it after another number of writes:
+//! some numbers by default, all with `GATERA_CRASHES=all`.
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::lab::{ControlPlane, User, eventually};
 use crate::living_cluster::Alive;
 use crate::wire::Balancer;
 
-/// A guard and its way to the API server; another one takes its place when it is killed.
+/// A guard and the proxy between it and the API server. When it is killed, another guard takes its place.
 pub struct Leader {
     pub gate: Gate,
     guard: Guard,
@@ -55,7 +55,7 @@ impl CrashLab {
         Leader { gate, guard, number }
     }
 
-    /// Kills the leader and frees its Lease for the next one, so that no one waits for it to expire.
+    /// Kills the leader, frees its Lease so that the next leader need not wait until it expires, and returns the next leader.
     pub fn kill(&self, leader: Leader) -> Leader {
         let Leader { gate, guard, number } = leader;
         drop(guard);
@@ -122,20 +122,24 @@ fn the_next_leader_finishes_a_removal() {
             .map(|it| &*it.resource)
             .collect();
         deleted.sort_unstable();
-        assert_eq!(deleted, ["configmaps", "deployments", "services"], "each once, after {writes} writes");
+        assert_eq!(
+            deleted,
+            ["configmaps", "deployments", "services"],
+            "each object is deleted once, after {writes} writes"
+        );
         if !held {
             break;
         }
     }
-    // The writes: a snapshot and its annotation, the data, the annotation, three members, three marks, the Deployment, the
-    // Service, the ConfigMap, the Event, the annotation.
-    assert!(stopped_at.len() >= if all { 15 } else { 4 }, "{stopped_at:?}");
+    // The writes in their order: a snapshot and its annotation, the data, the annotation, three members, three marks, the
+    // Deployment, the Service, the ConfigMap, the Event, the annotation.
+    assert!(stopped_at.len() >= if all { 15 } else { 4 }, "too few crashes: {stopped_at:?}");
     // The audit also writes, so not every run stops between the Service and the ConfigMap.
     let half = |left: &[bool; 3]| !left[0] && (left[1] || left[2]);
     let stopped = |bootstrap_annotation: &str, is: &dyn Fn(&[bool; 3]) -> bool| {
         assert!(
             stopped_at.iter().any(|(at, left)| at == bootstrap_annotation && is(left)),
-            "not at {bootstrap_annotation:?}: {stopped_at:?}"
+            "no crash while the annotation was {bootstrap_annotation:?} and these objects were left: {stopped_at:?}"
         );
     };
     stopped("", &|left| *left == [true; 3]);

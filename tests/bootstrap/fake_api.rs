@@ -32,8 +32,8 @@ impl FakeApi {
         }
         for (kind, it) in &mut objects {
             it["metadata"]["resourceVersion"] = json!("1");
-            let own = it["metadata"]["uid"].is_null() && *kind != Kind::StatefulSet;
-            if own {
+            let needs_uid = it["metadata"]["uid"].is_null() && *kind != Kind::StatefulSet;
+            if needs_uid {
                 it["metadata"]["uid"] = json!("uid-0");
             }
             if *kind == Kind::Deployment && it["metadata"]["name"] == BOOTSTRAP {
@@ -79,7 +79,6 @@ impl FakeApi {
         self.objects.iter_mut().find(is).map(|(_, object)| object)
     }
 
-    /// Adds an object.
     pub(super) fn add(&mut self, kind: Kind, object: Value) {
         self.objects.push((kind, object));
     }
@@ -93,13 +92,13 @@ impl FakeApi {
 
     /// Carries out the first planned step.
     pub(super) fn step(&mut self) -> Option<PlannedStep> {
-        let is_done = |planned: &PlannedStep| !matches!(planned.step, LeaderStep::Announce(_));
-        let step = self.with_view(plan::next).into_iter().find(is_done)?;
+        let is_change = |planned: &PlannedStep| !matches!(planned.step, LeaderStep::Announce(_));
+        let step = self.with_view(plan::next).into_iter().find(is_change)?;
         self.apply(&step);
         Some(step)
     }
 
-    /// Carries out each planned step this many times, until nothing is planned.
+    /// Carries out the planned steps, each this many times, until nothing is planned.
     pub(super) fn run(&mut self, times: usize) -> Vec<PlannedStep> {
         let mut done = Vec::new();
         while let Some(step) = self.step() {
@@ -118,7 +117,7 @@ impl FakeApi {
                 assert_eq!(uid_of(pod), uid);
                 pod["metadata"]["annotations"]["gatera.dev/my-cnf"] = json!(text);
             }
-            LeaderStep::MarkForRemoval(it) => self.condemn(it, &planned.uid),
+            LeaderStep::MarkForRemoval(it) => self.mark_for_removal(it, &planned.uid),
             LeaderStep::Delete(it) => self.delete(it, &planned.uid),
             LeaderStep::CorrectRecord { events, mark } => {
                 for reported in events {
@@ -200,7 +199,7 @@ impl FakeApi {
         bump(set);
     }
 
-    fn condemn(&mut self, it: &PendingDeletion, owner: &str) {
+    fn mark_for_removal(&mut self, it: &PendingDeletion, owner: &str) {
         let object = self.object(it.target.kind.name(), &it.target.name).unwrap();
         if object["metadata"]["resourceVersion"] == *it.version && uid_of(object) == it.target.uid {
             object["metadata"]["annotations"]["gatera.dev/removing"] = json!(owner);
@@ -245,11 +244,9 @@ impl FakeApi {
 
     /// Checks that nothing is left of the bootstrap node, and that no member's address names it.
     pub(super) fn assert_removed(&mut self) {
-        let left = self
-            .objects
-            .iter()
-            .filter(|(_, it)| it["metadata"]["name"].as_str().unwrap().contains("bootstrap"));
-        assert_eq!(left.count(), 0);
+        let names = self.objects.iter().map(|(_, it)| it["metadata"]["name"].as_str().unwrap());
+        let left: Vec<_> = names.filter(|name| name.contains("bootstrap")).collect();
+        assert_eq!(left, [""; 0], "objects of the bootstrap node are left");
         for ordinal in 0..3 {
             assert_eq!(self.address(ordinal), MEMBER_ADDRESSES);
         }

@@ -1,5 +1,5 @@
-//! An annotation or mark that the guard did not write deletes nothing; and a ConfigMap stays if any other object reads it.
-//! Against a fake API server; `forged_live.rs` has the attack on a control plane.
+//! Nothing is deleted because of an annotation or mark that the guard did not write, and a ConfigMap stays if any other object
+//! reads it. These tests use a fake API server; `forged_live.rs` tries the attack on a control plane.
 
 use facts::view::RemovalTarget;
 use leader::plan::{self, Finish, LeaderStep, LookedUp, Warrant};
@@ -40,7 +40,7 @@ fn annotation(api: &mut FakeApi) -> Value {
         .clone()
 }
 
-/// An attack that was tried, without and with forged marks.
+/// The attack, without and with forged marks.
 #[test]
 fn a_forged_annotation_deletes_nothing() {
     for marked in [false, true] {
@@ -195,7 +195,7 @@ fn a_config_map_with_another_reader_stays() {
     }
 }
 
-/// Each reason for which a ConfigMap stays.
+/// Each reason for which a ConfigMap stays, must wait, or may be deleted.
 #[test]
 fn in_doubt_a_config_map_stays() {
     let target = |kind, name: &str| RemovalTarget { kind, name: name.into(), uid: "uid-0".into() };
@@ -292,7 +292,7 @@ fn in_doubt_a_config_map_stays() {
     }
 }
 
-/// The labels do not show to which cluster the bootstrap node belongs, so it is not removed, not even midway.
+/// If the labels do not show to which cluster the bootstrap node belongs, it is not removed, even if its removal has begun.
 #[test]
 fn a_bootstrap_node_of_two_clusters_stays() {
     let mut twin = Scene::default().stateful_set();

@@ -51,6 +51,7 @@ fn objects(ns: &str) -> Value {
     ]})
 }
 
+/// The objects that the forged annotation names.
 const THEIRS: [&str; 5] =
     ["service/other", "service/web", "configmap/web", "configmap/copy", "deployment/web"];
 
@@ -127,13 +128,13 @@ fn a_forged_annotation_deletes_nothing_and_is_reported() {
         }
     }
     let deleted = plane.asked_by_the_guard().into_iter().filter(|it| it.verb == "delete");
-    assert_eq!(deleted.collect::<Vec<_>>(), [], "the guard did not even try");
+    assert_eq!(deleted.collect::<Vec<_>>(), [], "the guard must not even try to delete");
     assert_eq!(plane.forbidden_to_the_guard(), []);
 }
 
-/// A CronJob mounts the ConfigMap, which no watch of the guard shows.
+/// A CronJob mounts the ConfigMap. The guard does not watch CronJobs.
 #[test]
-fn a_config_map_that_a_cron_job_reads_stays_and_says_why() {
+fn a_config_map_that_a_cron_job_reads_stays_and_the_reason_is_reported() {
     let alive = Alive::empty("cron");
     let map = "galera-instance-bootstrap";
     let spec = json!({ "restartPolicy": "Never", "containers": [{ "name": "a", "image": "a" }],
@@ -155,7 +156,7 @@ fn a_config_map_that_a_cron_job_reads_stays_and_says_why() {
     assert_eq!(
         kept["metadata"]["annotations"]["gatera.dev/removing"],
         Value::Null,
-        "it has no mark any more"
+        "a ConfigMap that stays loses the guard's mark"
     );
     assert_eq!(alive.admin(&["get", living_cluster::BOOTSTRAP]).status, 1);
 }

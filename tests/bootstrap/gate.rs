@@ -18,12 +18,14 @@ use crate::wire::without_identity;
 pub struct Gate {
     address: SocketAddr,
     limit: Arc<Mutex<Option<Limit>>>,
-    // Runs the proxy and ends with it.
+    // Runs the proxy until it is dropped.
     _runtime: Runtime,
 }
 
 struct Limit {
+    /// The part that all paths in the namespace have.
     folder: String,
+    /// The number of writes that are still forwarded.
     left: usize,
     reached: bool,
     /// The number of requests without an answer.

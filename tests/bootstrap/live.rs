@@ -71,7 +71,7 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     alive.until_ready(3);
     let (ready, members) = (Instant::now(), alive.members());
     let note = eventually("the Event", || events(&alive, "BootstrapRemoved").pop());
-    eprintln!("three members Ready, as kubectl saw it, to the Event: {:?}", ready.elapsed());
+    eprintln!("from three Ready members, as kubectl saw them, to the Event: {:?}", ready.elapsed());
     assert_eq!(
         note,
         format!(
@@ -105,7 +105,7 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     alive.changes_nothing(|| (0..2).for_each(|_| drop(alive.apply(&[]).succeeded())));
     assert_eq!(alive.plane.get(&alive.ns, BOOTSTRAP)["spec"]["replicas"], 0);
     assert_eq!(events(&alive, "BootstrapRemoved").len(), 1);
-    assert_eq!(writes(), before, "nothing loops");
+    assert_eq!(writes(), before, "the guard writes nothing more");
     // An annotation that a person removes is restored; without it the removal would begin again.
     alive.admin(&["annotate", "statefulset", STATEFUL_SET, "gatera.dev/bootstrap-"]).succeeded();
     alive.until_bootstrap_removed();
@@ -141,7 +141,7 @@ fn addresses_follow_replicas_without_restarts() {
 
 /// Without proof of Galera's state the bootstrap node is kept, and the reason is published once, not in a stream.
 #[test]
-fn a_bootstrap_node_that_is_kept_says_why_once() {
+fn the_reason_for_keeping_the_bootstrap_node_is_published_once() {
     let alive = Alive::empty("kept");
     alive.apply_text(&living_cluster::unproven(), &[]).succeeded();
     alive.until_formed();
@@ -177,8 +177,8 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
     );
 }
 
-/// Its ReplicaSet would replace it at once with an empty one. The members hold the data, so the replacement is refused, and the
-/// members' addresses no longer name it.
+/// The ReplicaSet would replace the pod at once with an empty one. The members hold the data, so the replacement is refused, and
+/// the members' addresses no longer name the bootstrap node.
 #[test]
 fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
     let alive = Alive::empty("midway");

@@ -53,7 +53,7 @@ pub struct Removal {
     /// The object, as `Kind/name`.
     what: String,
     grace: Option<i64>,
-    /// What the API server shows of the object where the view is late, as a merge patch.
+    /// What differs in the object that the API server sends, because the view is late, as a merge patch.
     #[serde(default)]
     shown: Value,
     /// The propagation policy: Orphan, Background or Foreground.

@@ -64,7 +64,7 @@ fn orphaned(case: &Case) -> Option<(Scene, Asked)> {
     Some((given, asked))
 }
 
-/// Returns the changed ConfigMap under a name of its own, to which the template is pointed.
+/// Returns the change as an update of the template, which then names a second ConfigMap with the changed content.
 fn renamed(case: &Case) -> Option<(Scene, Asked)> {
     let Action::ChangeConfig(_) = &case.action else { return None };
     if !case.given.exists || case.given.view != "current" {
@@ -91,7 +91,7 @@ fn renamed(case: &Case) -> Option<(Scene, Asked)> {
     ))
 }
 
-/// Returns the creation of the changed ConfigMap, after the template has already named it.
+/// Returns the change as the creation of that second ConfigMap, which the template already names.
 fn late(case: &Case) -> Option<(Scene, Asked)> {
     let (mut given, asked) = renamed(case)?;
     let map = given.also.pop()?;
@@ -107,7 +107,7 @@ fn late(case: &Case) -> Option<(Scene, Asked)> {
 const DIFFERENCES: &[(&str, &str, &[&str])] = &[
     (
         "orphaned",
-        "nothing replaces a member whose StatefulSet is gone, so none may go, and an override on the StatefulSet went with it",
+        "nothing replaces a member whose StatefulSet is gone, so none may be removed, and an override on the StatefulSet is gone, too",
         &[
             "G02",
             "odd/two-clusters-of-one",
@@ -119,7 +119,7 @@ const DIFFERENCES: &[(&str, &str, &[&str])] = &[
     (
         "orphaned",
         "nothing brings a missing member back while its StatefulSet is away, so only one that starts is waited for; annotations of others \
-         are not kept of a pod",
+         are not kept for a pod",
         &[
             "G14/a-change-of-",
             "G14/a-change-on-delete",
@@ -143,15 +143,19 @@ const DIFFERENCES: &[(&str, &str, &[&str])] = &[
     ),
     (
         "orphaned",
-        "pods show no strategy, and one that stops several at once is not taken for granted",
+        "pods do not show the update strategy, and one that stops several members at once is not assumed",
         &["G14/several-at-once-that-were"],
     ),
-    ("orphaned", "a recovery is asked of a StatefulSet that is there", &["G20"]),
-    ("orphaned", "an Instance owns the StatefulSet that is gone, and no member", &["K05"]),
-    ("orphaned", "a MariaDB owns the StatefulSet that is gone, and no member", &["M01", "M02", "M03", "M04"]),
+    ("orphaned", "a recovery is requested on a StatefulSet that exists", &["G20"]),
+    ("orphaned", "an Instance owned the StatefulSet that is gone, and owns no member", &["K05"]),
     (
         "orphaned",
-        "an owner went with the StatefulSet, and a program may make it again with its own",
+        "a MariaDB owned the StatefulSet that is gone, and owns no member",
+        &["M01", "M02", "M03", "M04"],
+    ),
+    (
+        "orphaned",
+        "the owner is gone with the StatefulSet, and a program may create it again with an owner of its own",
         &[
             "G03/an-operator-that-takes-over",
             "G03/an-owner-that-a-program-gives",
@@ -161,7 +165,7 @@ const DIFFERENCES: &[(&str, &str, &[&str])] = &[
     ),
     (
         "orphaned",
-        "marks went with it: claims that are bound count as data",
+        "the annotations are gone with the StatefulSet: claims that are bound count as data",
         &["G07/a-claim-of-an-install", "G07/a-claim-beyond"],
     ),
     (
@@ -174,7 +178,7 @@ const DIFFERENCES: &[(&str, &str, &[&str])] = &[
             "G16/a-governing-service-asked-for",
         ],
     ),
-    ("orphaned", "the mutating call takes it out before", &["G18/a-mark-of-injection"]),
+    ("orphaned", "the mutating call removes the mark before", &["G18/a-mark-of-injection"]),
     (
         "renamed",
         "the template changes, which restarts members",
@@ -189,7 +193,7 @@ const DIFFERENCES: &[(&str, &str, &[&str])] = &[
     ),
     (
         "renamed",
-        "a warning about the template stands beside it",
+        "a warning about the template is added",
         &["G04/an-empty-address-in", "G06/the-command-line-wins", "G06/what-was-there-before"],
     ),
     (
@@ -210,8 +214,8 @@ const DIFFERENCES: &[(&str, &str, &[&str])] = &[
             "G09/what-three-files",
         ],
     ),
-    ("renamed", "an override at the ConfigMap is about the ConfigMap", &["G09/an-override-lets"]),
-    ("late", "no pod says what its members ran with", &["G09/another-page-size-while"]),
+    ("renamed", "an override on the ConfigMap applies to the ConfigMap only", &["G09/an-override-lets"]),
+    ("late", "no pod shows which options the members ran with", &["G09/another-page-size-while"]),
     ("renamed", "all files together said the same before", &["G09/galera-that-is-switched-off"]),
 ];
 
@@ -240,7 +244,7 @@ fn equivalent_changes_are_judged_the_same() {
     }
     assert!(
         differ.is_empty() && unused.is_empty(),
-        "judged otherwise: {differ:#?}\nnot any more: {unused:#?}"
+        "judged differently, but not in DIFFERENCES: {differ:#?}\nin DIFFERENCES, but judged the same: {unused:#?}"
     );
 }
 
@@ -270,5 +274,5 @@ fn a_label_that_adopts_what_runs_is_never_refused() {
             refused.push((name, found));
         }
     }
-    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(refused.is_empty(), "the label was refused: {refused:#?}");
 }

@@ -19,7 +19,7 @@ use crate::sim::asked::workload_changed;
 /// An update that changes nothing is not judged. If it were, it would be allowed: here it adds a label of the guard, to which no
 /// rule objects, to every object in every state that the cases know.
 #[test]
-fn what_changes_nothing_would_be_allowed() {
+fn an_update_that_changes_nothing_would_be_allowed() {
     let settings = Settings::default();
     let mut judged = 0;
     for (name, case) in all() {
@@ -32,22 +32,29 @@ fn what_changes_nothing_would_be_allowed() {
             (changes_nothing(&incoming.review), rulebook().evaluate(&incoming.review, &view))
         };
         let unread = decide(&body).1.judged.iter().any(|it| it.finding.rule == UNREADABLE);
-        // What a recovery was granted is compared with what the guard knows, whether it changes or not.
-        let asks = body["request"]["object"]["metadata"]["annotations"]["gatera.dev/recovery"].is_string();
+        // The annotation about a recovery is compared with what the guard knows in every update, even if it stays the same.
+        let has_recovery =
+            body["request"]["object"]["metadata"]["annotations"]["gatera.dev/recovery"].is_string();
         body["request"]["object"]["metadata"]["resourceVersion"] = json!("4711");
         for map in ["annotations", "labels"] {
             body["request"]["object"]["metadata"][map]["example.com/note"] = json!("x");
         }
         let (same, decision) = decide(&body);
-        assert!(unread || same != asks && (asks || decision == Decision::default()), "{name}: {decision:#?}");
+        assert!(
+            unread || same != has_recovery && (has_recovery || decision == Decision::default()),
+            "{name}: {decision:#?}"
+        );
         let (old, new) = (&body["request"]["oldObject"], &body["request"]["object"]);
-        assert!(unread || workload_changed(Some(old), Some(new)) == asks, "{name}");
+        assert!(
+            unread || workload_changed(Some(old), Some(new)) == has_recovery,
+            "{name}: whether it is sent to /validate"
+        );
         body["request"]["object"]["metadata"]["labels"]["gatera.dev/note"] = json!("x");
         let (same, decision) = decide(&body);
-        assert!(unread || !same && (asks || decision.allowed()), "{name}: {decision:#?}");
+        assert!(unread || !same && (has_recovery || decision.allowed()), "{name}: {decision:#?}");
         judged += usize::from(!unread);
     }
-    assert!(judged > 100, "{judged}");
+    assert!(judged > 100, "only {judged} workloads");
 }
 
 /// A warning about an old fault in a template comes with a change of the template, and with no other.
@@ -76,7 +83,7 @@ fn an_old_fault_in_a_template_is_not_repeated_when_something_else_changes() {
 /// A check of templates finds the same after every other change of the workload, and its findings can be excused. So it need not
 /// judge an update that keeps the templates.
 #[test]
-fn what_is_found_in_templates_depends_on_nothing_else_of_a_workload() {
+fn findings_in_templates_do_not_depend_on_other_fields_of_a_workload() {
     let settings = Settings::default();
     let other_changes = [
         ("replicas", json!(5)),

@@ -39,6 +39,7 @@ pub const KINDS: [&str; 17] = [
     "OperatorVersion",
     "Rds",
 ];
+
 /// A case, moved to the namespace and time in which it is played.
 pub struct Play {
     pub name: String,
@@ -120,8 +121,8 @@ impl Play {
         World::build(scene::facts_of(&self.objects, settings), Freshness::Current)
     }
 
-    /// Returns the router's answer at this moment. A request that is amended makes both calls, mutating and validating, as at an
-    /// API server.
+    /// Returns the router's answer at this moment. A request that is amended is sent to both endpoints, /mutate and /validate, as
+    /// by an API server.
     pub async fn expected(&self, settings: &Settings) -> Answer {
         let guard = guard_at(self.world(settings), Timestamp::now);
         let mut body = self.body.clone();

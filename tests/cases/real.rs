@@ -58,7 +58,7 @@ impl CountedGuard {
 }
 
 /// Sends the request and returns the API server's answer.
-async fn said(client: &Client, guard: &CountedGuard, request: Request<Body>) -> Answer {
+async fn send(client: &Client, guard: &CountedGuard, request: Request<Body>) -> Answer {
     let (head, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let request = Request::from_parts(head, kube::client::Body::from(bytes.to_vec()));
@@ -176,11 +176,11 @@ impl Stage {
 
     /// Sends the case's request. On a busy machine the API server may stand still for longer than a request or a reservation may
     /// take, or than the guard counts its view as current; the answer says so, and the request is sent again for a minute.
-    fn said(&self, play: &Play, version: &str, guard: &CountedGuard) -> Answer {
+    fn answer(&self, play: &Play, version: &str, guard: &CountedGuard) -> Answer {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             let request = play.request(version).expect("every case is of a kind that API servers know");
-            let said = self.runtime.block_on(said(&self.client, guard, request));
+            let said = self.runtime.block_on(send(&self.client, guard, request));
             if !is_late(&text_of(&said)) || Instant::now() > end {
                 return said;
             }
@@ -199,7 +199,7 @@ impl Stage {
                 play.name
             ));
         }
-        let real = self.said(play, version, guard);
+        let real = self.answer(play, version, guard);
         let after = expected();
         let is_same = real == before || real == after || is_between(&before, &real, &after);
         (!is_same).then(|| difference(play, &before, &real))
@@ -231,9 +231,9 @@ fn a_real_api_server_answers_every_case_as_the_router_does() {
             followed += stage.follow(play, &guard, &mut failed);
         }
     }
-    assert!(same > 690, "only {same} are the same:\n{page}");
+    assert!(same > 690, "only {same} answers are the same as the router's:\n{page}");
     assert!(failed.is_empty(), "{} printed commands do not work: {failed:#?}", failed.len());
-    assert!(followed > 40, "only {followed} printed commands of packs");
+    assert!(followed > 40, "only {followed} printed commands of packs were run");
     // The API server's own messages differ between releases; the snapshot is of this one.
     if stage.plane.minor() == 36 {
         insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".", filters => [(r"\(\d+, seen now\)", "(SOME, seen now)"), (r"cluster db-\d+/([\w-]+)( and \d+ more)?", "cluster SOME/$1"), (r"20\d\d-\d\d-\d\dT[\d:]+Z", "TIME")] }, {

@@ -1,9 +1,9 @@
 //! The way out of every denial, followed as printed: no rule refuses any of its steps, and afterwards the rule that printed it
 //! allows the same request.
 //!
-//! Followed are the kubectl commands that annotate, label, patch, scale or delete, and the waits, of the packs' rules as well as of
-//! Galera's; `PASSED_OVER` lists the others. `real/followed.rs` runs those of the packs on a real API server, `tests/advice.rs` and
-//! `tests/packs.rs` follow some of them to their end.
+//! The kubectl commands that annotate, label, patch, scale, delete or wait are followed, in Galera's rules and in those of packs;
+//! `PASSED_OVER` lists the others. `real/followed.rs` runs those of the packs on a real API server, and `tests/advice.rs`
+//! and `tests/packs.rs` follow some to their end.
 
 use gatera::rulebook;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use super::all;
 use super::asked::{Asked, body};
 use crate::scene::{self, NAMESPACE, Scene};
 
-/// How the commands begin that are not followed here, without the namespace, and why.
+/// The beginnings of the commands that are not followed here (without the namespace), each with the reason.
 const PASSED_OVER: [(&str, &str); 17] = [
     ("gatera ", "each subcommand has tests of its own"),
     ("helm ", "it names a chart, or a revision to choose"),
@@ -86,7 +86,7 @@ fn all_ready(given: &Scene) -> Scene {
     }
 }
 
-/// Returns whether kubectl calls the kind so.
+/// Returns whether kubectl accepts this word as the kind.
 fn is_called(kind: Kind, word: &str) -> bool {
     let short = match kind {
         Kind::Claim => "pvc",
@@ -270,7 +270,8 @@ impl Walk {
             let needs_more = text.contains("which then needs a confirmation");
             if is_refused != needs_more {
                 let says = refusals(&decision);
-                self.stuck.insert(format!("{name}: {line}: refused: {is_refused}, unlike printed: {says:?}"));
+                self.stuck
+                    .insert(format!("{name}: {line}: then refused: {is_refused}, unlike printed: {says:?}"));
             } else if needs_more {
                 self.ways_out(name, &scene, &again, user);
             }
@@ -282,7 +283,9 @@ impl Walk {
         let line = rest.unwrap_or_else(|| command.words().join(" "));
         match PASSED_OVER.iter().find(|(begins, _)| line.starts_with(begins)) {
             Some((begins, _)) => self.used.insert(begins),
-            None => self.stuck.insert(format!("{name}: {command}: no object, or no test follows it")),
+            None => self.stuck.insert(format!(
+                "{name}: {command}: it can neither be followed (is there an object?) nor be passed over"
+            )),
         };
     }
 }
@@ -299,9 +302,13 @@ fn every_printed_step_is_allowed_and_resolves_the_refusal() {
         walk.ways_out(name, &case.given, &case.asked(), &case.user);
     }
     let Walk { walked, stuck, used } = walk;
-    assert!(stuck.is_empty(), "{} ways that are none: {stuck:#?}", stuck.len());
+    assert!(stuck.is_empty(), "{} steps that do not work: {stuck:#?}", stuck.len());
     let of_packs = walked.iter().filter(|rule| !rule.starts_with('G')).count();
-    assert!(walked.len() > 150 && of_packs > 40, "only {} commands, {of_packs} of packs", walked.len());
+    assert!(
+        walked.len() > 150 && of_packs > 40,
+        "only {} commands were followed, {of_packs} of packs",
+        walked.len()
+    );
     let unused: Vec<_> = PASSED_OVER.iter().filter(|(begins, _)| !used.contains(begins)).collect();
-    assert!(unused.is_empty(), "no way out has {unused:?}");
+    assert!(unused.is_empty(), "PASSED_OVER lists commands that no way out has: {unused:?}");
 }

@@ -1,4 +1,4 @@
-//! The same object judged in every way by which it may be created: in a request from an API server, in a file that `gatera check`
+//! The same new object, judged in every way that gatera offers: in both calls of an API server, in a file that `gatera check`
 //! reads, and in the audit of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,7 +127,7 @@ fn differences_between_the_ways_are_listed_in_the_docs() {
             }
         }
     }
-    assert!(cases > 150, "{cases} cases in which something is created");
+    assert!(cases > 150, "only {cases} cases in which something is created");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "." }, {
         insta::assert_snapshot!("ways", page);
     });

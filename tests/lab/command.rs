@@ -58,7 +58,7 @@ impl ControlPlane {
     ) -> Result<Output, Error> {
         let mut child = command
             .env("KUBECONFIG", self.kubeconfig(user))
-            // It ends before collecting garbage is worth the time.
+            // The program ends before collecting garbage would save time.
             .env("GOGC", "off")
             .args(arguments)
             .stdout(Stdio::piped())

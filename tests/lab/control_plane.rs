@@ -20,7 +20,7 @@ use super::tools::Tools;
 use super::users::{Files, Machine, User};
 use super::{PATIENCE, pause};
 
-/// How often a start is tried, with a new port each time, while other programs take the port first. Twice is already rare.
+/// The number of attempts to start, each with a new port, if other programs take the port first. Two are rarely needed.
 const ATTEMPTS: usize = 5;
 
 /// The socket of etcd inside its folder, so it needs no port and no other program can reach it. etcd wants "host:port" even

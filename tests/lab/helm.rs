@@ -11,7 +11,7 @@ use super::supervise::supervised;
 use super::tools::Tools;
 use super::users::User;
 
-/// Returns whether the tests use Helm 3, which only applies on the client's side and prints its pages in another order.
+/// Returns whether the tests use Helm 3, which applies manifests on the client's side only and prints them in another order.
 pub(crate) fn is_helm_3() -> bool {
     env::var_os("GATERA_HELM").is_some_and(|release| release == "3")
 }

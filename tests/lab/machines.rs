@@ -1,8 +1,8 @@
 //! Real nodes for a control plane: three pairs of containerd and kubelet, kube-proxy, CoreDNS, and the volumes of a
-//! provisioner. Owns: what all nodes share. `machines/node.rs` owns one node, `machines/enter.sh` the namespaces that all
-//! of it runs in, `machines/unpack.sh` the images.
+//! provisioner. Owns: what all nodes share. `machines/node.rs` owns one node, `machines/enter.sh` the namespaces in which
+//! all programs run, `machines/unpack.sh` the images.
 //!
-//! Must not know: Galera, the guard. Outside those namespaces nothing here starts, and the message says how to enter them.
+//! Must not know: Galera, the guard. Outside those namespaces nothing starts, and the message says how to enter them.
 
 mod node;
 

@@ -12,7 +12,7 @@ set -eu
 unset CDPATH
 cd "$(dirname "$0")/../.."
 
-# Tests that use neither: their result is the same in every row, and `make test` runs them.
+# Tests that use neither a control plane nor Helm: their result is the same in every row, and `make test` runs them.
 INDEPENDENT='anything:: cases::every cases::no_rule cases::rules cases::ways cli:: docs:: house:: identity:: inject:: incremental_looks:: webhook_port:: recover:: router:: script:: secrets:: sim:: status::'
 # Tests that run Helm.
 HELM='helm:: chart_galera:: chart_gatera:: monitoring:: cluster::'
@@ -30,7 +30,7 @@ versions() {
         "$("$folder/etcd" --version | sed -n 's/ Version: / /p')"
 }
 
-# Runs the tests with a control plane and a Helm: KUBERNETES/HELM.
+# Runs the tests with the versions of one row: KUBERNETES/HELM.
 run_with_control_plane() {
     export GATERA_KUBERNETES="${1%/*}" GATERA_HELM="${1#*/}"
     with=$(versions)
@@ -55,8 +55,9 @@ release_of() {
     fi
 }
 
-# Runs the tests with a series of MariaDB, in pods on real nodes and in a lab for each module: a cluster forms and survives a power
-# failure and full copies (seed), is recovered when it is down (recover), and gets new options one member at a time (rolling).
+# Runs the tests with a series of MariaDB, in pods on real nodes and in a lab for each module: a cluster forms and survives a
+# power failure and full copies (seed), is recovered when it is down (recover), and gets new options one member at a time
+# (rolling).
 run_with_mariadb() {
     export GATERA_MARIADB="$1"
     for module in ${GATERA_MODULES:-seed recover rolling}; do

@@ -48,7 +48,7 @@ impl ControlPlane {
         self.run("kube-scheduler", &Tools::also("kube-scheduler")?, &flags)
     }
 
-    /// Makes the readiness of a pod `ready`: while it is false, the pod's readiness probe fails.
+    /// Makes a pod Ready or not, as if its readiness probe succeeded or failed, and waits until its condition shows it.
     pub(crate) fn set_ready(&self, namespace: &str, pod: &str, ready: bool) {
         let mark = format!("gatera.lab/ready={ready}");
         let annotate = ["annotate", "pod", pod, "--namespace", namespace, "--overwrite", &mark];

@@ -1,4 +1,4 @@
-//! The lab tests itself: it is real, there can be several, and it leaves nothing behind.
+//! Tests of the lab: each control plane is real, several can run at once, and none leaves processes or files behind.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
@@ -54,7 +54,7 @@ fn an_editor_edits_their_namespace_and_nothing_else() {
 }
 
 #[test]
-fn a_stateful_set_runs_as_on_a_cluster() {
+fn a_stateful_set_runs_as_in_a_real_cluster() {
     let plane = shared();
     let namespace = plane.namespace_with_labels("members", &[("purpose", "selftest")]);
     plane.create(&stateful_set(&namespace));
@@ -104,7 +104,7 @@ fn a_panic_ends_its_own_control_plane_and_no_other() {
 #[test]
 fn a_killed_test_process_leaves_nothing_behind() {
     let (_, this_module) = module_path!().split_once("::").expect("a module of a crate");
-    let mut victim = Command::new(env::current_exe().expect("tests know their own file"))
+    let mut victim = Command::new(env::current_exe().expect("the path of the test binary is known"))
         .args(["--exact", &format!("{this_module}::victim"), "--nocapture"])
         .env("GATERA_LAB_VICTIM", "1")
         .stdout(Stdio::piped())
@@ -120,12 +120,13 @@ fn a_killed_test_process_leaves_nothing_behind() {
     let folder = Path::new(words.next().unwrap_or_default());
     let groups: Vec<u32> = words.map(|group| group.parse().expect("a process id")).collect();
     assert_eq!(groups.len(), 3);
-    assert!(folder.exists() && groups.iter().all(|&group| !is_gone(group)));
+    let all_run = groups.iter().all(|&group| !is_gone(group));
+    assert!(folder.exists() && all_run, "the victim's folder or a program is missing before it is killed");
 
     victim.kill().expect("a child can be killed");
     victim.wait().expect("a child can be waited for");
 
-    eventually("no program and no folder is left", || {
+    eventually("the programs and the folder of the killed process to be gone", || {
         (groups.iter().all(|&group| is_gone(group)) && !folder.exists()).then_some(())
     });
 }

@@ -1,6 +1,5 @@
 //! Objects written directly into etcd. The API server reads them as if it had stored them itself: whole, with their status and
-//! with content that no client could have sent. Input is objects as JSON, output is the version that
-//! they all have.
+//! with content that no client could have sent. Input is objects as JSON, output is the version that they all have.
 //!
 //! Must not know: what the objects mean. They are not checked, so only a control plane without controllers keeps them.
 
@@ -76,7 +75,7 @@ impl ControlPlane {
         };
         let answer = ask().expect("etcd answers");
         let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a body");
-        assert!(head.contains(" 200 "), "{answer}");
+        assert!(head.contains(" 200 "), "etcd refused {what}: {answer}");
         serde_json::from_str(body).expect("etcd answers in JSON")
     }
 }

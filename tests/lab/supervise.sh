@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs one program of the lab and ends it when the test process has ended in any way: returned, panicked, Ctrl-C, SIGKILL. Started by supervise.rs.
+# Runs one program of the lab, and ends it when the test process ends in any way: after its tests, by a panic, Ctrl-C or SIGKILL.
+# supervise.rs starts it.
 #
 # arguments: FOLDER INPUT PROGRAM [ARG...]
 #   stdin   the lifeline: a pipe whose only write end lives in the test process. A line written to it, or its closing,
@@ -23,7 +24,7 @@ program=$!
     closed=$?
     # From here on, the SIGTERM below does not stop this watcher.
     trap '' TERM
-    # SIGKILL at once: nothing that these programs could still save outlives the folder, and SIGKILL always works.
+    # SIGKILL at once: it always works, and what these programs could still save would be removed with the folder.
     kill -KILL "$program"
     [ "$closed" -ne 0 ]
 } >/dev/null 2>&1 &

@@ -1,6 +1,6 @@
 //! The users of the API server and their credentials: the token file that it reads, one kubeconfig per user, and the key
-//! pair for service account tokens. All of these are made anew for each control plane and are in its private folder; tokens
-//! are never printed.
+//! pair for service account tokens. All of these are created for each control plane, in its private folder; tokens are never
+//! printed.
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -29,7 +29,7 @@ impl ControlPlane {
     }
 }
 
-/// Returns a volume named after the claim's uid, as provisioners do, so a claim that is made again gets a new volume.
+/// Returns a volume named after the claim's uid, as provisioners do, so a claim that is created again gets a new volume.
 fn volume_for(claim: &Value) -> Value {
     let (wanted, named) = (&claim["spec"], &claim["metadata"]);
     let uid = text(&named["uid"]);

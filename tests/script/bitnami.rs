@@ -1,5 +1,6 @@
-//! The script that adds the step in front of the server in Bitnami's image, in a simulated pod: scripts with the image's names,
-//! and stand-ins for the server and the step. The image's own decisions are tested in `tests/e2e/images/bitnami`.
+//! `bitnami.bash`, which puts the step script in front of the server in Bitnami's image. It runs in a simulated pod that has
+//! scripts with the image's names, and stand-ins for the server and the step script. The image's own decisions are tested in
+//! `tests/e2e/images/bitnami`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ impl Pod {
         let options =
             format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/s.json\n{address}");
         fs::write(pod.path("gatera/my.cnf"), options).unwrap();
-        // BASH_ENV must be empty by then: the programs that the step starts read nothing of gatera's.
+        // BASH_ENV must be unset here, so that no bash that the step starts reads `bitnami.bash` again.
         pod.step("echo step${BASH_ENV:-}; printf '%s\\n' \"$@\"");
         pod.program("sbin/mysqld", "echo server \"$@\"");
         pod
@@ -65,9 +66,9 @@ impl Pod {
     }
 }
 
-/// Of all servers that the image starts, only the one in the `exec` of run.sh gets the step.
+/// The image starts several servers; only the one that run.sh starts with `exec` gets the step.
 #[test]
-fn only_the_last_start_gets_the_step() {
+fn only_the_server_that_stays_gets_the_step() {
     let pod = Pod::new(ID, Some(LIST));
     let server = pod.path("sbin/mysqld");
     let server = server.to_str().unwrap();
@@ -101,11 +102,12 @@ fn only_the_last_start_gets_the_step() {
     assert_eq!(pod.run("run.sh", &[]).status.code(), Some(7));
 }
 
-/// The image's decision stands for a single member, for one that may found a cluster, and where the user decides.
+/// The guard's address is left out if the member may found a cluster, if it is the only one of a cluster that is not checked, and
+/// if the user sets an address or tells the image to found a cluster.
 #[test]
-fn the_guards_address_is_appended_unless_the_image_or_the_user_decides() {
+fn the_guards_address_is_appended_unless_the_member_may_found_or_the_user_decides() {
     let flag = |value| ("MARIADB_EXTRA_FLAGS", value);
-    for (identity, address, env, follows) in [
+    for (identity, address, env, is_appended) in [
         (ID, Some(LIST), None, true),
         ("unknown", Some(LIST), None, true),
         ("free", Some(LIST), None, true),
@@ -124,7 +126,7 @@ fn the_guards_address_is_appended_unless_the_image_or_the_user_decides() {
         let printed = pod.prints("run.sh", &Vec::from_iter(env));
         assert_eq!(
             printed.contains("--wsrep_cluster_address="),
-            follows,
+            is_appended,
             "{identity} {address:?} {env:?}: {printed}"
         );
     }
@@ -165,7 +167,7 @@ fn the_image_does_not_found_a_cluster_that_exists() {
                 let says = format!("gatera: {switch} is ignored: its cluster exists already\n");
                 let said = if is_known && on { &*says } else { "" };
                 assert_eq!(String::from_utf8_lossy(&output.stderr), said, "{what}");
-                // Where the cluster's id is not known, the switch of a person counts.
+                // As long as the guard does not know the cluster, a switch that a person set has its effect.
                 assert_eq!(mark(&pod).exists(), is_marked && (is_known || !on), "{what}");
             }
         }
@@ -182,9 +184,10 @@ fn leftovers_of_the_image_do_not_interfere() {
     let by_file = ("MARIADB_GALERA_CLUSTER_BOOTSTRAP_FILE", file.to_str().unwrap());
     let output = pod.run("entrypoint.sh", &[(SWITCHES[0], "no"), by_file]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("is ignored"), "{output:?}");
-    assert_eq!(output.stdout, b" \n");
+    assert_eq!(output.stdout, b" \n", "the image must not see the switch");
 
-    // Where it may found a cluster, an empty volume gets a database; a volume with data keeps its mark.
+    // If the member may found a cluster, the mark is removed from a volume without data, so that the image creates a database;
+    // a volume with data keeps its mark.
     fs::write(pod.path("gatera/identity"), "founds").unwrap();
     for (data, marked) in [(true, true), (false, false)] {
         fs::create_dir_all(mark(&pod).parent().unwrap()).unwrap();
@@ -194,15 +197,15 @@ fn leftovers_of_the_image_do_not_interfere() {
             fs::remove_dir(pod.path("bitnami/mariadb/data/mysql")).unwrap();
         }
         pod.prints("entrypoint.sh", &[]);
-        assert_eq!(mark(&pod).exists(), marked);
+        assert_eq!(mark(&pod).exists(), marked, "the mark on a volume, with data: {data}");
     }
 
-    // The report of an earlier start is removed; an unwritable volume is left for the image to report.
+    // The report of an earlier start is removed. The image itself reports a volume that cannot be written.
     fs::create_dir_all(pod.path("run/gatera")).unwrap();
     fs::write(pod.path("run/gatera/start"), "start of …").unwrap();
     fs::write(pod.path("gatera/identity"), ID).unwrap();
     fs::remove_dir_all(pod.path("bitnami")).unwrap();
     fs::write(pod.path("bitnami"), "").unwrap();
     assert_eq!(pod.prints("entrypoint.sh", &[]), " \n");
-    assert!(!pod.path("run/gatera/start").exists());
+    assert!(!pod.path("run/gatera/start").exists(), "the report of an earlier start is left");
 }

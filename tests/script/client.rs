@@ -1,15 +1,16 @@
-//! The script where the server has no status file: it uses the client, with the container's credentials.
+//! `wait-for-sync.sh` beside a server without a status file: the script asks the server with the client and the container's
+//! credentials.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, Instant};
 
-use super::CALM;
+use super::LEAVES_SYNCED;
 use super::pod::{START, for_each};
 
 #[test]
-fn a_server_without_a_status_file_is_asked_by_client() {
+fn a_server_without_a_status_file_is_asked_with_the_client() {
     let table = [
         ("Primary", "Synced", 0, "the server is SYNCED"),
         ("Primary", "Donor/Desynced", 0, "the server is DONOR"),
@@ -58,7 +59,7 @@ fn a_server_without_a_status_file_answers_every_question() {
         pod.client("mariadb", "Primary", "Donor/Desynced")
             .run_until("leave 30", waits, done)
             .exits(0)
-            .prints(CALM);
+            .prints(LEAVES_SYNCED);
     });
 }
 
@@ -83,7 +84,8 @@ fn a_client_that_hangs_or_prints_half_an_answer_is_ignored() {
         pod.tool("mariadb", half).run("ready").exits(1).says("does not report its state");
         let began = Instant::now();
         pod.tool("mariadb", "exec sleep 600").run("ready").exits(1).says("does not report its state");
-        assert!(began.elapsed() < Duration::from_secs(120));
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(120), "waited {waited:?} for a client that hangs");
     });
 }
 
@@ -129,12 +131,12 @@ fn without_a_password_the_client_gets_none() {
 }
 
 #[test]
-fn the_client_is_not_asked_without_need() {
+fn the_client_does_not_run_beside_a_status_file_or_without_a_server() {
     for_each(&[()], |pod, ()| {
         pod.client("mariadb", "Primary", "Synced").state("SYNCED").written(START - 1).run("ready").exits(1);
         pod.file(b"garbage").run("ready").exits(1);
         fs::remove_file(pod.path("status.json")).unwrap();
         pod.without_server().run("ready").exits(1);
-        assert!(!pod.path("asked.argv").exists());
+        assert!(!pod.path("asked.argv").exists(), "the client was run");
     });
 }

@@ -1,5 +1,5 @@
-//! Members that mariadb-operator drives: it starts its cluster again by an option file and by what its agent writes to
-//! grastate.dat.
+//! Members that mariadb-operator manages. To start a cluster again, the operator gives a member an option file
+//! (`wsrep_new_cluster`), and its agent writes grastate.dat.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::lives::Dice;
 use super::pod::{Pod, for_each};
 use super::start::{ID, OTHER, ZEROS, line, run, server, started, state};
 
-/// Values that injection writes: one whose end is far in the future, and one whose end has passed.
+/// Values of GATERA_FOUNDING_FILE as injection writes them: one whose end is far in the future, and one whose end has passed.
 const RESUME: &str = "resume 29991201100000";
 const LATE: &str = "resume 20200101000000";
 const START: &str = "mariadbd --datadir=DATA";
@@ -19,7 +19,7 @@ fn by_the_agent(id: &str, seqno: &str) -> String {
     format!("version: 2.1\nuuid: {id}\nseqno: {seqno}\nsafe_to_bootstrap: 1")
 }
 
-/// Makes a member of cluster ID with the operator's file. The injected variable says whether it may use the file.
+/// Prepares a member of cluster `ID` with the operator's file. The injected variable says whether the member may use the file.
 fn member(pod: &Pod, recovered: &str, may: &str) {
     server(pod, recovered);
     pod.tool("my_print_defaults", "echo --wsrep_new_cluster=ON");
@@ -43,10 +43,10 @@ fn starts(pod: &Pod, says: &str) {
 }
 
 #[test]
-fn it_starts_its_cluster_again_from_where_the_data_is() {
-    for_each(&["41", "99", "-1"], |pod, believed| {
+fn the_cluster_is_started_again_from_the_position_of_the_data() {
+    for_each(&["41", "99", "-1"], |pod, agents_seqno| {
         member(pod, &line(&format!("{ID}:43")), RESUME);
-        pod.write("data/grastate.dat", by_the_agent(ID, believed)).write("data/gvwstate.dat", "old");
+        pod.write("data/grastate.dat", by_the_agent(ID, agents_seqno)).write("data/gvwstate.dat", "old");
         starts(pod, &format!("starts the cluster again from this member, from {ID}:43"));
         assert!(!started(pod).contains(&SKIPS.to_owned()), "{:?}", started(pod));
         let state = fs::read_to_string(pod.path("data/grastate.dat")).unwrap();
@@ -56,7 +56,7 @@ fn it_starts_its_cluster_again_from_where_the_data_is() {
 }
 
 #[test]
-fn it_does_not_found_beside_members_that_may_serve() {
+fn a_member_joins_if_other_members_may_serve() {
     for_each(&["join", LATE, RESUME], |pod, may| {
         member(pod, &line(&format!("{ID}:43")), may);
         pod.write("data/grastate.dat", by_the_agent(ID, "43"));
@@ -73,7 +73,7 @@ fn it_does_not_found_beside_members_that_may_serve() {
 }
 
 #[test]
-fn it_does_not_start_again_from_data_that_is_not_its_own_or_not_whole() {
+fn the_cluster_is_not_started_again_from_data_of_another_cluster_or_half_a_copy() {
     for_each(&[()], |pod, ()| {
         member(pod, &line(&format!("{OTHER}:43")), RESUME);
         pod.write("data/grastate.dat", by_the_agent(ID, "43"));
@@ -82,7 +82,7 @@ fn it_does_not_start_again_from_data_that_is_not_its_own_or_not_whole() {
     for_each(&[()], |pod, ()| {
         member(pod, &line(&format!("{ID}:43")), RESUME);
         pod.write("data/grastate.dat", by_the_agent(ID, "43")).write("data/gatera.sst_in_progress", "yes");
-        // Not at the next start either, and not without the file.
+        // The next start is refused, too. Without the operator's file the member starts, but its data does not count as whole.
         for _ in 0..2 {
             refused(
                 pod,
@@ -92,12 +92,15 @@ fn it_does_not_start_again_from_data_that_is_not_its_own_or_not_whole() {
         pod.tool("my_print_defaults", "");
         pod.write("data/grastate.dat", by_the_agent(ID, "43"));
         starts(pod, "a state transfer was not finished");
-        assert!(!pod.path("data/grastate.dat").exists(), "the server copies everything anew");
+        assert!(
+            !pod.path("data/grastate.dat").exists(),
+            "with grastate.dat, the server would not copy everything"
+        );
     });
 }
 
 #[test]
-fn an_address_without_hosts_is_refused_beside_its_file_too() {
+fn an_address_without_hosts_is_refused_beside_the_operators_file_too() {
     for_each(&["join", RESUME], |pod, may| {
         member(pod, "", may);
         pod.write("data/grastate.dat", state(ID, "43", "1"));
@@ -126,12 +129,18 @@ fn a_state_file_written_by_galera_means_a_complete_copy() {
 }
 
 #[test]
-fn without_a_cluster_on_record_it_founds_and_without_an_identity_it_does_not() {
+fn a_member_may_found_if_no_cluster_is_recorded_but_not_if_the_cluster_lost_its_identity() {
     for_each(&[("unknown", true), ("founds", true), ("none", false)], |pod, (identity, founds)| {
         member(pod, &line(&format!("{ID}:43")), "join");
         set_identity(pod, identity);
         run(pod, START).exits(i32::from(!founds));
-        assert_eq!(started(pod).contains(&SKIPS.to_owned()), *founds, "not beside members that serve");
+        let skips = started(pod).contains(&SKIPS.to_owned());
+        assert_eq!(
+            skips,
+            *founds,
+            "{identity}: a server beside others must ignore the file: {:?}",
+            started(pod)
+        );
         _ = fs::remove_file(pod.path("started"));
         pod.env("GATERA_FOUNDING_FILE", RESUME);
         set_identity(pod, identity);
@@ -146,8 +155,9 @@ fn without_a_cluster_on_record_it_founds_and_without_an_identity_it_does_not() {
 enum Event {
     /// A new pod, created while another member was Ready or while none was.
     Pod(&'static str),
-    /// The agent writes the position of the data, which may be wrong, and the file.
+    /// The agent writes the position of the data, which may be wrong, and the operator's file appears.
     AgentWrites(&'static str, &'static str),
+    /// The operator's file is removed.
     AgentRemoves,
     /// The server starts, and then joins, receives half a copy, or dies before either.
     Start(&'static str),
@@ -178,10 +188,11 @@ const SERVER: &str = r#"case " $* " in *" --wsrep-recover "*) while read -r line
     esac; done <"$POD/act"
     exit 1"#;
 
-/// In every order of events, a file founds only in a pod that was created while no member was Ready, before a server of that pod
-/// joined, from whole data of the cluster, and with the data's own position. Half a copy never counts as whole.
+/// Events in random order. A member founds by the operator's file only in a pod that was created while no member was Ready,
+/// before a server of that pod joined, from whole data of the cluster, and with the data's own position. Half a copy never counts
+/// as whole.
 #[test]
-fn in_every_order_of_events_a_member_founds_only_when_it_may() {
+fn in_any_order_of_events_a_member_founds_only_when_it_may() {
     let seeds: u64 = std::env::var("GATERA_START_LIVES").map_or(6, |it| it.parse().unwrap());
     let seeds: Vec<_> = (1..=seeds).collect();
     for_each(&seeds, |pod, seed| {
@@ -222,16 +233,19 @@ fn in_every_order_of_events_a_member_founds_only_when_it_may() {
                     let story = format!("{story}\n{said}");
                     let may_found = may == RESUME && !has_joined && !half;
                     let founds = begun.as_ref().is_some_and(|it| file && !it.contains(SKIPS));
-                    assert!(!founds || may_found, "it founds: {story}");
+                    assert!(!founds || may_found, "it founds, but may not: {story}");
                     assert_eq!(
                         begun.is_none(),
                         file && may == RESUME && !has_joined && half,
-                        "it starts, or not: {story}"
+                        "a server was started or refused by mistake: {story}"
                     );
-                    assert!(!founds || said.contains(&format!("from {ID}:43")), "its position: {story}");
+                    assert!(
+                        !founds || said.contains(&format!("from {ID}:43")),
+                        "it founds from another position than that of its data: {story}"
+                    );
                     assert!(
                         !half || begun.is_none() || said.contains("a state transfer was not finished"),
-                        "half a copy: {story}"
+                        "half a copy counts as whole: {story}"
                     );
                     if begun.is_some() {
                         has_joined |= act == "joins";

@@ -1,4 +1,4 @@
-//! The step in front of a server, in a simulated pod: signals, the end of the server, and users that may not signal it.
+//! The step script while the server runs: signals, the end of the server, and a step that may not signal it.
 
 use std::fs;
 use std::process::Stdio;
@@ -15,12 +15,12 @@ fn sigterm_ends_the_recovery_of_the_position_at_once() {
         server(pod, "");
         pod.tool(
             "mariadbd",
-            r#"trap '' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#,
+            r#"trap '' TERM; echo >"$POD/running"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#,
         );
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
-        wait_for_file(pod, "deaf");
+        wait_for_file(pod, "running");
         let pid = rustix::process::Pid::from_child(&child);
         let began = Instant::now();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -34,7 +34,7 @@ fn sigterm_ends_the_recovery_of_the_position_at_once() {
 fn wait_for_file(pod: &Pod, name: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while fs::metadata(pod.path(name)).map_or(0, |file| file.len()) == 0 {
-        assert!(Instant::now() < deadline, "{name} never came");
+        assert!(Instant::now() < deadline, "{name} was not written within 60 s");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -60,13 +60,13 @@ fn a_step_that_may_not_signal_the_server_is_replaced_by_it() {
         let step = child.id();
         assert!(child.wait_with_output().unwrap().status.success());
         let server: u32 = fs::read_to_string(pod.path("pid")).unwrap().trim().parse().unwrap();
-        assert_eq!(server != step, stays, "{user} {capabilities}");
+        assert_eq!(server != step, stays, "the step is the parent, as user {user} with {capabilities:?}");
     });
 }
 
 /// The step cannot end such a server, but it marks a copy that replaces the data all the same.
 #[test]
-fn a_copy_is_marked_also_where_the_server_may_not_be_signalled() {
+fn a_copy_is_marked_even_if_the_step_may_not_signal_the_server() {
     for_each(&[()], |pod, ()| {
         server(pod, "");
         pod.tool(
@@ -92,16 +92,16 @@ fn the_exit_code_is_the_servers() {
 
 /// The server may end while the step still handles the signal.
 #[test]
-fn the_exit_code_is_the_servers_when_it_ends_meanwhile() {
+fn the_exit_code_is_the_servers_if_it_ends_while_the_signal_is_handled() {
     for_each(&[0, 7], |pod, code| {
         server(pod, "");
-        let hears = format!(
+        let exits_on_sigterm = format!(
             r#"trap 'exit {code}' TERM; echo $$ >"$POD/pid"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#
         );
         // The step asks for the state of the server before it passes the signal on.
         let ends_it = r#"read -r pid <"$POD/pid"; kill -TERM "$pid" || exit
             while read -r _ _ state _ <"/proc/$pid/stat" && [ "$state" != Z ]; do sleep 0.1; done"#;
-        pod.tool("mariadbd", &hears).tool("sh", ends_it);
+        pod.tool("mariadbd", &exits_on_sigterm).tool("sh", ends_it);
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
         wait_for_file(pod, "pid");
@@ -111,8 +111,8 @@ fn the_exit_code_is_the_servers_when_it_ends_meanwhile() {
     });
 }
 
-/// A start that fails because of an option names the option, for `gatera status` and a stopped rollout to show, but never its
-/// value.
+/// If the server does not start because of an option, the termination message names the option, but never its value.
+/// `gatera status` and a stopped rollout show it.
 #[test]
 fn the_option_that_ended_the_server_is_reported() {
     let rows = [
@@ -157,8 +157,8 @@ fn the_option_that_ended_the_server_is_reported() {
     });
 }
 
-/// Seen on real servers: after one copy cut another short, a server says that it must be restarted, and waits endlessly. A
-/// message of an earlier server does not count, nor one of a server that has joined.
+/// Seen on real servers: if one state transfer cuts another short, the server says that it must be restarted, and then waits
+/// endlessly. A message of an earlier server, or of one that has joined, does not count.
 #[test]
 fn a_server_that_says_it_must_be_restarted_is_ended() {
     let words = b"WSREP: Receiving IST failed, node restart required: IST receiver reported failure";
@@ -183,10 +183,9 @@ fn a_server_that_says_it_must_be_restarted_is_ended() {
     });
 }
 
-/// The position is recorded when the cluster is stopped (`gatera stop`). For a server that did not stop in order none is
-/// reported.
+/// `gatera stop` records the reported position. No position is reported for a server that did not stop in order.
 #[test]
-fn where_the_data_ends_is_reported_when_the_server_has_stopped_in_order() {
+fn the_position_of_the_data_is_reported_after_an_orderly_stop() {
     let rows = [
         (state(ID, "363", "1"), 0, Some(format!("{ID}:363, safe_to_bootstrap 1"))),
         (state(ID, "360", "0"), 0, Some(format!("{ID}:360, safe_to_bootstrap 0"))),
@@ -202,12 +201,12 @@ fn where_the_data_ends_is_reported_when_the_server_has_stopped_in_order() {
             "mariadbd",
             &format!(
                 r#"trap 'while IFS= read -r line; do echo "$line"; done <"$POD/left" >"$POD/data/grastate.dat"; exit {code}' TERM
-                : >"$POD/termination"; echo >"$POD/there"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#
+                : >"$POD/termination"; echo >"$POD/running"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#
             ),
         );
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
-        wait_for_file(pod, "there");
+        wait_for_file(pod, "running");
         pod.write("joined", "SYNCED\n");
         rustix::process::kill_process(
             rustix::process::Pid::from_child(&child),
@@ -232,12 +231,12 @@ fn where_the_data_ends_is_reported_when_the_server_has_stopped_in_order() {
 #[test]
 fn sigterm_ends_a_server_that_never_joined_within_seconds() {
     const IGNORES_SIGTERM: &str =
-        r#"trap '' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
-    const HANDLES_SIGTERM: &str = r#"trap 'sleep 5; exit 0' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
+        r#"trap '' TERM; echo >"$POD/running"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
+    const HANDLES_SIGTERM: &str = r#"trap 'sleep 5; exit 0' TERM; echo >"$POD/running"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
     let rows = [
         (IGNORES_SIGTERM, "CONNECTED", false, 137),
         (IGNORES_SIGTERM, "JOINING", false, 137),
-        (HANDLES_SIGTERM, "DISCONNECTED", true, 0), // it has lost the others
+        (HANDLES_SIGTERM, "DISCONNECTED", true, 0), // it has lost its peers
         (HANDLES_SIGTERM, "SYNCED", false, 0),
         (HANDLES_SIGTERM, "", false, 0),
     ];
@@ -249,7 +248,7 @@ fn sigterm_ends_a_server_that_never_joined_within_seconds() {
         }
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut child = pod.step(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        wait_for_file(pod, "deaf");
+        wait_for_file(pod, "running");
         if joined {
             pod.write("joined", "SYNCED\n");
         }
@@ -261,6 +260,10 @@ fn sigterm_ends_a_server_that_never_joined_within_seconds() {
         assert_eq!(status.code(), Some(code));
         assert!((3..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
         let keeps = joined || matches!(state, "SYNCED" | "");
-        assert_eq!(pod.path("data/gvwstate.dat").exists(), keeps, "{state}");
+        assert_eq!(
+            pod.path("data/gvwstate.dat").exists(),
+            keeps,
+            "the last view; state {state:?}, joined: {joined}"
+        );
     });
 }

@@ -1,5 +1,5 @@
-//! The gate in the pod: which servers may found a cluster, the message for a member with another cluster's data, and the cluster
-//! in which a Synced server may be.
+//! What the step and the probes check about a server's cluster: which servers may found one, what is reported about data of
+//! another cluster, and in which cluster a Synced server is Ready.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::pod::{Pod, for_each};
 use super::start::{ID, OTHER, ZEROS, line, run, server, started, state};
 
-/// Sets the annotation of the pod about its cluster.
+/// Sets the pod's cluster, as the guard's annotation on the pod names it.
 pub(super) fn set_identity(pod: &Pod, identity: &str) {
     pod.write("identity", identity).env("GATERA_IDENTITY", pod.path("identity"));
 }
@@ -147,7 +147,7 @@ fn within_a_minute_sigterm_keeps_the_data_of_another_cluster() {
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut step = pod.step(&args).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(step.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert!(said.any(|line| line.contains("within 60 s")));
+        assert!(said.any(|line| line.contains("within 60 s")), "the step did not announce that it waits");
         kill_process(Pid::from_child(&step), Signal::TERM).unwrap();
         assert_eq!(step.wait().unwrap().code(), Some(143));
         assert_eq!(started(pod), [""; 0]);
@@ -196,7 +196,7 @@ fn members_report_their_cluster_until_the_guard_knows_it() {
         (ID, "", false),
         (ZEROS, "unknown", false),
     ];
-    for_each(&rows, |pod, (is, recorded, tells)| {
+    for_each(&rows, |pod, (is, recorded, reports)| {
         server(pod, "");
         set_identity(pod, recorded);
         pod.env("GATERA_TERMINATION_LOG", pod.path("termination"));
@@ -207,12 +207,12 @@ fn members_report_their_cluster_until_the_guard_knows_it() {
         let words = fs::read_to_string(pod.path("termination")).unwrap();
         assert!(words.starts_with("Startup probe failed: the server is JOINING; start of "), "{words}");
         pod.state("SYNCED");
-        if *tells {
+        if *reports {
             pod.run("started").exits(1).prints(&format!("the server is SYNCED; its cluster is {is}\n"));
         }
         pod.run("started").exits(0).prints("the server is SYNCED\n");
         assert_eq!(fs::read_to_string(pod.path("termination")).unwrap(), "");
-        if *tells {
+        if *reports {
             // Kubelets drop Events of pods that have many, so it is reported again later, also by the other probe.
             let uptime = fs::read_to_string("/proc/uptime").unwrap();
             let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
@@ -227,9 +227,9 @@ fn members_report_their_cluster_until_the_guard_knows_it() {
     });
 }
 
-/// Zeros alone may mean a running DDL; the head of galera.cache has the id of the history of the write sets.
+/// grastate.dat has zeros also while a DDL runs. Only in a cluster without an id does the head of galera.cache have them, too.
 #[test]
-fn a_missing_identity_is_reported_too() {
+fn a_cluster_without_an_id_is_reported_too() {
     let rows = [
         (ZEROS, "unknown", true, true),
         (ZEROS, "founds", true, true),
@@ -241,7 +241,7 @@ fn a_missing_identity_is_reported_too() {
         (ZEROS, "", true, false),
         (ID, "unknown", true, false),
     ];
-    for_each(&rows, |pod, (history, recorded, step, tells)| {
+    for_each(&rows, |pod, (history, recorded, step, reports)| {
         server(pod, "");
         set_identity(pod, recorded);
         let preamble = format!("Version: 2\nGID: {history}\nsynced: 0\n");
@@ -258,7 +258,7 @@ fn a_missing_identity_is_reported_too() {
         }
         pod.write(&format!("{data}/grastate.dat"), state(ZEROS, "-1", "0")).state("SYNCED");
         for question in ["started", "ready"] {
-            if *tells {
+            if *reports {
                 pod.run(question).exits(1).prints("the server is SYNCED; its cluster has no id\n");
                 fs::remove_file(pod.path("told")).unwrap();
             } else {
@@ -283,7 +283,7 @@ fn garbage_beside_the_status_file_does_not_make_a_member_unready() {
 
 /// A server starts the cluster only with the guard's permission, from the position that the guard has seen, and once.
 #[test]
-fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
+fn a_cluster_that_is_down_is_started_again_only_from_the_position_that_the_guard_saw() {
     let crashed = line(&format!("{ID}:41"));
     let gtid = line(&format!("{ID}:41,0-1-77"));
     let none = line(&format!("{ZEROS}:-1"));
@@ -315,7 +315,11 @@ fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
                 "gatera did not start the server: it was to start the cluster from {saw}, but its data ends at "
             );
             assert!(message.starts_with(&says), "{message}");
-            assert_eq!(fs::read_to_string(pod.path("data/grastate.dat")).unwrap(), *state, "it is as it was");
+            assert_eq!(
+                fs::read_to_string(pod.path("data/grastate.dat")).unwrap(),
+                *state,
+                "grastate.dat was changed"
+            );
             assert_eq!(started(pod), [""; 0]);
             return;
         }
@@ -333,7 +337,10 @@ fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
         ];
         assert_eq!(lines, wanted);
         assert_eq!(started(pod).last().map(String::as_str), Some("--wsrep-new-cluster"));
-        assert!(!fs::exists(pod.path("data/gvwstate.dat")).unwrap(), "its last view would keep it waiting");
+        assert!(
+            !fs::exists(pod.path("data/gvwstate.dat")).unwrap(),
+            "with its last view, the server would wait for other members"
+        );
         // The container is restarted.
         let again = run(pod, "mariadbd --datadir=DATA");
         assert!(again.err.contains("has already started the cluster once"), "{again:#?}");
@@ -341,7 +348,7 @@ fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
     });
 }
 
-/// The pod may have waited hours for its node without the right being withdrawn.
+/// A pod may have waited for a node for hours, and its right may not have been withdrawn, so the right expires.
 #[test]
 fn the_right_to_start_the_cluster_ends_by_the_clock_of_the_node() {
     let ended =
@@ -357,7 +364,7 @@ fn the_right_to_start_the_cluster_ends_by_the_clock_of_the_node() {
         assert!(message.starts_with(&says) && message.contains("the clock of its node shows 2"), "{message}");
         assert_eq!(started(pod), [""; 0]);
         assert_eq!(fs::read_to_string(pod.path("data/grastate.dat")).unwrap(), state(ID, "41", "0"));
-        // In time it would have been the right member.
+        // With a right that has not expired, the same member starts the cluster.
         set_identity(pod, &format!("recovery {ID}:41 until=29991201100000"));
         run(pod, "mariadbd --datadir=DATA").exits(0);
         assert_eq!(started(pod).last().map(String::as_str), Some("--wsrep-new-cluster"));

@@ -1,5 +1,5 @@
 //! The command lines that start a server: injection, which adds the step in front, and the step itself recognize the same ones.
-//! Also, where the server then finds its data.
+//! The step also looks for the data where the server does.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -24,7 +24,7 @@ const WORDS: [&str; 11] = [
     "bash",
 ];
 
-/// Lists all lines of up to four words.
+/// Lists all command lines of one to four of these words.
 fn lines() -> Vec<Vec<&'static str>> {
     let mut all = vec![Vec::new()];
     let mut begin = 0;
@@ -39,7 +39,7 @@ fn lines() -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn injection_and_the_step_know_the_same_command_lines() {
+fn injection_and_the_step_recognize_the_same_command_lines() {
     let text = fs::read_to_string(STEP).unwrap();
     let (_, rest) = text.split_once("\nsplit_command() {").unwrap();
     let (body, _) = rest.split_once("\n}\n").unwrap();
@@ -63,7 +63,7 @@ fn injection_and_the_step_know_the_same_command_lines() {
             let container = Container { image: "our/db:1".into(), command, ..Container::default() };
             let front = if answer.is_empty() { EntryPoint::Unknown } else { EntryPoint::Bare };
             assert_eq!(EntryPoint::of(&container), front, "{line:?}: the step says {answer:?}");
-            // After these words come the server's own.
+            // The words that stand before the server's own arguments are counted.
             if let Ok(before) = answer.parse::<usize>() {
                 let own = |word: &&str| word.starts_with('-');
                 let server = before > 0 && ["mariadbd", "BIN/mysqld"].contains(&line[before - 1]);
@@ -115,7 +115,7 @@ fn data_is_found_where_the_server_looks_for_it() {
         let defaults = fs::read_to_string(pod.path("defaults")).unwrap();
         let expected =
             if args.contains("defaults") { "--defaults-file=/x\n--mysqld\n" } else { "--mysqld\n" };
-        assert_eq!(defaults, expected);
+        assert_eq!(defaults, expected, "{args}: the arguments of my_print_defaults");
     });
 }
 
@@ -137,6 +137,6 @@ fn other_programs_and_servers_with_a_position_are_left_alone() {
         let started = started(pod);
         let word = word.replace("DATA", pod.path("data").to_str().unwrap());
         assert!(started.contains(&word) && !started.iter().any(|it| it.contains(ID)), "{started:?}");
-        assert!(!pod.path("asked").exists());
+        assert!(!pod.path("asked").exists(), "{args}: a server was asked for its position");
     });
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::pod::{Outcome, Pod, for_each};
 use super::start::{ID, VIEW, line, server, state};
 
+/// The files that the scripts write or look for beside the server's own.
 const NAMES: [&str; 13] = [
     "home",
     "told",
@@ -26,7 +27,7 @@ const NAMES: [&str; 13] = [
 ];
 const SECRET: &str = "start: a secret of root\n";
 
-/// Prepares a pod in which every file is written that the scripts ever write.
+/// Prepares a pod in which the scripts write every file that they ever write.
 fn prepare(pod: &Pod) {
     server(pod, &line(&format!("{ID}:41")));
     pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
@@ -42,7 +43,7 @@ fn run_to_its_end(mut command: Command, what: &str) -> Outcome {
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
             child.kill().unwrap();
-            panic!("{what}: it hangs");
+            panic!("{what}: the script did not end within 60 s");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -92,7 +93,7 @@ fn nothing_is_moved_into_a_folder_behind_a_link() {
         symlink(pod.path("root"), pod.path("data/grastate.dat")).unwrap();
         let printed = run_step_and_probes(pod, "a link to a folder");
         assert!(printed.contains("grastate.dat or "), "{printed}");
-        assert_eq!(fs::read_dir(pod.path("root")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(pod.path("root")).unwrap().count(), 0, "a file was moved behind the link");
     });
 }
 

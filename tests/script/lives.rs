@@ -1,9 +1,8 @@
-//! Random lives of a member: again and again a server starts from the data that the last one left, waits, joins or copies, and
-//! ends by itself, by a crash or with its node. Each life runs under every shell.
+//! Random lives of a member: server after server starts from the data that the previous one left, waits, joins or receives a
+//! copy, and ends by an orderly stop, by a crash or with its node. Each life runs under every shell.
 //!
-//! Three properties always hold. A view that could form the cluster again is never removed. A position is never reported for data
-//! that is not whole, and always for data that is. No cluster is founded where one is recorded. `GATERA_START_LIVES` sets the
-//! number of members.
+//! Three properties always hold. A view that could form the cluster again is never removed. A position is reported for whole
+//! data, and for no other. No cluster is founded where one is recorded. `GATERA_START_LIVES` sets the number of members.
 
 use std::env;
 use std::fs::{self, File};
@@ -20,40 +19,42 @@ const LIVES: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Data {
     Nothing,
-    /// A copy has overwritten it in part.
+    /// A copy has overwritten a part of it.
     Half,
-    /// It was partly removed before a copy.
+    /// A part of it was removed before a copy.
     Removed,
     Whole,
 }
 
-/// The true state of a member between two lives.
+/// The true state of a member between two servers.
 #[derive(Clone, Debug)]
 struct Truth {
     data: Data,
-    /// Whether `grastate.dat` has the id of the data, so that Galera would take a position.
+    /// Whether `grastate.dat` has the id of the data, so that Galera would use a position.
     compared: bool,
     /// The number of members in the last view, and whether the server that wrote it had joined.
     view: Option<(usize, bool)>,
+    /// Whether it has used the right to start the cluster again.
     led: bool,
 }
 
+/// What a state transfer copies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Copies {
     Nothing,
+    /// Only the transactions that are missing.
     Missing,
     Everything,
-    /// Everything, by a script that first removes what exists, in any order; so far it has removed these files.
-    Anew(&'static str),
+    /// Everything, by a script that first removes what exists, in any order; so far it has removed this file.
+    AfterRemoval(&'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Crash,
-    /// A crash in the middle of a DDL.
-    Ddl,
-    Order,
-    /// The end of its node.
+    CrashInDdl,
+    OrderlyStop,
+    /// Its node ends.
     Power,
 }
 
@@ -68,13 +69,16 @@ enum Behaviour {
     Joins(Copies, usize, bool, End),
 }
 
+/// One server of the member: how it is started, and what it does.
 #[derive(Clone, Copy, Debug)]
 struct Life {
     behaviour: Behaviour,
     /// The command line that starts the server; `option_file` has its options.
     line: &'static str,
     option_file: &'static [u8],
+    /// Whether the command line would found a cluster.
     founds: bool,
+    /// The pod's cluster, as the guard's annotation names it.
     identity: &'static str,
 }
 
@@ -90,25 +94,28 @@ impl Dice {
     }
 
     fn life(&mut self, truth: &Truth) -> Life {
-        use Copies::{Anew, Everything, Missing, Nothing};
-        use End::{Crash, Ddl, Order, Power};
+        use Copies::{AfterRemoval, Everything, Missing, Nothing};
+        use End::{Crash, CrashInDdl, OrderlyStop, Power};
         let whole = truth.data == Data::Whole && truth.compared;
         let removes = self.of(&["data/ibdata1", "data/mysql/global_priv.frm", "data/mysql/global_priv.frm"]);
         // Without an id Galera copies everything.
         let copies = if whole {
-            self.of(&[Nothing, Missing, Everything, Anew(removes), Anew(removes)])
+            self.of(&[Nothing, Missing, Everything, AfterRemoval(removes), AfterRemoval(removes)])
         } else {
-            self.of(&[Everything, Anew(removes)])
+            self.of(&[Everything, AfterRemoval(removes)])
         };
         let (members, dies) = (self.of(&[2, 2, 3]), self.of(&[Crash, Power]));
         let behaviour = match self.of(&[0, 1, 2, 2]) {
             0 => Behaviour::Waits(dies),
             1 => Behaviour::Fails(if copies == Nothing { Missing } else { copies }, members, dies),
-            _ if self.of(&[true, true, false]) => {
-                Behaviour::Joins(copies, members, true, self.of(&[Crash, Crash, Ddl, Order, Power]))
-            }
-            // A DDL is left out: the mark of a copy stays until a probe runs, so that a DDL at this moment costs the position.
-            _ => Behaviour::Joins(copies, members, false, self.of(&[Crash, Order, Power])),
+            _ if self.of(&[true, true, false]) => Behaviour::Joins(
+                copies,
+                members,
+                true,
+                self.of(&[Crash, Crash, CrashInDdl, OrderlyStop, Power]),
+            ),
+            // No crash in a DDL here: the mark of a copy stays until a probe runs, so the position would be lost.
+            _ => Behaviour::Joins(copies, members, false, self.of(&[Crash, OrderlyStop, Power])),
         };
         let line = self.of(&[
             "mariadbd",
@@ -127,7 +134,7 @@ impl Dice {
     }
 }
 
-/// The stand-in for the server: it prints its position if asked, and otherwise does what the file `acts` says.
+/// The stand-in for the server: it prints its position if it is asked for it, and otherwise runs the file `acts`.
 const SERVER: &str = r#"for word; do case $word in
         --loose-silent-startup=OFF) rm -f "$POD/silent" ;;
         --wsrep-recover) asked=yes ;;
@@ -148,7 +155,7 @@ const SERVER: &str = r#"for word; do case $word in
     . "$POD/acts""#;
 
 impl Behaviour {
-    /// Returns the script of the server, and updates what is true afterwards. `number` is that of this life.
+    /// Returns the script of the server, and makes `truth` the state after it. `number` is the number of this life.
     fn acts(self, truth: &mut Truth, number: usize) -> String {
         let view = |my: &str, id: usize, members: usize| {
             let members: String = (0..members).map(|it| format!("member: a-{it} 0\\n")).collect();
@@ -157,7 +164,7 @@ impl Behaviour {
             )
         };
         let mut acts = "show DISCONNECTED\n".to_owned();
-        // Galera writes the view that it restores anew, under another name.
+        // Galera writes a restored view again, with another my_uuid.
         acts += "if [ -e \"$d/gvwstate.dat\" ]; then { read -r my; echo \"my_uuid: again\"; while read -r line; do echo \"$line\"; done; } \
                  <\"$d/gvwstate.dat\" >\"$d/tmp\"; mv \"$d/tmp\" \"$d/gvwstate.dat\"; fi\n";
         let (copies, end, joins) = match self {
@@ -176,7 +183,7 @@ impl Behaviour {
                 (copies, end, Some((true, seen)))
             }
         };
-        if let Some((ends, seen)) = joins {
+        if let Some((completes, seen)) = joins {
             acts += "show JOINING\n";
             if copies != Copies::Nothing {
                 acts += &format!("sleep 0.02; : >\"$d/sst_in_progress\"; state {ZEROS} -1\n");
@@ -186,18 +193,18 @@ impl Behaviour {
                 acts += "echo half >\"$d/ibdata1\"; until_is -e \"$d/gatera.sst_in_progress\"\n";
                 truth.data = Data::Half;
             }
-            if let Copies::Anew(removes) = copies {
+            if let Copies::AfterRemoval(removes) = copies {
                 acts += &format!("mkdir -p \"$d/.sst\"; rm -f \"$POD/{removes}\"\n");
                 // When the node ends, the script has no time to remove its file.
-                if ends || end != End::Power {
+                if completes || end != End::Power {
                     acts += "until_is -e \"$d/gatera.sst_in_progress\"\n";
                 }
                 truth.data = Data::Removed;
             }
-            if copies != Copies::Nothing && (ends || end != End::Power) {
+            if copies != Copies::Nothing && (completes || end != End::Power) {
                 acts += "rm -f \"$d/sst_in_progress\"\n";
             }
-            if ends {
+            if completes {
                 acts += &format!(
                     "mkdir -p \"$d/mysql\"; echo whole >\"$d/ibdata1\"; echo whole >\"$d/mysql/global_priv.frm\"; rm -rf \"$d/.sst\"; \
                      state {ID} -1; show SYNCED\n"
@@ -211,11 +218,11 @@ impl Behaviour {
         acts + &match end {
             End::Crash => "exit 1\n".to_owned(),
             End::Power => "kill -KILL 0\n".to_owned(),
-            End::Ddl => {
+            End::CrashInDdl => {
                 truth.compared = false;
                 format!("state {ZEROS} -1; exit 1\n")
             }
-            End::Order => {
+            End::OrderlyStop => {
                 truth.view = None;
                 format!(
                     "state {ID} 41; rm -f \"$d/gvwstate.dat\"; mv \"$POD/status.END\" \"$POD/status.json\"; exit 0\n"
@@ -281,13 +288,17 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
     let whole = before.data == Data::Whole;
     let refused = life.founds && recorded || right && !whole;
     let started = fs::read_to_string(pod.path("started")).ok();
-    assert_eq!(started.is_none(), refused, "a server was started, or not: {story}");
+    assert_eq!(started.is_none(), refused, "a server was started or refused by mistake: {story}");
     if started.is_some_and(|it| it.contains("--wsrep-new-cluster")) {
         assert!(right && whole || life.founds && !recorded, "it founds a second cluster: {story}");
     }
     if said.contains("start of ") {
         let reported = said.split_once("Z: ").unwrap().1;
-        assert_eq!(reported.starts_with(&format!("position {ID}:41,")), whole, "its position: {story}");
+        assert_eq!(
+            reported.starts_with(&format!("position {ID}:41,")),
+            whole,
+            "the position of whole data is missing, or other data has one: {story}"
+        );
     } else {
         assert!(refused, "nothing is reported: {story}");
     }
@@ -298,10 +309,10 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
     let had_view = pod.path("had-view").exists();
     match before.view {
         Some((_, true)) if whole && before.compared && !right => {
-            assert!(had_view, "a view that could form the cluster was taken away: {story}");
+            assert!(had_view, "a view that could form the cluster was removed: {story}");
         }
         Some((members, joined)) if members < 3 && !(whole && joined) => {
-            assert!(!had_view, "it goes on from a view of others: {story}");
+            assert!(!had_view, "it restores a view that it must not use: {story}");
         }
         _ => {}
     }
@@ -315,8 +326,8 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
     }
     let left = data.join("gvwstate.dat").exists();
     if let Some((members, joined)) = after.view {
-        assert!(left || !joined, "a view that could form the cluster was taken away at its end: {story}");
-        assert!(left || members < 3, "a view of all was taken away at its end: {story}");
+        assert!(left || !joined, "a view that could form the cluster was removed at its end: {story}");
+        assert!(left || members < 3, "a view of all members was removed at its end: {story}");
         if !left {
             after.view = None;
         }
@@ -325,7 +336,7 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
 }
 
 #[test]
-fn however_its_servers_ended_a_member_starts_from_what_it_has() {
+fn a_member_starts_from_what_its_previous_servers_left() {
     let members: u64 = env::var("GATERA_START_LIVES").map_or(8, |it| it.parse().unwrap());
     let seeds: Vec<_> = (1..=members).collect();
     for some in seeds.chunks(10) {
@@ -348,8 +359,7 @@ fn however_its_servers_ended_a_member_starts_from_what_it_has() {
             pod.env("HOSTNAME", "galera-0").env("GATERA_IDENTITY", pod.path("identity"));
             pod.env("GATERA_PATIENCE", "0");
             let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let mut truth = dice.of(&[0, 1, 1]);
-            let mut truth = if std::mem::take(&mut truth) == 0 {
+            let mut truth = if dice.of(&[0, 1, 1]) == 0 {
                 Truth { data: Data::Nothing, compared: false, view: None, led: false }
             } else {
                 pod.write("data/ibdata1", "whole").write("data/mysql/global_priv.frm", "whole");

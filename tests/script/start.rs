@@ -66,7 +66,7 @@ struct Case {
     keeps_view: bool,
     /// The number of members in the address.
     hosts: usize,
-    /// What the previous server of this pod did, which wrote the view: it joined or copied, or it restored that view and waited.
+    /// What the previous server of this pod, which wrote the view, did: joined, copied, or restored this view and waited.
     before: &'static str,
 }
 
@@ -124,7 +124,7 @@ fn cases() -> Vec<Case> {
             says: crashed().says.replace("bootstrap 0", "bootstrap unknown"),
             ..crashed()
         },
-        Case { what: "a crash while a lock paused it", state: Some(state(ID, "999", "0")), ..crashed() },
+        Case { what: "a crash after a lock paused the server", state: Some(state(ID, "999", "0")), ..crashed() },
         Case {
             what: "a position with wsrep_gtid_mode",
             recovered: line(&format!("{ID}:363,0-1-77")),
@@ -147,7 +147,7 @@ fn cases() -> Vec<Case> {
         Case { state: Some(state(&ID[..20], "12", "7")), ..unknown("an id that is cut short") },
         Case { what: "grastate.dat of another history", state: Some(state(OTHER, "-1", "0")), ..in_ddl() },
         Case {
-            what: "data that never was in a cluster",
+            what: "data that was never in a cluster",
             recovered: line(&format!("{ZEROS}:-1")),
             position: None,
             says: "position unknown: InnoDB holds none, safe_to_bootstrap 0".into(),
@@ -155,7 +155,7 @@ fn cases() -> Vec<Case> {
             ..crashed()
         },
         Case {
-            what: "a cluster that was formed blindly",
+            what: "a cluster that was formed without an identity",
             state: Some(state(ZEROS, "-1", "0")),
             recovered: line(&format!("{ZEROS}:4")),
             position: None,
@@ -176,9 +176,9 @@ fn cases() -> Vec<Case> {
         Case { what: "a crash while it waited for its last view", before: "waited", ..crashed() },
         Case { what: "a crash of one that had joined before a probe saw it", before: "joined unseen", ..crashed() },
         Case { what: "a crash while it copied", before: "copied", keeps_view: false, ..crashed() },
-        Case { what: "the same, in a view of all", before: "copied", hosts: 2, ..crashed() },
+        Case { what: "the same, in a view of all members", before: "copied", hosts: 2, ..crashed() },
         Case {
-            what: "a file of a history, and data without a number",
+            what: "an id in grastate.dat, and data without a sequence number",
             recovered: line(&format!("{ID}:-1")),
             position: Some(format!("{ID}:-1")),
             says: format!("position {ID}:-1, recovered after a crash, safe_to_bootstrap 0"),
@@ -201,7 +201,7 @@ fn without_a_database() -> Vec<Case> {
     };
     vec![
         unfinished(),
-        Case { what: "the same, in a view of all", hosts: 2, keeps_view: true, ..unfinished() },
+        Case { what: "the same, in a view of all members", hosts: 2, keeps_view: true, ..unfinished() },
         Case { what: "the same, and nothing is known of the members", hosts: 0, ..unfinished() },
         Case {
             what: "a transfer of what was missing, before it came",
@@ -284,9 +284,9 @@ fn the_server_starts_from_the_position_of_its_data() {
         expected.extend(case.position.iter().map(|it| format!("--wsrep-start-position={it}")));
         assert_eq!(started(pod), expected, "{}: {outcome:#?}", case.what);
         let kept = pod.path("data/gvwstate.dat").exists();
-        assert_eq!(kept, case.view.is_some() && case.keeps_view, "{}", case.what);
+        assert_eq!(kept, case.view.is_some() && case.keeps_view, "{}: gvwstate.dat", case.what);
         let aside = pod.path("data/gvwstate.dat.set-aside").exists();
-        assert_eq!(aside, case.view.is_some() && !case.keeps_view, "{}", case.what);
+        assert_eq!(aside, case.view.is_some() && !case.keeps_view, "{}: the view set aside", case.what);
     });
 }
 
@@ -350,7 +350,7 @@ fn the_join_record_of_an_earlier_server_is_removed() {
     });
 }
 
-/// Nothing can be reported then, but the server starts: read-only folders, a termination message elsewhere.
+/// If neither the folder of the status file nor the termination message can be written, nothing is reported; the server starts.
 #[test]
 fn a_server_starts_where_nothing_can_be_written() {
     for_each(&[()], |pod, ()| {

@@ -1,4 +1,5 @@
-//! What the probes of a member that has not joined report besides its state: that its transfer has failed, that its disk is full.
+//! A member that waits for its state transfer: what its probes report besides its state (the transfer has failed, the disk is
+//! full), and when the step ends its server.
 
 use std::fs;
 
@@ -6,23 +7,23 @@ use super::gate::set_identity;
 use super::pod::{BOOT, START, for_each, status};
 use super::start::{ID, run, server};
 
-/// Returns the record of a server, named by its start time, that has been idle for this long; `worked` is its CPU time until
-/// then, in 1/100 s.
+/// Returns the record of a server that has been idle for `ago` seconds. `worked` is its CPU time until then, in 1/100 s; `server`
+/// is its start time, which identifies it.
 fn idle_of(ago: u64, worked: u64, server: u64) -> String {
     let uptime = fs::read_to_string("/proc/uptime").unwrap();
     let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
     format!("{} {worked} {server}\n", i128::from(now) - i128::from(ago))
 }
 
-/// The step and the startup probe run at the same time: the one that saw the server join leaves no message, and the one that
-/// looked a moment before writes none that stays.
+/// The step and the startup probe run at the same time. If the step sees the server join while the probe still looks at its
+/// earlier state, the probe's message does not stay.
 #[test]
 fn no_outdated_termination_message_is_left() {
     for_each(&[false, true], |pod, joins| {
         let reported = "start of 2026-11-22T01:02:48Z: position 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 0";
         pod.state("JOINING").write("start", reported).env("GATERA_TERMINATION_LOG", pod.path("termination"));
         if *joins {
-            // The step is done while the probe still asks for the free space of the disk.
+            // The step sees the server join while the probe still asks for the free space of the disk.
             pod.tool("df", r#"echo SYNCED >"$POD/joined""#);
         }
         if *joins && !pod.looks_for("df") {
@@ -58,14 +59,14 @@ fn a_transfer_that_has_failed_is_reported() {
             pod.write("idle", idle_since(*ago, *worked));
         }
         pod.run("started").exits(1).prints(&format!("the server is {doing}{says}\n"));
-        // A server whose transfer begins anew is no longer idle.
+        // A server whose transfer begins again is no longer idle.
         let again = doing == &"JOINING" && says.is_empty() && *idle != Some((60, 0));
         if again {
             pod.write("proc/7/cmdline", "bash").connections("tcp", &[]);
             pod.run("started").exits(1).prints(&format!("the server is {doing}\n"));
         }
     });
-    // The server itself notices before two minutes are over.
+    // The server itself reports the failure before two minutes have passed.
     for_each(&[("JOINING", ", and nothing comes in"), ("CONNECTED", "")], |pod, (doing, comes)| {
         pod.file(&status(
             doing,

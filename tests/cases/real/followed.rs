@@ -1,5 +1,6 @@
-//! The kubectl commands in the refusals and warnings of the packs' rules, run as printed. After an override is set, the request that
-//! was refused is allowed; then the override is removed again. Labels stay, and everything else is a dry run, like the requests.
+//! The kubectl commands in the refusals and warnings of the packs' rules, run as printed. After an override is set, the request
+//! that was refused is allowed; then the override is removed again. Labels stay, and everything else is a dry run, like the
+//! requests.
 
 use engine::verdict::{Effect, Judged};
 use facts::review::{self, Origin};
@@ -14,7 +15,7 @@ use super::{Answer, CountedGuard, Play, Stage};
 use crate::advice::words;
 use crate::lab::{Output, User};
 
-/// The commands of kubectl for which the control plane lacks something, and what.
+/// The kubectl commands that are not run, and what the control plane lacks for them.
 const NOT_RUN: [(&str, &str); 2] =
     [("kudo", "the plugin, which the drill `kudo` runs"), ("port-forward", "a pod that runs")];
 
@@ -103,7 +104,11 @@ impl Stage {
                 &|word| word.split('=').next().unwrap_or_default().replace("override", "override-"),
                 &[],
             ))?;
-            return if matches!(said, Answer::Allowed(_)) { Ok(()) } else { Err(format!("then: {said:?}")) };
+            return if matches!(said, Answer::Allowed(_)) {
+                Ok(())
+            } else {
+                Err(format!("the request is not allowed afterwards: {said:?}"))
+            };
         }
         let dry = ["--dry-run=server"];
         let filled = |word: &str| {
@@ -120,12 +125,12 @@ impl Stage {
     fn repeated(&self, play: &Play, guard: &CountedGuard) -> Answer {
         let asked = &play.asked;
         if asked.operation == "DELETE" {
-            return self.said(&play.about(&Value::Null), "", guard);
+            return self.answer(&play.about(&Value::Null), "", guard);
         }
         let what = format!("{}/{}", asked.of.plural(), asked.name());
         let stored = self.plane.get(play.namespace(), &what);
         let version = stored["metadata"]["resourceVersion"].as_str().unwrap();
-        self.said(&play.about(&stored), version, guard)
+        self.answer(&play.about(&stored), version, guard)
     }
 }
 

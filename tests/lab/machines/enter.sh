@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs one program of the node lab in namespaces of its own: mounts, network, processes. The program sees this machine's
-# files, and only the network that is made here, which leads nowhere. When the program ends, all that it started is ended,
-# too, even after a crash. `make e2e` and `make lab` use this script.
+# files, and only the network that is made here, which leads nowhere. When the program ends or crashes, everything that it
+# started is ended, too. `make e2e` and `make lab` use this script.
 #
 # usage: enter.sh PROGRAM [ARG...]      root, on Linux
 #        enter.sh --check               only checks whether this machine can run the lab
@@ -40,7 +40,7 @@ require() {
     fi
 }
 
-# Hierarchies of version 1, or the one of version 2.
+# Prints the path of a control group in each hierarchy: there are several in version 1, and one in version 2.
 each_cgroup() {
     for root in /sys/fs/cgroup /sys/fs/cgroup/*; do
         [ -f "$root/cgroup.procs" ] && echo "$root/$1"
@@ -102,7 +102,7 @@ outside() {
     unshare --mount --net --pid --fork --kill-child --mount-proc --propagation=private /bin/sh "$0" --inside "$@"
 }
 
-# What programs write to places that cannot be chosen stays in this lab.
+# Runs in the namespaces. What programs write to fixed places stays in this lab.
 inside() {
     mount --make-rshared /
     for place in /run /var/log /var/lib/cni /var/lib/kubelet /opt/containerd; do

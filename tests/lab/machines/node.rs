@@ -63,7 +63,7 @@ impl Node {
         format!(
             "version = 2\nroot = \"{root}\"\nstate = \"/run/node-{number}/state\"\n[grpc]\naddress = \"{socket}\"\n\
              [plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"registry.k8s.io/pause:3.10\"\n\
-             # Not everywhere may a process be made less likely to be killed.\nrestrict_oom_score_adj = true\n\
+             # Not every machine allows protecting a process from the out-of-memory killer.\nrestrict_oom_score_adj = true\n\
              [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"{cni}\"\n\
              [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n",
             number = self.number,
@@ -124,7 +124,7 @@ impl Node {
             "evictionHard": {},
             "imageGCHighThresholdPercent": 100,
             "localStorageCapacityIsolation": false,
-            // A change of a mounted volume shows up at once, not within a minute.
+            // Pods see a change of a mounted ConfigMap or Secret within seconds, not within a minute.
             "syncFrequency": "5s",
             "configMapAndSecretChangeDetectionStrategy": "Watch",
             "nodeStatusUpdateFrequency": "2s",

@@ -161,7 +161,7 @@ build() {
     for tool; do mv "$temporary/$(executable_of "$tool")" "$folder/$tool"; done
 }
 
-# Runs this script once for each place in which programs are pinned.
+# Runs this script once for each folder that pins some of the programs, and makes a folder of links to all of them.
 link_all() {
     folder=$cache/$(for module in $modules; do cat "$module/go.mod" "$module/go.sum"; done | short_hash)
     mkdir -p "$folder"
@@ -207,7 +207,7 @@ if ! all_built "$@"; then
     trap 'exit 130' INT
     trap 'exit 143' TERM
 
-    # Keeps only what is missing.
+    # Only the missing programs are built.
     for tool; do
         shift
         [ -x "$folder/$tool" ] || set -- "$@" "$tool"

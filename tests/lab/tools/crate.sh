@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a program from crates.io in the version pinned here. Builds it once (some minutes), into the cache outside the tree that
-# the lab's programs are in.
+# Runs a program from crates.io in the version pinned here. Builds it once (some minutes), into the cache of the lab's programs
+# outside the tree.
 #
 # usage: crate.sh PROGRAM [ARGUMENT...]
 set -eu
