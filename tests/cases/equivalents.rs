@@ -1,33 +1,24 @@
 //! Equivalent changes: a change that is refused or warned about in place is judged the same when it is made as a creation around
 //! running members, or under a new name.
 
-use gatera::rulebook;
 use std::collections::BTreeSet;
 
 use engine::verdict::Effect;
-use facts::review::{self, Origin};
-use facts::settings::Settings;
-use facts::view::View;
 use objects::Kind;
-
 use serde_json::Value;
 
-use super::asked::{Action, Asked, body};
+use super::asked::{Action, Asked};
+use super::way_out::judged;
 use super::{Case, all};
-use crate::scene::{self, Scene};
+use crate::scene::Scene;
 
 /// The rules that find something, and whether each refuses.
 type Found = BTreeSet<(&'static str, bool)>;
 
 fn found(given: &Scene, asked: &Asked, user: &str) -> Found {
-    let settings = Settings::default();
-    let world = given.world(&settings);
-    let view = View::new(&world, scene::now(), &settings);
-    let bytes = serde_json::to_vec(&body(asked, user)).unwrap();
-    let decision = rulebook()
-        .evaluate(&review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review, &view);
-    let judged = decision.judged.iter().filter(|it| matches!(it.effect, Effect::Refused | Effect::Warned));
-    judged.map(|it| (it.finding.rule, it.effect == Effect::Refused)).collect()
+    let decision = judged(given, asked, user);
+    let shown = decision.judged.iter().filter(|it| matches!(it.effect, Effect::Refused | Effect::Warned));
+    shown.map(|it| (it.finding.rule, it.effect == Effect::Refused)).collect()
 }
 
 /// Returns the change as a creation after `kubectl delete statefulset --cascade=orphan`; `None` if it cannot be made in this way.

@@ -42,7 +42,8 @@ const PASSED_OVER: [(&str, &str); 17] = [
     ("kubectl kudo ", "the drill `kudo` runs KUDO"),
 ];
 
-fn judged(given: &Scene, asked: &Asked, user: &str) -> Decision {
+/// Returns the decision about a request of this user in a scene.
+pub fn judged(given: &Scene, asked: &Asked, user: &str) -> Decision {
     let settings = Settings::default();
     let world = given.world(&settings);
     let view = View::new(&world, scene::now(), &settings);

@@ -1,10 +1,11 @@
 //! The step script while the server runs: signals, the end of the server, and a step that may not signal it.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use facts::galera::start_report::{self, StartReport};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::pod::{Pod, START, for_each, status};
 use super::start::{ID, VIEW, ZEROS, run, server, state};
@@ -18,16 +19,24 @@ fn sigterm_ends_the_recovery_of_the_position_at_once() {
             r#"trap '' TERM; echo >"$POD/running"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#,
         );
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
-        let args = format!("mariadbd --datadir={}", pod.path("data").display());
-        let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = spawn_step(pod);
         wait_for_file(pod, "running");
-        let pid = rustix::process::Pid::from_child(&child);
         let began = Instant::now();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        terminate(&child);
         assert_eq!(child.wait().unwrap().code(), Some(143));
         assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
         assert!(!pod.path("started").exists());
     });
+}
+
+/// Starts the step in front of a server, and does not wait for its end.
+fn spawn_step(pod: &Pod) -> Child {
+    let args = format!("mariadbd --datadir={}", pod.path("data").display());
+    pod.step(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn terminate(step: &Child) {
+    kill_process(Pid::from_child(step), Signal::TERM).unwrap();
 }
 
 /// Waits until a file has content: a file that was just created is empty.
@@ -55,8 +64,7 @@ fn a_step_that_may_not_signal_the_server_is_replaced_by_it() {
         server(pod, "");
         pod.tool("mariadbd", r#"echo $$ >"$POD/pid""#).tool("find", "exit 1");
         pod.write("proc/self/status", format!("Uid:\t{user}\t{user}\nCapEff:\t{capabilities}\n"));
-        let args = format!("mariadbd --datadir={}", pod.path("data").display());
-        let child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
+        let child = spawn_step(pod);
         let step = child.id();
         assert!(child.wait_with_output().unwrap().status.success());
         let server: u32 = fs::read_to_string(pod.path("pid")).unwrap().trim().parse().unwrap();
@@ -102,11 +110,9 @@ fn the_exit_code_is_the_servers_if_it_ends_while_the_signal_is_handled() {
         let ends_it = r#"read -r pid <"$POD/pid"; kill -TERM "$pid" || exit
             while read -r _ _ state _ <"/proc/$pid/stat" && [ "$state" != Z ]; do sleep 0.1; done"#;
         pod.tool("mariadbd", &exits_on_sigterm).tool("sh", ends_it);
-        let args = format!("mariadbd --datadir={}", pod.path("data").display());
-        let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = spawn_step(pod);
         wait_for_file(pod, "pid");
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        terminate(&child);
         assert_eq!(child.wait().unwrap().code(), Some(*code));
     });
 }
@@ -204,15 +210,10 @@ fn the_position_of_the_data_is_reported_after_an_orderly_stop() {
                 : >"$POD/termination"; echo >"$POD/running"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#
             ),
         );
-        let args = format!("mariadbd --datadir={}", pod.path("data").display());
-        let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = spawn_step(pod);
         wait_for_file(pod, "running");
         pod.write("joined", "SYNCED\n");
-        rustix::process::kill_process(
-            rustix::process::Pid::from_child(&child),
-            rustix::process::Signal::TERM,
-        )
-        .unwrap();
+        terminate(&child);
         assert_eq!(child.wait().unwrap().code(), Some(*code));
         let message = fs::read_to_string(pod.path("termination")).unwrap();
         let end = start_report::stop_position(&message);
@@ -246,16 +247,14 @@ fn sigterm_ends_a_server_that_never_joined_within_seconds() {
         if !state.is_empty() {
             pod.state(state);
         }
-        let args = format!("mariadbd --datadir={}", pod.path("data").display());
-        let mut child = pod.step(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = spawn_step(pod);
         wait_for_file(pod, "running");
         if joined {
             pod.write("joined", "SYNCED\n");
         }
         pod.write("data/gvwstate.dat", VIEW);
-        let pid = rustix::process::Pid::from_child(&child);
         let began = Instant::now();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        terminate(&child);
         let status = child.wait().unwrap();
         assert_eq!(status.code(), Some(code));
         assert!((3..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
