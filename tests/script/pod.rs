@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
-use std::{env, fs, iter, thread};
+use std::{env, fs, thread};
 
 use tempfile::TempDir;
 
@@ -22,13 +22,18 @@ pub(super) const BOOT: u64 = 1_700_000_000;
 /// The start time of the server in a new pod; its status file is ten seconds younger.
 pub(super) const START: u64 = BOOT + 500;
 
-/// Runs a test for every row under every shell, all at the same time, because most of them only wait.
+/// Runs a test for every row under every shell, all at the same time, because most of them only wait. The message of a panic names
+/// the row, counted from 1, and the shell.
 pub(super) fn for_each<Row: Sync>(rows: &[Row], test: impl Fn(&Pod, &Row) + Sync) {
     let wanted = [("dash", true), ("bash", true), ("busybox", in_ci())];
     let shells: Vec<_> = wanted.iter().filter_map(|&(name, required)| program(name, required)).collect();
+    let test = &test;
     thread::scope(|scope| {
-        for (row, shell) in rows.iter().flat_map(|row| iter::repeat(row).zip(&shells)) {
-            scope.spawn(|| test(&Pod::new(shell.clone()), row));
+        for (number, row) in (1..).zip(rows) {
+            for shell in &shells {
+                let run = thread::Builder::new().name(format!("row {number} in {}", shell.display()));
+                run.spawn_scoped(scope, move || test(&Pod::new(shell.clone()), row)).unwrap();
+            }
         }
     });
 }
