@@ -291,7 +291,7 @@ fn status_shows_every_stage() {
             (status::text(&all, false), status::json(&all, &[]))
         });
         let steps = json["clusters"][0]["plan"]["steps"].as_array().unwrap().len();
-        assert_eq!(steps, 5);
+        assert_eq!(steps, 5, "{name}: the steps of the plan in JSON");
         format!("# {name}\n{text}\n")
     };
     let mut text = String::new();

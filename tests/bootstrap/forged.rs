@@ -151,7 +151,7 @@ fn a_wrong_annotation_is_replaced_while_the_bootstrap_node_exists() {
             "{steps:?}"
         );
         api.assert_removed();
-        assert!(api.object("Service", "web").is_some());
+        assert!(api.object("Service", "web").is_some(), "Service web was deleted because of {named:?}");
         let reported =
             |name: &str| api.events.iter().any(|it| it.starts_with(&format!("NotRemoved: {name} ")));
         assert_eq!(reported("Service web"), !named.is_empty(), "{:?}", api.events);
@@ -179,7 +179,11 @@ fn a_config_map_with_another_reader_stays() {
         let mut api = FakeApi::of(&Scene { also: vec![reader(kind, path)], ..formed() });
         api.run(1);
         assert!(api.object("ConfigMap", BOOTSTRAP).is_some(), "{kind}");
-        assert!(api.object("Service", SERVICE).is_none() && api.object("Deployment", BOOTSTRAP).is_none());
+        let left = [("Service", SERVICE), ("Deployment", BOOTSTRAP)];
+        assert!(
+            left.iter().all(|(kind, name)| api.object(kind, name).is_none()),
+            "{kind}: more than the ConfigMap is left"
+        );
         assert_eq!(
             api.events,
             [

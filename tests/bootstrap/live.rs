@@ -10,7 +10,7 @@ use crate::guarded;
 use crate::lab::{User, eventually};
 use crate::living_cluster::{self, Alive, BOOTSTRAP};
 
-/// Returns the addresses in the option files of all existing members.
+/// Returns the cluster address in the option file of each existing member.
 pub(super) fn addresses(alive: &Alive) -> Vec<String> {
     let list: Value = serde_json::from_str(
         &alive.admin(&["get", "pods", "--selector=app=galera", "--output=json"]).succeeded(),
@@ -47,8 +47,12 @@ pub(super) fn existing(alive: &Alive, others: &[&str]) -> Vec<String> {
 pub(super) fn assert_nothing_is_left(alive: &Alive) {
     let others =
         ["secret/galera-instance", "configmap/galera-instance-nodeconfig", "service/galera-instance-hs"];
-    assert_eq!(existing(alive, &others), others);
-    assert_eq!(alive.founders(), "");
+    assert_eq!(
+        existing(alive, &others),
+        others,
+        "what is left of the bootstrap node, and the objects that must stay"
+    );
+    assert_eq!(alive.founders(), "", "a bootstrap pod is left");
 }
 
 fn status(alive: &Alive, arguments: &[&str]) -> (i32, String, String) {
@@ -191,7 +195,7 @@ fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
         events.contains("[G04] Pod ").then_some(())
     });
     eventually("the new addresses", || (addresses(&alive) == vec![MEMBER_ADDRESSES; 3]).then_some(()));
-    assert_eq!(alive.founders(), "");
+    assert_eq!(alive.founders(), "", "the bootstrap pod was replaced");
 }
 
 /// Another cluster's bootstrap node reads the same ConfigMap, which stays until the last of the two is gone.

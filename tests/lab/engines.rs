@@ -110,7 +110,7 @@ impl ControlPlane {
         ])
     }
 
-    /// Creates the definitions in a folder.
+    /// Creates the CustomResourceDefinitions in a folder.
     fn define(&self, folder: &Path) {
         let files = fs::read_dir(folder).expect("the sources have definitions");
         let files =

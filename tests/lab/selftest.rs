@@ -95,7 +95,7 @@ fn a_panic_ends_its_own_control_plane_and_no_other() {
     let (groups, folder) =
         traces.downcast::<(Vec<u32>, PathBuf)>().map(|traces| *traces).expect("our own panic");
 
-    assert_eq!(groups.len(), 3);
+    assert_eq!(groups.len(), 3, "etcd, the API server and the controller manager");
     assert!(groups.iter().all(|&group| is_gone(group)), "a program outlived its control plane");
     assert!(!folder.exists(), "{} is left", folder.display());
     assert_eq!(other.kubectl(User::Admin, &["get", "--raw=/readyz"]).stdout, "ok");
@@ -119,7 +119,7 @@ fn a_killed_test_process_leaves_nothing_behind() {
     let mut words = traces.split(' ');
     let folder = Path::new(words.next().unwrap_or_default());
     let groups: Vec<u32> = words.map(|group| group.parse().expect("a process id")).collect();
-    assert_eq!(groups.len(), 3);
+    assert_eq!(groups.len(), 3, "etcd, the API server and the controller manager");
     let all_run = groups.iter().all(|&group| !is_gone(group));
     assert!(folder.exists() && all_run, "the victim's folder or a program is missing before it is killed");
 

@@ -25,7 +25,7 @@ fn sigterm_ends_the_recovery_of_the_position_at_once() {
         terminate(&child);
         assert_eq!(child.wait().unwrap().code(), Some(143));
         assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
-        assert!(!pod.path("started").exists());
+        assert!(!pod.path("started").exists(), "the server was started after SIGTERM");
     });
 }
 

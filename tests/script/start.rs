@@ -334,8 +334,8 @@ fn a_member_whose_grastate_was_removed_copies_everything() {
             reported(pod),
             "position unknown: the server could not be asked, and grastate.dat has no id, safe_to_bootstrap unknown"
         );
-        assert_eq!(started(pod).len(), 1);
-        assert!(!pod.path("data/gvwstate.dat").exists());
+        assert_eq!(started(pod).len(), 1, "the server must get no position: {:?}", started(pod));
+        assert!(!pod.path("data/gvwstate.dat").exists(), "the last view is still in use");
     });
 }
 
@@ -346,7 +346,7 @@ fn the_join_record_of_an_earlier_server_is_removed() {
         server(pod, "");
         pod.write("joined", "SYNCED\n").write("start/in", "its way");
         run(pod, "mariadbd --datadir=DATA").exits(0);
-        assert!(!pod.path("joined").exists());
+        assert!(!pod.path("joined").exists(), "the record of the previous server is left");
     });
 }
 

@@ -1,11 +1,11 @@
 // Package v1beta1 stands in for the harness that `kubectl kudo test` runs. KUDO 0.19 requires a version of it that no Go since
-// 1.18 compiles; what else its plugin does needs nothing of it.
+// 1.18 compiles; the other commands of its plugin do not need it.
 package v1beta1
 
 // DefaultKINDContext is never used.
 const DefaultKINDContext = ""
 
-// Kind of an object.
+// Kind stands for the kind of an object.
 type Kind struct{ Kind string }
 
 // GroupVersionKind is what objects of Kubernetes have.
