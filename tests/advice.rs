@@ -1,5 +1,5 @@
 //! The advice walk: a caller whose request is refused follows the advice in the denial and succeeds. The commands are taken
-//! from the printed text and run verbatim, so that the text and what it promises cannot drift apart.
+//! from the printed text and run verbatim, so a test fails as soon as printed advice does not work.
 
 use serde_json::json;
 
@@ -7,12 +7,13 @@ use crate::cluster::STATEFUL_SET;
 use crate::lab::{ControlPlane, Output, User, eventually};
 use crate::paths::Terminal;
 
-/// Returns the commands in the advice of a denial, in order.
+/// Returns the commands in the advice of a denial, in order and without the word `kubectl`.
 pub fn advice(output: &Output) -> Vec<String> {
-    assert_ne!(output.status, 0, "it was to be refused: {output}");
-    let (_, after) = output.stderr.split_once("do instead:").expect("a denial says what to do instead");
+    assert_ne!(output.status, 0, "the request was not refused, so there is no advice: {output}");
+    let (_, after) =
+        output.stderr.split_once("do instead:").unwrap_or_else(|| panic!("no \"do instead:\" in: {output}"));
     // The advice is one line, or several numbered lines.
-    let (advice, _) = after.split_once("\n  more:").expect("a denial says where there is more");
+    let (advice, _) = after.split_once("\n  more:").unwrap_or_else(|| panic!("no \"more:\" in: {output}"));
     let commands = advice.split("kubectl ").skip(1).map(|rest| {
         let end =
             [", ", "; ", " (", ")", "\n"].iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
@@ -31,16 +32,16 @@ pub fn words(command: &str) -> Vec<String> {
             if at > 0 {
                 words.push(String::new());
             }
-            words.last_mut().expect("there is one").push_str(piece);
+            words.last_mut().expect("there is always a last word").push_str(piece);
         }
     }
     words.retain(|it| !it.is_empty());
     words
 }
 
-/// Runs one command of an advice, which must succeed.
+/// Runs one command of the advice and asserts that it succeeds.
 pub fn follow(plane: &ControlPlane, user: User, command: &str) {
-    // The guard refuses the placeholder and demands a reason.
+    // The reader fills in the reason: the guard refuses the placeholder.
     let words = words(&command.replace("reason=…", "reason=as-advised"));
     let mut words: Vec<_> = words.iter().map(|word| &**word).collect();
     if words.contains(&"delete") {
@@ -62,12 +63,12 @@ fn members_deleted_together_are_deleted_one_after_the_other() {
     let delete =
         |ordinal: usize| it.run(&["delete", "pod", &format!("{STATEFUL_SET}-{ordinal}"), "--wait=false"]);
     assert_eq!(delete(0).status, 0);
-    let wait = advice(&delete(1));
-    let [wait, restart] = &wait[..] else { panic!("a wait, or a restart of all: {wait:?}") };
+    let commands = advice(&delete(1));
+    let [wait, restart] = &commands[..] else { panic!("not a wait and a restart, but: {commands:?}") };
     assert!(wait.contains(" wait ") && restart.contains(" rollout restart statefulset "), "{wait} {restart}");
     it.heal();
     it.follow(wait);
-    assert_eq!(delete(1).status, 0, "as promised, once the other is Ready");
+    assert_eq!(delete(1).status, 0, "still refused after the advised wait");
     it.heal();
     let forced = it.run(&[
         "delete",
@@ -123,7 +124,7 @@ fn a_fixed_field_is_changed_by_orphaning() {
         let set = it.plane.get(&it.ns, &format!("statefulset/{STATEFUL_SET}"));
         (pod["metadata"]["ownerReferences"][0]["uid"] == set["metadata"]["uid"]).then_some(())
     });
-    assert_eq!(pod(), before, "the member went on running");
+    assert_eq!(pod(), before, "the member was restarted");
     assert_eq!(
         it.plane.get(&it.ns, &format!("statefulset/{STATEFUL_SET}"))["spec"]["podManagementPolicy"],
         "Parallel"
@@ -135,8 +136,8 @@ fn one_override_is_enough_to_delete_a_cluster() {
     let it = Terminal::new("walk-end");
     let refused = it.run(&["delete", "statefulset", STATEFUL_SET]);
     let commands = advice(&refused);
-    let release = commands.iter().find(|it| it.contains("annotate")).expect("the override is named");
-    it.follow(release);
+    let annotate = commands.iter().find(|it| it.contains("annotate")).expect("the advice names the override");
+    it.follow(annotate);
     // Everything that the cluster uses may now be deleted, in the order in which Helm does so. Its data may not.
     for what in ["service/galera-instance-hs", "service/galera-instance-cs"] {
         let output = eventually("the override to be seen", || {
@@ -170,8 +171,8 @@ fn a_claim_is_deleted_so_that_its_member_copies_all_data_again() {
     let it = Terminal::new("walk-claim");
     let claim = format!("persistentvolumeclaim/galera-instance-datadir-{STATEFUL_SET}-1");
     let commands = advice(&it.run(&["delete", &claim, "--wait=false"]));
-    let [release, delete, restart] = commands.as_slice() else { panic!("three commands: {commands:?}") };
-    it.follow(release);
+    let [annotate, delete, restart] = commands.as_slice() else { panic!("not three commands: {commands:?}") };
+    it.follow(annotate);
     it.follow(delete);
     // A restart while another member is missing would lose a copy; now all others are Ready.
     it.follow(restart);
@@ -254,11 +255,11 @@ fn what_the_advice_says_to_write_is_admitted() {
         ),
     ] {
         let refused = patch(what, &wrong);
-        assert!(refused.stderr.contains(&format!("[{rule}] ")), "{rule}: {refused}");
-        assert!(refused.stderr.contains(advice), "{rule}: {refused}");
+        assert!(refused.stderr.contains(&format!("[{rule}] ")), "{rule} does not refuse: {refused}");
+        assert!(refused.stderr.contains(advice), "{rule} does not say {advice:?}: {refused}");
         // Only the verdict matters, so this is a dry run, for which no member restarts.
         let done = it.run(&["patch", what, &format!("--patch={right}"), "--dry-run=server"]);
-        assert_eq!(done.status, 0, "{rule}: {done}");
+        assert_eq!(done.status, 0, "{rule} refuses what it advises: {done}");
     }
 
     // Once another Service leads to the cluster, the old one may be deleted.

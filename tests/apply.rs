@@ -21,8 +21,8 @@ impl Alive {
             "; remove this Deployment from your manifests",
         ];
         assert!(words.iter().all(|part| warning.contains(part)), "{warning}");
-        assert_eq!(self.plane.get(&self.ns, BOOTSTRAP)["spec"]["replicas"], 0);
-        assert_eq!(self.founders(), "", "{flags:?}");
+        assert_eq!(self.plane.get(&self.ns, BOOTSTRAP)["spec"]["replicas"], 0, "{flags:?}");
+        assert_eq!(self.founders(), "", "{flags:?}: a bootstrap node runs");
     }
 
     /// Applies the manifests twice more with these flags: nothing is written, and no field changes its owner.
@@ -65,7 +65,7 @@ fn the_two_methods_can_be_alternated() {
         }
         seen.push(managers());
     }
-    assert_eq!(seen[0], seen[1], "the number of owners grows");
+    assert_eq!(seen[0], seen[1], "the number of field managers grows");
 }
 
 /// The bootstrap node is kept because nothing proves these members Synced: applying again neither starts nor stops anything.

@@ -20,7 +20,7 @@ use crate::scene::{self, NAMESPACE, Scene};
 struct Judged {
     audit: Audit,
     text: String,
-    not_well: String,
+    needs_attention: String,
     json: Value,
 }
 
@@ -32,10 +32,10 @@ fn judged(scene: &Scene) -> Judged {
 fn judged_world(world: &World, settings: &Settings) -> Judged {
     let view = View::new(world, scene::now(), settings);
     let (audit, clusters) = (audit::run(rulebook(), &view), ClusterStatus::all(&view));
-    let [text, not_well] =
+    let [text, needs_attention] =
         [report::audit::text, report::audit::needing_attention].map(|print| print(&audit, &clusters, false));
     let json = report::audit::json(&audit, &clusters, &[]);
-    Judged { audit, text, not_well, json }
+    Judged { audit, text, needs_attention, json }
 }
 
 fn with_password() -> Value {
@@ -47,11 +47,14 @@ fn with_password() -> Value {
 fn a_running_cluster_is_not_a_finding() {
     let bootstraps = ["absent", "held", "running"];
     for bootstrap in bootstraps {
-        let Judged { audit, text, not_well, .. } =
+        let Judged { audit, text, needs_attention, .. } =
             judged(&Scene { bootstrap: bootstrap.into(), ..Scene::default() });
         assert_eq!((audit.refused(), audit.warned()), (0, 0), "{text}");
-        assert!(text.starts_with("db/galera-instance-galera  HEALTHY  3 of 3 members Synced\n1 cluster, "));
-        assert_eq!(not_well, "");
+        assert!(
+            text.starts_with("db/galera-instance-galera  HEALTHY  3 of 3 members Synced\n1 cluster, "),
+            "{text}"
+        );
+        assert_eq!(needs_attention, "");
     }
 }
 
@@ -80,9 +83,9 @@ fn a_cluster_that_is_down_or_stopped_is_listed_with_the_command_that_starts_it()
 fn a_first_installation_is_not_a_finding() {
     let members = vec!["starting".into(), "absent".into(), "absent".into()];
     let scene = Scene { members, data: "none".into(), bootstrap: "running".into(), ..Scene::default() };
-    let Judged { text, not_well, .. } = judged(&scene);
+    let Judged { text, needs_attention, .. } = judged(&scene);
     assert!(text.starts_with("db/galera-instance-galera  FORMING  0 of 3 members Synced"), "{text}");
-    assert_eq!(not_well, text.split_once("1 cluster, ").unwrap().0);
+    assert_eq!(needs_attention, text.split_once("1 cluster, ").unwrap().0);
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn in_audit_mode_findings_are_counted_and_not_printed() {
     let Judged { audit, text, json, .. } = judged_world(&world, &settings);
     assert_eq!(audit.counts(), BTreeMap::from([(("G11", "deny"), 1)]));
     assert_eq!((audit.refused(), audit.warned()), (0, 0));
-    assert!(!text.contains("G11"));
+    assert!(!text.contains("G11"), "{text}");
     assert_eq!(json["findings"][0]["effect"], "recorded");
 }
 
@@ -101,11 +104,15 @@ fn findings_are_worded_like_refusals() {
     let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     let scene =
         Scene { members: vec!["ready".into(); 4], stateful_set: with_password(), config, ..Scene::default() };
-    let Judged { audit, text, not_well, json } = judged(&scene);
+    let Judged { audit, text, needs_attention, json } = judged(&scene);
     let expected = BTreeMap::from([(("G01", "warn"), 1), (("G04", "deny"), 2), (("G11", "deny"), 1)]);
     assert_eq!(audit.counts(), expected, "objects are counted, not findings");
     let (findings, _) = text.split_once("\n\ndb/galera-instance-galera  HEALTHY").unwrap();
-    assert_eq!(not_well, format!("{findings}\n"), "the cluster is well");
+    assert_eq!(
+        needs_attention,
+        format!("{findings}\n"),
+        "a HEALTHY cluster is listed as one that needs attention"
+    );
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("audit", format!("{text}\n{json:#}"));
     });
@@ -134,7 +141,7 @@ fn an_override_suspends_a_finding_until_it_ends() {
 }
 
 #[test]
-fn an_autoscaler_that_was_there_first_is_found() {
+fn an_autoscaler_that_is_older_than_the_guard_is_found() {
     let target = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET });
     let autoscaler = json!({
         "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
@@ -156,7 +163,7 @@ fn an_unreadable_object_is_a_finding() {
     facts.unreadable.insert((Kind::StatefulSet, Id::new(NAMESPACE, "odd")), problem);
     let text = judged_world(&World::build(facts, Freshness::Current), &Settings::default()).text;
     assert!(text.starts_with("would be refused\n[G00] StatefulSet db/odd: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a string\n"), "{text}");
-    assert!(!text.contains("hunter2"));
+    assert!(!text.contains("hunter2"), "{text}");
 }
 
 #[test]
@@ -165,7 +172,7 @@ fn a_finding_is_reported_once_while_it_lasts() {
     let right = judged(&Scene::default()).audit;
     let mut reported = PublishedFindings::default();
     let (news, held_back) = reported.new_findings(&wrong, 50);
-    assert_eq!((news.len(), held_back), (1, 0), "two passwords of one object are one piece of news");
+    assert_eq!((news.len(), held_back), (1, 0), "two passwords in one object are reported once");
     assert_eq!(
         report::audit::event_note(&news[0]),
         "G11 would refuse this object as it is: container mariadb has the value of MARIADB_ROOT_PASSWORD in plain text (and 1 more); \
@@ -188,12 +195,12 @@ fn findings_over_the_limit_are_reported_later() {
     assert_eq!(next(0), (vec![], 3));
     assert_eq!(next(1), (vec!["G04"], 2));
     assert_eq!(next(1), (vec!["G11"], 1));
-    assert_eq!(next(9), (vec!["G04"], 0), "the ConfigMap");
+    assert_eq!(next(9), (vec!["G04"], 0), "the finding of G04 about the ConfigMap comes last");
     assert_eq!(next(9), (vec![], 0));
 }
 
 /// The first line on stderr, which names the settings that apply.
-const KNOWN: &str = "gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n";
+const SETTINGS_NOTE: &str = "gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n";
 
 /// Runs `gatera audit` as this user and returns the exit code, stdout and stderr.
 fn command(plane: &ControlPlane, user: User, arguments: &[&str]) -> (i32, String, String) {
@@ -221,12 +228,12 @@ fn a_fault_admitted_in_mode_warn_is_found_reported_and_printed() {
         out.starts_with(&format!("{ns}/{STATEFUL_SET}  HEALTHY  3 of 3 members Synced\n1 cluster, ")),
         "{out}"
     );
-    let unseen = err.strip_prefix(KNOWN).unwrap_or_else(|| panic!("{err}"));
+    let unseen = err.strip_prefix(SETTINGS_NOTE).unwrap_or_else(|| panic!("{err}"));
     assert_eq!(unseen, "gatera: nodes could not be listed; what depends on them is not judged\n");
 
     run(&["label", "namespace", &ns, "--overwrite", "gatera.dev/mode=warn"]).succeeded();
     let patch = r#"{"spec":{"template":{"spec":{"containers":[{"name":"mariadb","env":[{"name":"A_PASSWORD","value":"hunter2"}]}]}}}}"#;
-    eventually("the milder mode to count", || {
+    eventually("mode warn to take effect", || {
         (run(&["patch", "statefulset", STATEFUL_SET, "--patch", patch]).status == 0).then_some(())
     });
     run(&["label", "namespace", &ns, "--overwrite", "gatera.dev/mode=enforce"]).succeeded();
@@ -270,12 +277,15 @@ fn a_user_without_rights_sees_that_they_are_missing() {
     let (code, out, err) = command(plane, User::Editor, &[]);
     assert_eq!((code, &*out), (2, ""));
     assert_eq!(
-        err.strip_prefix(KNOWN).unwrap_or_else(|| panic!("{err}")),
+        err.strip_prefix(SETTINGS_NOTE).unwrap_or_else(|| panic!("{err}")),
         "gatera: listing statefulsets: statefulsets.apps is forbidden: User \"editor\" cannot list resource \"statefulsets\" \
          in API group \"apps\" at the cluster scope; --namespace NS needs rights in one namespace only\n"
     );
     let (code, out, err) = command(plane, User::Admin, &["--namespace=nowhere"]);
-    assert_eq!((code, &*out, &*err), (2, "", &*format!("{KNOWN}gatera: there is no namespace nowhere\n")));
+    assert_eq!(
+        (code, &*out, &*err),
+        (2, "", &*format!("{SETTINGS_NOTE}gatera: there is no namespace nowhere\n"))
+    );
     let (code, out, _) = command(plane, User::Admin, &[]);
     assert!(code < 2, "{out}");
     assert!(out.contains(" judged: "), "{out}");

@@ -25,8 +25,8 @@ fn read(body: &Value) -> Review {
     review::read(body.to_string().as_bytes(), Origin::Validating, rulebook().kinds()).unwrap().review
 }
 
-/// Returns a request to delete the data of the first member.
-fn claim() -> Review {
+/// Returns a request to delete the claim, and so the data, of the first member.
+fn deletion_of_a_claim() -> Review {
     let (_, object) =
         Scene::default().object(&format!("PersistentVolumeClaim/datadir-{}-0", scene::STATEFUL_SET));
     read(&deletion("persistentvolumeclaims", "PersistentVolumeClaim", "", &object))
@@ -39,12 +39,12 @@ fn break_glass_is_in_effect_until_its_end() {
     let now = scene::now();
     let allowed = |scene: &Scene, now: Timestamp| {
         let world = scene.world(&settings);
-        rulebook().evaluate(&claim(), &View::new(&world, now, &settings)).allowed()
+        rulebook().evaluate(&deletion_of_a_claim(), &View::new(&world, now, &settings)).allowed()
     };
     let end: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
     assert!(allowed(&open(), now));
     assert!(allowed(&open(), end - SignedDuration::from_secs(1)));
-    assert!(!allowed(&open(), end), "it is over");
+    assert!(!allowed(&open(), end), "break-glass is in effect after its end");
     assert!(!allowed(&Scene::default(), now));
 }
 
@@ -56,7 +56,7 @@ fn break_glass_has_no_effect_in_other_namespaces() {
     let world = elsewhere.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     assert_eq!(view.break_glasses().map(|(name, _)| name).collect::<Vec<_>>(), ["other"]);
-    assert!(!rulebook().evaluate(&claim(), &view).allowed());
+    assert!(!rulebook().evaluate(&deletion_of_a_claim(), &view).allowed());
 }
 
 /// People may be able to read an object that the guard cannot, so break-glass admits it, with a warning.
@@ -103,7 +103,7 @@ fn the_command_that_ends_break_glass_precedes_the_reason() {
         let scene =
             Scene { glass: Some(format!("until=2026-12-01T10:00:00Z reason={reason}")), ..Scene::default() };
         let world = scene.world(&settings);
-        let review = claim();
+        let review = deletion_of_a_claim();
         let decision = rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings));
         let warnings = report::warnings(&review.subject(), &decision);
         let reported = warnings.iter().find(|it| it.starts_with("until ")).unwrap();
@@ -125,7 +125,7 @@ fn only_the_validating_call_warns_of_break_glass() {
     let world = open().world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let said = |origin: Origin| {
-        let review = Review { origin, ..claim() };
+        let review = Review { origin, ..deletion_of_a_claim() };
         rulebook().evaluate(&review, &view).remarks.iter().filter(|it| it.starts_with("until ")).count()
     };
     assert_eq!([Origin::Validating, Origin::Mutating].map(said), [1, 0]);
@@ -167,6 +167,7 @@ impl Guarded {
         guarded::ask(&self.plane.kubeconfig(User::Admin), arguments)
     }
 
+    /// Tries, in a dry run, to scale the cluster to 0 members, which G01 refuses.
     fn scale(&self) -> Output {
         let scale = [
             "--namespace",
@@ -212,7 +213,7 @@ fn break_glass_is_opened_reported_and_closed() {
         "the guard honours it, and says so each time: [G",
         "--close",
     ] {
-        assert!(opened.stdout.contains(words), "{words}: {opened}");
+        assert!(opened.stdout.contains(words), "{words:?} is not in {opened}");
     }
     assert!(it.mark().ends_with(" reason=node-2 burns"), "{}", it.mark());
     let scaled = it.scale();
@@ -224,7 +225,7 @@ fn break_glass_is_opened_reported_and_closed() {
     );
     let status = it.gatera(&["status", "--namespace", &it.ns]);
     assert!(status.stdout.contains("node-2 burns"), "{status}");
-    eventually("the Event", || (it.events("GlassBroken").len() == 1).then_some(()));
+    eventually("the Event that break-glass is open", || (it.events("GlassBroken").len() == 1).then_some(()));
 
     // A second call, with less time, reports the existing break-glass and that the guard honours it as it is.
     let again = it.break_glass(&["--for", "5m", "--reason", "still", "--yes"]);
@@ -239,7 +240,9 @@ fn break_glass_is_opened_reported_and_closed() {
     assert!(again.status == 0 && again.stdout == nothing, "{again}");
     assert_eq!(it.mark(), "");
     assert_eq!(it.scale().status, 1);
-    eventually("the Event about the end", || (!it.events("GlassMended").is_empty()).then_some(()));
+    eventually("the Event that break-glass has ended", || {
+        (!it.events("GlassMended").is_empty()).then_some(())
+    });
 }
 
 /// Break-glass ends although no command closes it: its end is in the annotation of the namespace.
@@ -249,10 +252,10 @@ fn break_glass_ends_by_itself() {
     let until = Timestamp::from_second(Timestamp::now().as_second() + 20).unwrap();
     let mark = format!("gatera.dev/break-glass=until={until} reason=x");
     it.plane.kubectl(User::Admin, &["annotate", "namespace", &it.ns, &mark]).succeeded();
-    eventually("it to be open", || (it.scale().status == 0).then_some(()));
+    eventually("break-glass to take effect", || (it.scale().status == 0).then_some(()));
     assert!(Timestamp::now() < until, "the machine is too slow for this test");
-    eventually("it to be closed", || (it.scale().status == 1).then_some(()));
-    assert!(Timestamp::now() >= until);
+    eventually("break-glass to end", || (it.scale().status == 1).then_some(()));
+    assert!(Timestamp::now() >= until, "break-glass ended too early");
 }
 
 /// An end that is too far away is refused however the annotation is written: break-glass takes effect at once or not at all.
@@ -321,6 +324,7 @@ fn invalid_arguments_are_refused_with_the_reason() {
         nowhere.status == 2 && nowhere.stderr.contains("there is no namespace no-such-namespace"),
         "{nowhere}"
     );
+    // A reason with a control sequence is accepted, and printed in escaped form.
     let text = "until=2026-12-01T10:00:00Z reason=\u{1b}[2J";
     let odd = it.break_glass(&["--for", "5m", "--reason", text, "--yes"]);
     assert!(odd.status == 0 && !odd.stdout.contains('\u{1b}') && odd.stdout.contains("\\u{1b}[2J"), "{odd}");

@@ -9,14 +9,14 @@ use crate::lab::User;
 const GALERA: &str = include_str!("fixtures/galera.yaml");
 const SECRET: &str = "hunter2-of-the-report";
 
-/// In a namespace where rules only warn, passwords stand in every place in which people put them.
+/// Rules only warn in this namespace, so its objects may hold a password: in a variable and in an annotation.
 #[test]
 fn a_report_holds_the_facts_and_no_secret() {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels("report", &[("gatera.dev/mode", "warn")]);
     let from_secret = "valueFrom: {secretKeyRef: {name: galera-instance, key: root-password}}";
     let text = GALERA.replace(from_secret, &format!("value: {SECRET}"));
-    assert_ne!(text, GALERA, "the fixture reads its password otherwise");
+    assert_ne!(text, GALERA, "the fixture has no reference that the password could replace");
     plane.kubectl_stdin(User::Admin, &["apply", "--namespace", &ns, "--filename=-"], &text).succeeded();
     let note = format!("note=the password is {SECRET}");
     plane

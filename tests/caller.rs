@@ -69,7 +69,7 @@ impl Caller {
         Ok(Self(send))
     }
 
-    /// Waits until the connection accepts no further request.
+    /// Waits until the guard has closed the connection.
     pub async fn closed(&mut self) {
         while !self.0.is_closed() {
             sleep(Duration::from_millis(10)).await;

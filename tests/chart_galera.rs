@@ -108,10 +108,13 @@ fn the_charts_scripts_are_those_that_are_injected() {
     let objects = rendered(&[]);
     for (name, injected) in [("wait-for-sync.sh", SCRIPT), ("start-member.sh", STEP)] {
         let own = std::fs::read_to_string(format!("{CHART}/files/{name}")).unwrap();
-        assert!(own == injected, "cp src/engine/inject/{name} charts/galera/files/");
+        assert!(
+            own == injected,
+            "the chart has another {name}: cp src/engine/inject/{name} charts/galera/files/"
+        );
         for map in ["node-scripts", "bootstrap"] {
             let text = &objects[&format!("ConfigMap/galera-instance-{map}")]["data"][name];
-            assert!(text == injected, "{map} {name}");
+            assert!(text == injected, "ConfigMap {map} has another {name} than the guard injects");
         }
     }
 }
@@ -181,12 +184,16 @@ fn only_the_number_of_members_changes_the_address() {
     );
     let (longer, same) = config(&["--is-upgrade", "--set=nodeCount=5"]);
     assert!(longer.starts_with(&address) && longer.ends_with("-galera-4.galera-instance-hs"), "{longer}");
-    assert_eq!(same, checksum, "no member restarts for another address");
+    assert_eq!(same, checksum, "a new address would restart the members");
     let (kept, other) = config(&["--set-string=config=wsrep_cluster_address=gcomm://"]);
-    assert_eq!(kept, address, "the value config cannot set it");
-    assert_ne!(other, checksum, "other options restart the members");
+    assert_eq!(kept, address, "the value config has changed the address");
+    assert_ne!(other, checksum, "other options would not restart the members");
     let (_, none) = config(&["--set=rollout=gatera"]);
-    assert_eq!(none, Value::Null, "the guard restarts them");
+    assert_eq!(
+        none,
+        Value::Null,
+        "with rollout=gatera, the guard restarts members, so the template needs no checksum"
+    );
 }
 
 /// Returns a pod as the controllers create it from the chart's templates.
@@ -200,11 +207,12 @@ fn pod_of(owner: &str, template: &Value) -> Value {
 }
 
 #[test]
-fn the_guard_leaves_pods_as_the_chart_wrote_them() {
+fn the_guard_only_adds_to_the_pods_of_the_chart() {
     let objects = rendered(&[]);
     let settings = Settings::default();
     let world = Scene::default().world(&settings);
-    for (what, owner, own) in [
+    // The numbers are the positions of the variable, the mount and the volume that the guard adds.
+    for (what, owner, positions) in [
         ("StatefulSet/galera-instance-galera", "StatefulSet/galera-instance-galera", [1, 4, 3]),
         ("Deployment/galera-instance-bootstrap", "ReplicaSet/galera-instance-bootstrap-1", [4, 4, 4]),
     ] {
@@ -224,7 +232,7 @@ fn the_guard_leaves_pods_as_the_chart_wrote_them() {
             })
             .collect();
         let mark = |name: &str| format!("/metadata/annotations/gatera.dev~1{name}");
-        let [env, mount, volume] = own;
+        let [env, mount, volume] = positions;
         assert_eq!(
             added,
             [
@@ -240,8 +248,9 @@ fn the_guard_leaves_pods_as_the_chart_wrote_them() {
             ],
             "{what}"
         );
-        let proven = env!("CARGO_PKG_VERSION");
-        assert_eq!(after["metadata"]["annotations"]["gatera.dev/injected"], proven, "Ready proves Synced");
+        // The version alone says that the readiness probe proves Synced.
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(after["metadata"]["annotations"]["gatera.dev/injected"], version, "{what}");
     }
 }
 

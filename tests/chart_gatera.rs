@@ -111,13 +111,13 @@ fn chosen_values_reach_the_objects() {
         let of = |it: &Value| format!("{} {}", it["failurePolicy"], it["timeoutSeconds"]);
         entries.iter().map(of).collect::<BTreeSet<_>>()
     };
-    let [fail, ignore, patient] = ["\"Fail\" 5", "\"Ignore\" 2", "\"Fail\" 9"].map(str::to_owned);
-    assert_eq!(registered(Endpoint::Mutate, &Settings::default()), [fail, ignore.clone()].into());
-    assert_eq!(registered(Endpoint::Mutate, &settings), [patient.clone()].into());
-    assert_eq!(registered(Endpoint::Validate, &settings), [patient, ignore].into());
+    let [fail_5, ignore_2, fail_9] = ["\"Fail\" 5", "\"Ignore\" 2", "\"Fail\" 9"].map(str::to_owned);
+    assert_eq!(registered(Endpoint::Mutate, &Settings::default()), [fail_5, ignore_2.clone()].into());
+    assert_eq!(registered(Endpoint::Mutate, &settings), [fail_9.clone()].into());
+    assert_eq!(registered(Endpoint::Validate, &settings), [fail_9, ignore_2].into());
 }
 
-/// As charts do it that install several others.
+/// A chart with several dependencies sets one registry and its pull Secrets for all of them.
 #[test]
 fn a_registry_and_its_secrets_may_be_global() {
     let digest = format!("sha256:{}", "a".repeat(64));
@@ -245,7 +245,7 @@ fn bad_values_are_refused_with_an_explanation() {
 }
 
 #[test]
-fn its_arguments_are_options_of_the_program() {
+fn the_charts_arguments_are_options_of_the_program() {
     for (choice, kind) in [
         ("tls.existingSecret=", "Deployment"),
         ("tls.existingSecret=own", "Deployment"),
@@ -274,12 +274,15 @@ fn its_arguments_are_options_of_the_program() {
         let mut args = pod["containers"][0]["args"].as_array().unwrap().iter();
         args.find_map(|it| it.as_str()?.strip_prefix(name)).unwrap().parse().unwrap()
     };
-    assert!(seconds("--lame-duck=") + seconds("--drain=") + 5 <= grace, "it is killed while it drains");
+    assert!(
+        seconds("--lame-duck=") + seconds("--drain=") + 5 <= grace,
+        "the grace period is too short: the guard would be killed while it drains"
+    );
 }
 
 /// The Leases by which replicas coordinate are the same in the program, in the chart and in the guard's Role.
 #[test]
-fn its_leases_are_those_of_the_program() {
+fn the_charts_leases_are_those_of_the_program() {
     let objects = objects(&rendered(&[]).succeeded());
     let wanted: BTreeSet<_> = gatera::act::reserve::lease_names().chain(["gatera".to_owned()]).collect();
     let name = |value: &Value| value.as_str().unwrap().to_owned();
@@ -341,6 +344,6 @@ fn the_guard_has_no_more_rights_than_it_needs() {
         let can =
             ["auth", "can-i", verb, what, "--namespace=gatera", "--as=system:serviceaccount:gatera:gatera"];
         let output = plane.kubectl(User::Admin, &can);
-        assert_eq!(output.stdout.trim(), may, "{verb} {what}: {output}");
+        assert_eq!(output.stdout.trim(), may, "may the guard {verb} {what}? {output}");
     }
 }

@@ -67,7 +67,7 @@ fn the_rendered_chart_is_as_in_its_snapshot() {
     if lab::is_helm_3() {
         return;
     }
-    let ours = |text: &str| {
+    let last_deployment = |text: &str| {
         text.split("---\n").filter(|it| it.contains("kind: Deployment")).last().map(str::to_owned)
     };
     let backup = template(&["--set=auth.existingSecret=mine,backup.enabled=true"]).succeeded();
@@ -75,12 +75,15 @@ fn the_rendered_chart_is_as_in_its_snapshot() {
     let backup = backup.collect::<Vec<_>>().join("---\n");
     let text = format!(
         "{own}\n=== database.galera=shop\n{}\n=== backup.enabled=true\n{backup}",
-        ours(&galera).unwrap()
+        last_deployment(&galera).unwrap()
     );
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("chart-wordpress", text);
     });
-    assert!(!galera.contains("wordpress-mysql"), "no database of its own:\n{galera}");
+    assert!(
+        !galera.contains("wordpress-mysql"),
+        "with database.galera, the chart still has its own database:\n{galera}"
+    );
 }
 
 /// Each row has a bad value and the message that it must produce.
@@ -114,7 +117,7 @@ fn bad_values_are_refused_with_an_explanation() {
         ("backup.keep=0", "at '/backup/keep': minimum: got 0, want 1"),
     ] {
         let output = template(&[&format!("--set={flag}")]);
-        assert_ne!(output.status, 0, "{flag}");
+        assert_ne!(output.status, 0, "{flag} is accepted");
         assert!(output.stderr.contains(words), "{flag}: {words:?} is not in:\n{}", output.stderr);
     }
 }
@@ -137,7 +140,7 @@ fn data_outlives_the_release_and_is_used_again() {
         ])
     );
     place.helm(&["upgrade", "blog", CHART, "--set=service.type=ClusterIP"]).succeeded();
-    assert_eq!(place.passwords(), passwords, "an upgrade keeps them");
+    assert_eq!(place.passwords(), passwords, "the upgrade has changed the passwords");
 
     place.helm(&["uninstall", "blog"]).succeeded();
     assert_eq!(
@@ -149,7 +152,7 @@ fn data_outlives_the_release_and_is_used_again() {
         ])
     );
     place.install("blog", &[]).succeeded();
-    assert_eq!(place.passwords(), passwords, "the database on the volume knows no others");
+    assert_eq!(place.passwords(), passwords, "these are not the passwords of the database on the volume");
     place.helm(&["uninstall", "blog"]).succeeded();
 
     // Without the Secret, the passwords of the database on the volume would be unknown.
@@ -177,13 +180,16 @@ fn a_second_release_in_a_namespace_needs_a_name_prefix() {
     place.install("news", &["--set=namePrefix=news-,backup.enabled=true"]).succeeded();
     let labels = &place.plane.get(&place.ns, "cronjob/news-wp-backup")["spec"]["jobTemplate"]["spec"]["template"]
         ["metadata"]["labels"];
-    assert_eq!(labels["tier"], "backup", "no Service leads to it");
+    assert_eq!(labels["tier"], "backup", "a Service would select the pods of backups");
     place.plane.get(&place.ns, "pvc/news-wp-backup-claim");
     let service = place.plane.get(&place.ns, "service/news-wordpress");
-    assert_eq!(service["spec"]["selector"]["app"], "news", "it does not lead to the other one");
+    assert_eq!(
+        service["spec"]["selector"]["app"], "news",
+        "the Service of release news would select the pods of release blog"
+    );
 }
 
-/// The posts of a release are in the database to which it wrote them.
+/// The posts of a release stay in the database to which it wrote them.
 #[test]
 fn a_release_does_not_move_to_another_database_by_a_value() {
     let place = Place::new();

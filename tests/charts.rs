@@ -58,7 +58,11 @@ fn values_schemas_and_readmes_agree() {
             assert!(meaning.len() > 4, "{chart}: README.md does not say what {name} is");
             described.insert(name);
         }
-        assert_eq!(described, value_paths(&schema, "").into_iter().collect(), "{chart}");
+        assert_eq!(
+            described,
+            value_paths(&schema, "").into_iter().collect(),
+            "left: README.md of {chart}, right: its schema"
+        );
     }
 }
 
@@ -112,7 +116,7 @@ fn a_chart_may_have_them_as_dependencies() {
         let lists = [&pod["initContainers"], &pod["containers"]];
         for container in lists.into_iter().filter_map(Value::as_array).flatten() {
             assert!(container["image"].as_str().unwrap().starts_with("r.example/"), "{name}: {container}");
-            // A ResourceQuota refuses containers without them.
+            // A ResourceQuota may refuse containers without requests.
             assert!(container["resources"]["requests"]["memory"].is_string(), "{name}: {container}");
         }
     }

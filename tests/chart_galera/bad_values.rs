@@ -81,12 +81,13 @@ fn bad_values_are_refused_with_an_explanation() {
         ("podSecurity=privileged", "at '/podSecurity': value must be one of 'baseline', 'restricted'"),
     ] {
         let output = template(INSTANCE, &[&format!("--set={flag}")]);
-        assert_ne!(output.status, 0, "{flag}");
+        assert_ne!(output.status, 0, "{flag} is accepted");
         assert!(output.stderr.contains(words), "{flag}: {words:?} is not in:\n{}", output.stderr);
         for hidden in ["pässword", "hunter2", "xxx", "a\tb", "a\nb"] {
             assert!(!output.stderr.contains(hidden), "a password is shown: {}", output.stderr);
         }
     }
+    // Values at the limits are accepted.
     for flag in [
         "nodeCount=31",
         "nodeCount=4,allowEvenOrSmall=true",

@@ -41,7 +41,7 @@ fn a_release_is_installed_scaled_and_uninstalled_under_the_guard() {
 
     assert_quiet(&alive.upgrade_chart(&["--set=nodeCount=5"]));
     alive.until_ready(5);
-    assert!(alive.members().starts_with(&members), "no member was restarted");
+    assert!(alive.members().starts_with(&members), "an upgrade that only adds members has restarted one");
     assert_refused(
         &alive.upgrade_chart(&["--set=nodeCount=1,allowEvenOrSmall=true"]),
         "nodeCount 5 -> 1 would leave 1 of 5 members, and 3 are a majority: go to 3 first, and wait until all members are Ready",
@@ -67,13 +67,17 @@ fn a_release_is_installed_scaled_and_uninstalled_under_the_guard() {
     );
     eventually("the others are gone", || (alive.members() == members).then_some(()));
     assert_eq!(alive.passwords(), passwords);
-    assert_eq!(alive.kubectl(&["get", BOOTSTRAP]).status, 1, "hooks do not come back");
+    assert_eq!(
+        alive.kubectl(&["get", BOOTSTRAP]).status,
+        1,
+        "the rollback has brought the bootstrap node back"
+    );
 
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
-    let release = format!("gatera.dev/override=G03 until={until} reason=moving house");
+    let mark = format!("gatera.dev/override=G03 until={until} reason=moving house");
     assert_refused(&alive.helm(&["uninstall", INSTANCE]), "");
     alive.helm(&["rollback", INSTANCE, "1"]).succeeded();
-    alive.kubectl(&["annotate", "statefulset", STATEFUL_SET, &release]).succeeded();
+    alive.kubectl(&["annotate", "statefulset", STATEFUL_SET, &mark]).succeeded();
     eventually("the override is seen", || {
         Some(alive.helm(&["uninstall", INSTANCE])).filter(|it| it.status == 0)
     });
@@ -89,7 +93,7 @@ fn a_release_is_installed_scaled_and_uninstalled_under_the_guard() {
     );
     assert!(installed.status == 0 && installed.stderr.ends_with(&reported), "{installed}");
     assert_eq!(installed.stderr.lines().count(), 1, "{installed}");
-    assert_eq!(alive.passwords(), passwords, "the data is useless without its passwords");
+    assert_eq!(alive.passwords(), passwords, "the data needs the passwords of the first installation");
     assert_eq!(alive.founders(), "");
 }
 
@@ -123,7 +127,7 @@ fn the_printed_command_removes_the_remains_of_a_failed_installation() {
         "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "8Gi" } } },
     });
     apply(&claim.to_string());
-    let named = eventually("status to name it", || {
+    let named = eventually("status to name the bootstrap node", || {
         let output =
             crate::guarded::ask(&alive.plane.kubeconfig(User::Admin), &["status", "--namespace", &alive.ns]);
         Some(output.stdout).filter(|text| text.contains("there is no StatefulSet whose members join it"))
@@ -131,13 +135,15 @@ fn the_printed_command_removes_the_remains_of_a_failed_installation() {
     assert!(named.contains(&format!("Deployment {}/galera-instance-bootstrap runs", alive.ns)), "{named}");
 
     let output = alive.install(&[]);
-    let (_, command) =
-        output.stderr.split_once("To begin anew, without the data: kubectl ").expect("a command");
+    let (_, command) = output
+        .stderr
+        .split_once("To begin anew, without the data: kubectl ")
+        .expect("the refusal prints a command");
     let (command, selector) = command.trim_end().split_once(" -l ").unwrap();
     let words: Vec<_> =
         command.split(' ').chain(["-l", selector.trim_matches('\''), "--wait=false"]).collect();
     alive.plane.kubectl(User::Editor, &words).succeeded();
-    eventually("all of it to be gone", || {
+    eventually("the remains to be deleted", || {
         let kinds = "deployments,services,pods,persistentvolumeclaims";
         alive.admin(&["get", kinds, "--output=name"]).succeeded().is_empty().then_some(())
     });
@@ -203,8 +209,8 @@ fn a_second_attempt_uses_what_the_first_one_left() {
     assert_quiet(&alive.install(&[]));
     let after = (alive.passwords(), alive.plane.get(&alive.ns, BOOTSTRAP)["metadata"]["uid"].clone());
     alive.until_formed();
-    assert_eq!(after.0, before.0, "the Secret is used as it is");
-    assert_ne!(after.1, before.1, "the bootstrap node is a new one");
+    assert_eq!(after.0, before.0, "the Secret was changed");
+    assert_ne!(after.1, before.1, "the bootstrap node was not replaced");
     assert_quiet(&alive.upgrade_chart(&FIXED));
     assert_refused(&alive.upgrade_chart(&["--set=auth.sstPassword=hunter2"]), "is not what Secret ");
 }

@@ -1,5 +1,5 @@
-//! The scripts of the bootstrap node's first start: it does not found a cluster while a member runs, and it creates the user of
-//! the state transfer. Tried by hand with MariaDB 10.11 and a password of every printable character.
+//! The scripts of the bootstrap node's first start: one does not found a cluster while a member runs, the other creates the user
+//! of the state transfer. Tried by hand with MariaDB 10.11 and a password of every printable character.
 
 use std::fs;
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ fn script(name: &str) -> Command {
     shell
 }
 
-/// Returns the script as it runs with this many seconds left until founding is refused.
+/// Returns the command that runs `first.sh` with these members and this many seconds left until founding is refused.
 fn first(members: &str, seconds_left: i64) -> Command {
     let until = (jiff::Timestamp::now().as_second() + seconds_left).to_string();
     let mut first = script("first.sh");
@@ -62,7 +62,7 @@ fn beside_a_member_the_bootstrap_node_fails_and_says_why() {
 }
 
 #[test]
-fn it_connects_to_the_port_on_which_servers_listen() {
+fn members_are_looked_for_on_the_port_on_which_they_listen() {
     let (member, address) = a_member();
     let other = member.local_addr().unwrap().port() + 1;
     let output = first(&address, 3600).env("GATERA_PORT", other.to_string()).output().unwrap();

@@ -1,4 +1,4 @@
-//! Values that are passed through reach the objects that they are for.
+//! Values that the chart passes on reach the objects for which they are meant.
 
 use serde_json::{Value, json};
 
@@ -31,8 +31,8 @@ fn chosen_values_reach_the_objects() {
             .len()
     });
     assert_eq!((required, preferred, &affinity["nodeAffinity"]["x"]), (1, 1, &json!(1)));
-    let founder = &objects["Deployment/galera-instance-bootstrap"]["spec"]["template"];
-    for pod in [&template["spec"], &founder["spec"]] {
+    let bootstrap = &objects["Deployment/galera-instance-bootstrap"]["spec"]["template"];
+    for pod in [&template["spec"], &bootstrap["spec"]] {
         let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
         assert!(mounts.contains(&json!({ "name": "more", "mountPath": "/more" })), "{mounts:?}");
         assert!(pod["volumes"].as_array().unwrap().contains(&json!({ "name": "more" })));
@@ -46,7 +46,7 @@ fn chosen_values_reach_the_objects() {
     assert_eq!(ports(&policy["ingress"][1]), [4444, 5567, 5567, 5568]);
     assert_eq!(policy["ingress"][1]["from"][0]["podSelector"], policy["podSelector"]);
     let selector: objects::Selector = serde_json::from_value(policy["podSelector"].clone()).unwrap();
-    for template in [template, founder] {
+    for template in [template, bootstrap] {
         let labels = serde_json::from_value(template["metadata"]["labels"].clone()).unwrap();
         assert!(selector.selects(&labels), "{labels:?}");
     }
@@ -73,7 +73,10 @@ fn an_exporter_asks_each_member() {
         ]
     );
     let set = "StatefulSet/galera-instance-galera";
-    assert_eq!(objects[set]["spec"], without[set]["spec"], "members do not restart for it");
+    assert_eq!(
+        objects[set]["spec"], without[set]["spec"],
+        "the exporter changes the StatefulSet, so members would restart"
+    );
 
     let deployment = &objects["Deployment/galera-instance-exporter"]["spec"]["template"];
     let pod = &deployment["spec"];
@@ -154,7 +157,7 @@ fn no_pod_is_root_with_pod_security_restricted() {
         }
         number += 1;
     }
-    assert_eq!(number, 3);
+    assert_eq!(number, 3, "the number of pods in the chart");
 }
 
 #[test]

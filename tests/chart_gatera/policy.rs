@@ -59,7 +59,7 @@ impl Thief {
         ))
     }
 
-    fn apply(&self, manifest: &Value) -> (i32, String) {
+    fn create(&self, manifest: &Value) -> (i32, String) {
         let path = self.plane.folder().join("thief.json");
         std::fs::write(&path, manifest.to_string()).unwrap();
         self.run(&format!("create --filename={}", path.display()))
@@ -137,7 +137,7 @@ fn a_stolen_token_allows_only_what_the_guard_does() {
             .unwrap_or_else(|| panic!("{command}: not refused by the policy: {words}"));
         refused.push_str(&format!("$ kubectl {command}\n{}\n\n", words.trim()));
     };
-    // Commands before any object has a mark.
+    // No object has a mark of the guard yet.
     for command in [
         "scale statefulset x --namespace=db --replicas=3",
         "patch statefulset x --namespace=db --patch={\"spec\":{\"replicas\":3}}",
@@ -182,8 +182,8 @@ fn a_stolen_token_allows_only_what_the_guard_does() {
     ] {
         refuse(command, thief.run(command));
     }
-    let this = json!({ "preconditions": { "uid": "y" } });
-    refuse("evict x", thief.evict("x", &this));
+    let with_uid = json!({ "preconditions": { "uid": "y" } });
+    refuse("evict x", thief.evict("x", &with_uid));
     refuse("evict x-0 without its uid", thief.evict("x-0", &json!({})));
     let at_once = json!({ "preconditions": { "uid": "y" }, "gracePeriodSeconds": 0 });
     refuse("evict x-0 at once", thief.evict("x-0", &at_once));
@@ -202,25 +202,26 @@ fn a_stolen_token_allows_only_what_the_guard_does() {
             ),
         ),
     ] {
-        refuse(words, thief.apply(&manifest));
+        refuse(words, thief.create(&manifest));
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "../fixtures" }, {
         insta::assert_snapshot!("policy-words", refused);
     });
-    may_do_its_work(&thief);
+    assert_that_the_guard_can_work(&thief);
 }
 
-fn may_do_its_work(thief: &Thief) {
+/// Asserts that the policy allows everything that the guard does.
+fn assert_that_the_guard_can_work(thief: &Thief) {
     // A snapshot whose owner does not exist would be garbage collected at once.
     let owner = thief.plane.get("db", "statefulset/x")["metadata"]["uid"].clone();
     let owners = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "uid": owner }]);
-    let copied = snapshot(&json!({ "metadata": { "ownerReferences": owners } }));
+    let owned = snapshot(&json!({ "metadata": { "ownerReferences": owners } }));
     // The chart creates these Leases; the guard may create a deleted one again.
     let leases = ["--namespace=gatera", "delete", "lease", "gatera-let-go-0", "gatera-let-go-7"];
     thief.plane.kubectl(User::Admin, &leases).succeeded();
-    for manifest in [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7"), copied]
+    for manifest in [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7"), owned]
     {
-        let (status, words) = thief.apply(&manifest);
+        let (status, words) = thief.create(&manifest);
         assert_eq!(status, 0, "{words}");
     }
     let (_, words) = thief.evict("x-0", &json!({ "preconditions": { "uid": "y" } }));

@@ -83,13 +83,15 @@ impl<'a> Release<'a> {
         self.plane.kubectl_stdin(User::Admin, &create, &manifest.to_string())
     }
 
-    /// Uninstalls the release after its guard is gone: a write that was refused a moment before passes.
+    /// Uninstalls the release of a guard that has stopped. Until then, writes fail because no guard answers; then they succeed.
     fn uninstall(self) {
         let held_up = self.try_what_is_forbidden();
         assert!(held_up.stderr.contains("failed calling webhook"), "{held_up}");
         let output = self.helm("uninstall", &["guard"]);
         assert_eq!(output.status, 0, "{output}");
-        eventually("API servers ask no more", || (self.try_what_is_forbidden().status == 0).then_some(()));
+        eventually("API servers to call no guard any more", || {
+            (self.try_what_is_forbidden().status == 0).then_some(())
+        });
         let kinds = "secret,lease,configmap,deployment,service,serviceaccount,role,rolebinding,pdb,\
                      clusterrole,clusterrolebinding,validatingwebhookconfiguration,mutatingwebhookconfiguration,\
                      validatingadmissionpolicy,validatingadmissionpolicybinding";
@@ -103,14 +105,18 @@ impl<'a> Release<'a> {
         self.selftest_by(None)
     }
 
-    /// Does the same with the settings that are mounted into that pod.
+    /// Does the same with a settings file, as it is mounted into that pod.
     fn selftest_by(&self, settings: Option<&Path>) -> (i32, String) {
         let hooks = ["guard", CHART, "--show-only=templates/tests/selftest.yaml"];
         let text = self.helm("template", &hooks).succeeded();
         let pod = of_kind(&objects(&text), "Pod");
         let apply = ["apply", "--filename=-"];
         let output = self.plane.kubectl_stdin(User::Admin, &apply, &text);
-        assert_eq!((output.status, &*output.stderr), (0, ""), "the strictest Pod Security: {output}");
+        assert_eq!(
+            (output.status, &*output.stderr),
+            (0, ""),
+            "the strictest Pod Security does not admit the pod without a warning: {output}"
+        );
         let kubeconfig = guarded::kubeconfig_of(self.plane, &self.ns, "gatera-selftest", "selftest", None);
         let args = pod["spec"]["containers"][0]["args"].as_array().unwrap().iter();
         let args = args
@@ -130,6 +136,7 @@ impl<'a> Release<'a> {
     }
 }
 
+/// How Helm writes objects in an installation, in an upgrade and in a rollback.
 const METHODS: [[&str; 3]; 3] = [
     ["--server-side=true", "--server-side=true", "--server-side=auto"],
     ["--server-side=false", "--server-side=false", "--server-side=auto"],
@@ -167,7 +174,7 @@ fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
         let ca = |written: &Value| written["certificates"]["ca.crt"].as_str().unwrap().to_owned();
         assert_ne!(ca(&again), ca(&written));
 
-        // The way out when a guard is broken, and the way back.
+        // Deleting its configurations is the way out when a guard is broken; an upgrade creates them again.
         let kinds = "validatingwebhookconfiguration,mutatingwebhookconfiguration";
         plane.kubectl(User::Admin, &["delete", kinds, "gatera"]).succeeded();
         eventually("nothing is guarded", || (release.try_what_is_forbidden().status == 0).then_some(()));
@@ -179,7 +186,9 @@ fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
         let secret = plane.get(&release.ns, "secret/gatera-tls");
         assert!(secret["metadata"]["labels"]["helm.sh/chart"].is_string(), "{}", secret["metadata"]);
         guard.until_registered();
-        eventually("API servers ask again", || (release.try_what_is_forbidden().status == 1).then_some(()));
+        eventually("API servers to call the guard again", || {
+            (release.try_what_is_forbidden().status == 1).then_some(())
+        });
 
         let (code, words) = release.selftest();
         assert_eq!(code, 0, "{words}");
@@ -189,8 +198,8 @@ fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
     }
 }
 
-/// In the order of the README: in mode `warn` first. A refusal then names a page that a user without any rights can read with
-/// kubectl.
+/// The guard runs in mode `warn` first, as the README advises. A refusal in mode `enforce` then names a page that a user without
+/// any rights can read with kubectl.
 fn it_warns_first_and_every_user_can_read_the_page_of_a_refusal(plane: &ControlPlane) {
     let release = Release::install(plane, &["--set=mode=warn"]);
     let settings = plane.folder().join("settings.yaml");
@@ -204,7 +213,7 @@ fn it_warns_first_and_every_user_can_read_the_page_of_a_refusal(plane: &ControlP
         Start { identity: release.ns.clone(), home: Some(release.ns.clone()), arguments, ..Start::default() };
     let guard = Guard::start(plane, &program(), &start);
     guard.until_registered();
-    let warned = eventually("API servers ask", || {
+    let warned = eventually("API servers to call the guard", || {
         Some(release.try_what_is_forbidden()).filter(|it| it.stderr.contains("Warning: [G11]"))
     });
     assert_eq!(warned.status, 0, "{warned}");
@@ -283,7 +292,7 @@ fn a_guard_whose_pods_never_become_ready_blocks_no_request(plane: &ControlPlane)
 
 /// A real scheduler spreads the replicas of each revision; if only one node is available, it takes both.
 #[test]
-fn replicas_are_spread_over_the_nodes_there_are() {
+fn replicas_are_spread_over_the_available_nodes() {
     let plane = ControlPlane::start_with_nodes(2);
     let release = Release::install(&plane, &["--set=image.tag=one"]);
     let nodes = |tag: &str| {

@@ -11,7 +11,7 @@ use crate::lab;
 /// The grade of a check without a finding.
 const PASSED: u64 = 10;
 
-/// Each check that finds something, the charts, and the reason why that stays.
+/// Each check that finds something, the charts in which it does, and why the finding stays.
 const EXCEPTIONS: [(&str, &[&str], &str); 11] = [
     (
         "container-ephemeral-storage-request-and-limit",
@@ -74,5 +74,5 @@ fn kube_score_finds_only_what_has_a_reason() {
     let excepted = EXCEPTIONS
         .iter()
         .flat_map(|(check, charts, _)| charts.iter().map(|chart| ((*check).to_owned(), *chart)));
-    assert_eq!(found, excepted.collect());
+    assert_eq!(found, excepted.collect(), "left: findings of kube-score, right: EXCEPTIONS");
 }
