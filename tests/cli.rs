@@ -15,9 +15,15 @@ pub struct Ran {
 
 /// Runs the program in the folder of the fixtures, so that snapshots contain no path of the machine.
 pub fn gatera(args: &[&str], stdin: &[u8]) -> Ran {
+    gatera_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"), args, stdin)
+}
+
+/// Runs the program in this folder.
+pub fn gatera_in(folder: &Path, args: &[&str], stdin: &[u8]) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gatera"))
         .args(args)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"))
+        .current_dir(folder)
+        .env_remove("NO_COLOR")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -83,8 +89,8 @@ fn an_unreadable_input_exits_with_2() {
     ] {
         let ran = gatera(&["check", "-", "seed.yaml"], stdin);
         assert_eq!(ran.code, 2, "{}", ran.out);
-        assert!(ran.out.contains(words), "{words}: {}", ran.out);
-        assert!(ran.out.contains("[G11]"), "the other file is judged all the same");
+        assert!(ran.out.contains(words), "{words:?} is not in {}", ran.out);
+        assert!(ran.out.contains("[G11]"), "the other file was not judged: {}", ran.out);
     }
     let ran = gatera(&["check", "nowhere.yaml"], b"");
     assert_eq!(ran.code, 2);
@@ -149,13 +155,13 @@ fn a_failed_start_prints_the_reason_once() {
         "clusters": [
             { "name": "far", "cluster": { "server": "https://127.0.0.1:1" } },
             { "name": "nowhere", "cluster": { "server": "https://127.0.0.1:1", "certificate-authority": "/nowhere/ca.crt" } },
-            { "name": "told", "cluster": { "server": "https://me:hunter2@127.0.0.1:1" } },
+            { "name": "userinfo", "cluster": { "server": "https://me:hunter2@127.0.0.1:1" } },
         ],
         "contexts": [
             { "name": "far", "context": { "cluster": "far", "user": "a" } },
             { "name": "lost", "context": { "cluster": "gone", "user": "a" } },
             { "name": "nowhere", "context": { "cluster": "nowhere", "user": "a" } },
-            { "name": "told", "context": { "cluster": "told", "user": "a" } },
+            { "name": "userinfo", "context": { "cluster": "userinfo", "user": "a" } },
         ],
         "users": [{ "name": "a", "user": { "token": "hunter2" } }],
     });
@@ -170,12 +176,12 @@ fn a_failed_start_prints_the_reason_once() {
         (
             &["status", "--kubeconfig", contexts],
             format!(
-                "{contexts} has no current context; choose one with --context: far, lost, nowhere, told\n"
+                "{contexts} has no current context; choose one with --context: far, lost, nowhere, userinfo\n"
             ),
         ),
         (
             &["--context", "near", "status", "--kubeconfig", contexts],
-            format!("there is no context near in {contexts}; it has far, lost, nowhere, told\n"),
+            format!("there is no context near in {contexts}; it has far, lost, nowhere, userinfo\n"),
         ),
         (
             &["status", "--context=lost", "--kubeconfig", contexts],
@@ -195,10 +201,10 @@ fn a_failed_start_prints_the_reason_once() {
             ),
         ),
         (
-            &["status", "--context=told", "--kubeconfig", contexts],
+            &["status", "--context=userinfo", "--kubeconfig", contexts],
             format!(
                 "asking the API server for its version: the API server does not answer: \
-                 https://127.0.0.1:1 (context told of {contexts}): Connection refused\n"
+                 https://127.0.0.1:1 (context userinfo of {contexts}): Connection refused\n"
             ),
         ),
         (
@@ -214,7 +220,7 @@ fn a_failed_start_prints_the_reason_once() {
         ),
     ] {
         let ran = gatera(args, b"");
-        assert_eq!(ran.code, 2, "{args:?}");
+        assert_eq!(ran.code, 2, "{args:?}: {}", ran.err);
         assert!(ran.err.starts_with(&format!("gatera: {words}")), "{args:?}: {}", ran.err);
         assert!(!ran.err.contains("hunter2"), "{}", ran.err);
     }
@@ -223,7 +229,7 @@ fn a_failed_start_prints_the_reason_once() {
 /// kubectl finds its plugins by their names.
 #[cfg(unix)]
 #[test]
-fn a_link_makes_it_a_plugin_of_kubectl() {
+fn a_link_makes_the_program_a_plugin_of_kubectl() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("kubectl-gatera");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gatera"), &link).unwrap();
@@ -240,6 +246,7 @@ fn a_link_makes_it_a_plugin_of_kubectl() {
     assert!(says(Path::new(env!("CARGO_BIN_EXE_gatera"))).contains("\nUsage: gatera recover "));
 }
 
+/// Returns a page without the times that follow `until=`, because the program takes them from the clock.
 fn without_times(page: &str) -> String {
     let mut parts = page.split("until=");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -271,7 +278,7 @@ fn rules_are_listed_and_explained() {
 
 #[test]
 fn removed_commands_name_their_replacement() {
-    for (asked, place) in [
+    for (asked, replacement) in [
         (
             &["simulate", "-n", "db", "--", "kubectl", "delete", "pod", "x"][..],
             "add --dry-run=server to the kubectl command",
@@ -283,7 +290,7 @@ fn removed_commands_name_their_replacement() {
         ),
     ] {
         let ran = gatera(asked, b"");
-        assert!(ran.code == 2 && ran.err.contains(place), "{asked:?}: {} {}", ran.code, ran.err);
+        assert!(ran.code == 2 && ran.err.contains(replacement), "{asked:?}: {} {}", ran.code, ran.err);
     }
 }
 

@@ -118,7 +118,7 @@ fn a_config_map_is_judged_when_its_first_reader_is_applied() {
     run(&["apply", "--filename=-"], GALERA).succeeded();
 }
 
-/// The guard tells a restart from every other edit by the whole template, as a real API server writes it in both cases.
+/// The guard distinguishes a restart from other edits by the whole template, as a real API server writes it in both cases.
 #[test]
 fn a_restart_waits_for_a_member_that_is_missing_and_nothing_else_does() {
     let (plane, ns) = running_cluster("restart");
@@ -129,7 +129,7 @@ fn a_restart_waits_for_a_member_that_is_missing_and_nothing_else_does() {
     let patch = ["patch", "statefulset", STATEFUL_SET, "--patch", restart, "--dry-run=server"];
     let member = format!("{STATEFUL_SET}-2");
     plane.make_pod_unready(&ns, &member);
-    eventually("the guard to see the member", || {
+    eventually("the guard to see that the member is not Ready", || {
         run(&patch).stderr.contains("[G14] StatefulSet").then_some(())
     });
     let refused = run(&["rollout", "restart", "statefulset", STATEFUL_SET]);
@@ -147,7 +147,7 @@ fn a_restart_waits_for_a_member_that_is_missing_and_nothing_else_does() {
         run(arguments).succeeded();
     }
     plane.make_pod_ready(&ns, &member);
-    eventually("the guard to see it again", || (run(&patch).status == 0).then_some(()));
+    eventually("the guard to see that the member is Ready", || (run(&patch).status == 0).then_some(()));
 }
 
 /// `kubectl apply --force` deletes and re-creates an object if the answer is Invalid or Conflict, so a refusal must be neither.
@@ -214,10 +214,7 @@ fn members_are_injected_and_marked() {
         assert_eq!(pod["metadata"]["annotations"]["gatera.dev/my-cnf"], address);
     }
     let template = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["spec"]["template"].clone();
-    assert_eq!(
-        template["spec"]["terminationGracePeriodSeconds"], 30,
-        "the template stays as its owner wrote it"
-    );
+    assert_eq!(template["spec"]["terminationGracePeriodSeconds"], 30, "the guard has changed the template");
 }
 
 #[test]
@@ -254,13 +251,11 @@ fn entries_are_registered_once() {
             &["label", "validatingwebhookconfiguration/gatera", "touched=yes", "--overwrite"],
         )
         .succeeded();
-    eventually("the guard to have looked at the change", || {
-        guard.log().contains("webhook entries").then_some(())
-    });
+    eventually("the guard to look at the change", || guard.log().contains("webhook entries").then_some(()));
     let entries =
         plane.get("default", "validatingwebhookconfiguration/gatera")["webhooks"].as_array().unwrap().len();
     assert!(entries >= 5, "{entries}");
-    assert_eq!(version(kinds[1]), before[1], "nothing but the label was written");
+    assert_eq!(version(kinds[1]), before[1], "the guard has written entries that were unchanged");
     assert_eq!(guard.log().matches("webhook entries").count(), 2, "{}", guard.log());
 }
 
@@ -308,9 +303,9 @@ fn a_used_override_is_reported() {
     assert_eq!(event["deprecatedCount"], 1, "the dry run wrote an Event too");
     assert!(
         event["deprecatedLastTimestamp"].is_string(),
-        "kubectl get events --sort-by=.lastTimestamp: {event}"
+        "`kubectl get events --sort-by=.lastTimestamp` needs this field: {event}"
     );
-    assert_ne!(used(), before);
+    assert_ne!(used(), before, "the metric does not count the override");
 }
 
 /// The data mark is set when the StatefulSet is created, changed to "present" by the leader, and survives every overwrite.
@@ -327,11 +322,11 @@ fn the_data_mark_survives_replace_and_edit() {
     plane
         .kubectl_stdin(User::Editor, &["--namespace", &ns, "replace", "--filename=-"], &set.to_string())
         .succeeded();
-    assert_eq!(mark(), "present", "kubectl replace took it away");
+    assert_eq!(mark(), "present", "kubectl replace has removed the mark");
     let annotate =
         ["--namespace", &ns, "annotate", "--overwrite", "statefulset", STATEFUL_SET, "gatera.dev/data=none"];
     plane.kubectl(User::Editor, &annotate).succeeded();
-    assert_eq!(mark(), "present", "kubectl annotate changed it");
+    assert_eq!(mark(), "present", "kubectl annotate has changed the mark");
 }
 
 /// A cluster that is older than the guard has no data mark; a new one is marked "none" before its first member runs.

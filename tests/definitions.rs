@@ -1,5 +1,5 @@
-//! What is created for cert-manager and for Prometheus's operator: an API server that has the definitions of their makers accepts
-//! it, and knows each field.
+//! Objects for cert-manager and for the Prometheus operator: an API server that has the published definitions accepts them and
+//! knows each of their fields.
 
 use crate::lab::{self, ControlPlane, User, sources_of};
 
@@ -17,15 +17,15 @@ fn define(plane: &ControlPlane, module: &str, path: &str, names: &[&str]) {
     plane.until_defined();
 }
 
-/// Returns the objects for cert-manager and for Prometheus's operator that a chart renders.
+/// Returns the objects for cert-manager and for the Prometheus operator that a chart renders.
 fn rendered(plane: &ControlPlane, ns: &str, chart: &str, values: &[&str]) -> String {
     let folder = format!("{}/charts/{chart}", env!("CARGO_MANIFEST_DIR"));
     let fixed = ["template", "shop", &folder, "--namespace", ns];
     let text = plane.helm(User::Admin, &[&fixed, values].concat()).succeeded();
-    let theirs = |text: &&str| {
+    let is_for_an_operator = |text: &&str| {
         text.contains("apiVersion: cert-manager.io") || text.contains("apiVersion: monitoring.coreos.com")
     };
-    text.split("\n---").filter(theirs).collect::<Vec<_>>().join("\n---\n")
+    text.split("\n---").filter(is_for_an_operator).collect::<Vec<_>>().join("\n---\n")
 }
 
 #[test]
@@ -37,14 +37,15 @@ fn objects_for_other_operators_conform_to_their_definitions() {
     let ns = plane.namespace("definitions");
     let issuer = "--set=tls.issuerRef.name=ours";
     let monitored = "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true";
-    let asked = "--set=metrics.enabled=true,metrics.existingSecret=ours,metrics.serviceMonitor.enabled=true";
+    let metrics =
+        "--set=metrics.enabled=true,metrics.existingSecret=ours,metrics.serviceMonitor.enabled=true";
     for (text, kinds) in [
         (
             EXAMPLES.replace("namespace: gatera}", &format!("namespace: {ns}}}")),
             "IssuerCertificateIssuerCertificate",
         ),
         (rendered(plane, &ns, "gatera", &[issuer, monitored]), "CertificatePrometheusRuleServiceMonitor"),
-        (rendered(plane, &ns, "galera", &[issuer, asked]), "CertificateServiceMonitor"),
+        (rendered(plane, &ns, "galera", &[issuer, metrics]), "CertificateServiceMonitor"),
     ] {
         let apply = [
             "apply",

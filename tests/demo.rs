@@ -30,11 +30,11 @@ const GALERA: &str = include_str!("fixtures/galera.yaml");
 const CHART: &str = include_str!("fixtures/chart-gatera.snap");
 const NAMESPACE: &str = "db";
 const STATEFUL_SET: &str = "galera-instance-galera";
-const PATIENCE: &str = "kube-apiserver, etcd and kube-controller-manager, on loopback, in a temp folder";
+const CONTROL_PLANE: &str = "kube-apiserver, etcd and kube-controller-manager, on loopback, in a temp folder";
 
 fn main() {
     let started = Instant::now();
-    say(&format!("Starting a control plane ({PATIENCE}) and the guard."));
+    say(&format!("Starting a control plane ({CONTROL_PLANE}) and the guard."));
     let plane = ControlPlane::start();
     install(&plane);
     let guard =
@@ -89,8 +89,8 @@ impl Demo<'_> {
         );
         lab::eventually("the guard to remove the bootstrap node", || {
             let set = self.plane.get(NAMESPACE, &format!("statefulset/{STATEFUL_SET}"));
-            let note = set["metadata"]["annotations"]["gatera.dev/bootstrap"].as_str()?;
-            note.starts_with("removed").then_some(())
+            let mark = set["metadata"]["annotations"]["gatera.dev/bootstrap"].as_str()?;
+            mark.starts_with("removed").then_some(())
         });
         self.kubectl(&["get", "events", "--field-selector=reason=BootstrapRemoved"]);
     }

@@ -37,7 +37,7 @@ fn derived_files_are_current() {
         assert_eq!(
             fs::read_dir(root.join(folder)).unwrap().count(),
             of_it,
-            "{folder} has a page without a rule"
+            "{folder} has a file for which there is no rule"
         );
     }
 }
@@ -59,16 +59,21 @@ const PARTS: &[Part] = &[
 const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
 const ENTRY_COLUMNS: &str = "| entry | asks | of | without an answer |";
 
-/// Returns the pages of all rules for the documentation and, for readers without the program, for the chart; and the schemas.
+/// Returns derived files by their paths: a page for each rule in the documentation and, for readers without the program, in the
+/// chart; the lists of rules and of commands; and the schemas.
 fn pages() -> BTreeMap<String, String> {
-    let mut index = "# The rules\n\nWhat `gatera explain` prints, a page each. They are made of the rules' files.\n\n| id | name | in short |\n|---|---|---|\n".to_owned();
+    let mut index = "# The rules\n\nEach page is what `gatera explain` prints for a rule. The pages are generated from the rules' source files.\n\n| id | name | in short |\n|---|---|---|\n".to_owned();
     let mut pages = BTreeMap::new();
     for page in rulebook().pages() {
         index.push_str(&format!("| [{0}]({0}.md) | {1} | {2} |\n", page.id, page.name, page.summary()));
         pages.insert(format!("docs/rules/{}.md", page.id), documentation(&page));
-        let lasting = lasting_page(&page);
-        assert!(!lasting.contains("gatera explain"), "{} is read without the program", page.id);
-        pages.insert(format!("charts/gatera/files/rules/{}", page.id), lasting);
+        let for_chart = chart_page(&page);
+        assert!(
+            !for_chart.contains("gatera explain"),
+            "the chart's page {} names `gatera explain`, which its readers do not have",
+            page.id
+        );
+        pages.insert(format!("charts/gatera/files/rules/{}", page.id), for_chart);
     }
     pages.insert("docs/rules/README.md".to_owned(), index);
     pages.insert("docs/commands.md".to_owned(), commands());
@@ -106,7 +111,7 @@ fn commands() -> String {
 }
 
 /// Returns a page as it is stored beside the others for readers without the program, who fill in the time themselves.
-fn lasting_page(page: &Page) -> String {
+fn chart_page(page: &Page) -> String {
     let text = page.text().replace(ANY_TIME, "until=TIME");
     let page = rulebook().pages().fold(text, |text, other| {
         let (named, page) = (format!("gatera explain {}", other.id), format!("page {}", other.id));
@@ -203,7 +208,7 @@ pub fn described_values(readme: &str) -> Vec<(String, String, String)> {
     values.collect()
 }
 
-/// Returns a text without the signs of Markdown, and without the targets of links.
+/// Returns a text without Markdown's backticks, and without the brackets and targets of links.
 fn plain(text: &str) -> String {
     let mut parts = text.split("](");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -237,15 +242,15 @@ fn with_table(text: &str, after: &str, heading: &str, rows: impl Iterator<Item =
     format!("{before}{}", with_lines(rest, &begins, |line| line.starts_with('|'), rows))
 }
 
-/// Replaces the lines directly after `begins` that match `such` with these lines.
+/// Replaces the lines directly after `begins` for which `is_old` holds with these lines.
 fn with_lines(
     text: &str,
     begins: &str,
-    such: impl Fn(&str) -> bool,
+    is_old: impl Fn(&str) -> bool,
     lines: impl Iterator<Item = String>,
 ) -> String {
     let (before, rest) = text.split_once(begins).unwrap_or_else(|| panic!("no {begins:?}"));
-    let old: usize = rest.split_inclusive('\n').take_while(|line| such(line)).map(str::len).sum();
+    let old: usize = rest.split_inclusive('\n').take_while(|line| is_old(line)).map(str::len).sum();
     let new: String = lines.map(|line| line + "\n").collect();
     format!("{before}{begins}{new}{}", &rest[old..])
 }

@@ -27,7 +27,7 @@ fn docs_list_the_options_of_check() {
     let rows =
         cells.flat_map(|cell| cell.split("`--").skip(1)).filter_map(|rest| rest.split([' ', '`']).next());
     let listed: BTreeSet<_> = rows.chain(["color", "help"]).collect();
-    assert_eq!(options, listed);
+    assert_eq!(options, listed, "left: options of `gatera check --help`, right: docs/check.md");
 }
 
 /// The two tables in docs/members.md list exactly the annotations that people may set and those that only the guard writes.
@@ -41,7 +41,7 @@ fn docs_list_the_annotations_of_people_and_of_the_guard() {
     ] {
         let (_, table) = page.split_once(header).unwrap();
         let names = table.lines().map_while(|row| row.strip_prefix("| `")?.split('`').next());
-        assert_eq!(names.collect::<Vec<_>>(), marks);
+        assert_eq!(names.collect::<Vec<_>>(), marks, "left: docs/members.md, right: src/facts/marks.rs");
     }
     let marks = [&OF_PEOPLE[..], &OF_GUARD].concat();
     let source = fs::read_to_string(root().join("src/facts/marks.rs")).unwrap();
@@ -49,7 +49,10 @@ fn docs_list_the_annotations_of_people_and_of_the_guard() {
     for (name, value) in named
         .filter(|(name, _)| !matches!(*name, "PREFIX" | "UNPROVEN" | "UNKNOWN" | "FOUNDS" | "FREE" | "NONE"))
     {
-        assert!(marks.contains(&value.trim_end_matches("\";")), "{name} is in no list");
+        assert!(
+            marks.contains(&value.trim_end_matches("\";")),
+            "{name} is neither in OF_PEOPLE nor in OF_GUARD"
+        );
     }
     let manual = rulebook().rule("G18").unwrap().page().text();
     for mark in marks {
@@ -66,12 +69,12 @@ fn docs_list_every_metric() {
     let source: String = source.split_whitespace().collect();
     let calls = ["registered(r,\"", "r.register(\""].into_iter().flat_map(|call| source.split(call).skip(1));
     let calls = calls.chain(source.split("(\"").filter(|rest| rest.starts_with("cluster_")));
-    let there: BTreeSet<_> = calls.filter_map(|rest| Some(rest.split('"').next()?.to_owned())).collect();
-    assert!(there.len() > 15, "{there:?}");
+    let registered: BTreeSet<_> = calls.filter_map(|rest| Some(rest.split('"').next()?.to_owned())).collect();
+    assert!(registered.len() > 15, "{registered:?}");
     let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `gatera_")?.split(['`', '{']).next());
     let listed: BTreeSet<_> = rows.map(|name| name.trim_end_matches("_total").to_owned()).collect();
-    assert_eq!(listed, there);
+    assert_eq!(listed, registered, "left: docs/operations.md, right: the metrics that are registered");
 }
 
 /// A release takes its notes from the section that has the version's name.
@@ -79,7 +82,7 @@ fn docs_list_every_metric() {
 fn the_changelog_begins_with_this_version() {
     let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     let first = changelog.lines().find_map(|line| line.strip_prefix("## "));
-    assert_eq!(first, Some(env!("CARGO_PKG_VERSION")));
+    assert_eq!(first, Some(env!("CARGO_PKG_VERSION")), "the first section of CHANGELOG.md");
 }
 
 /// Lists the pages that people read.
@@ -119,12 +122,12 @@ fn every_link_has_a_target() {
             }
             let (path, place) = link.split_once('#').unwrap_or((link, ""));
             let target = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
-            assert!(target.exists(), "{} leads to {link}", page.display());
+            assert!(target.exists(), "{} links to {link}, which does not exist", page.display());
             if !place.is_empty() {
                 let target = fs::read_to_string(&target).unwrap();
                 let headings = target.lines().filter(|line| line.starts_with('#'));
                 let mut anchors = headings.map(|line| anchor(line.trim_start_matches('#').trim()));
-                assert!(anchors.any(|it| it == place), "{} leads to {link}", page.display());
+                assert!(anchors.any(|it| it == place), "{} links to {link}: no such heading", page.display());
             }
             seen += 1;
         }

@@ -196,7 +196,7 @@ fn a_user_without_rights_sees_that_they_are_missing() {
         "well   canary",
         "namespace",
     ] {
-        assert!(output.stdout.contains(words), "{words}: {output}");
+        assert!(output.stdout.contains(words), "{words:?} is not in {output}");
     }
     let json = guarded::ask(&editor, &["doctor", "--namespace", &ns, "--output=json"]);
     let reported: Value = serde_json::from_str(&json.stdout).unwrap();
@@ -235,7 +235,7 @@ fn the_rights_that_it_checks_are_those_of_the_chart() {
     let mut granted = BTreeSet::new();
     for document in text.split("\n---\n") {
         let role: Value = serde_saphyr::from_str(document).unwrap();
-        let reach = match role["kind"].as_str() {
+        let scope = match role["kind"].as_str() {
             Some("ClusterRole") => GrantScope::Everywhere,
             Some("Role") => GrantScope::Own,
             _ => continue,
@@ -254,7 +254,7 @@ fn the_rights_that_it_checks_are_those_of_the_chart() {
             for group in all("apiGroups") {
                 for resource in all("resources") {
                     for verb in all("verbs") {
-                        granted.insert(format!("{reach:?} {verb} {group} {resource} {name:?}"));
+                        granted.insert(format!("{scope:?} {verb} {group} {resource} {name:?}"));
                     }
                 }
             }
@@ -265,7 +265,7 @@ fn the_rights_that_it_checks_are_those_of_the_chart() {
             format!("{place:?} {verb} {group} {resource} {:?}", name.map(str::to_owned))
         })
         .collect();
-    assert_eq!(asked, granted);
+    assert_eq!(asked, granted, "left: rights that the doctor checks, right: rights that the chart grants");
 }
 
 fn replica(says: &str, ready: bool) -> Replica {
@@ -322,8 +322,8 @@ fn an_expiring_ca_is_reported_before_and_after_its_end() {
     assert_eq!(state("2027-12-01T09:30:00Z"), AnswerState::Well);
     assert_eq!(state("2026-12-14T09:30:00Z"), AnswerState::Remark);
     assert_eq!(state("2026-12-01T09:30:00Z"), AnswerState::Wrong);
-    let unread = doctor::authority(&entries, |_| Err("it is no PEM".into()), now).unwrap();
-    assert!(unread.state == AnswerState::Wrong && unread.says.contains("it is no PEM"), "{unread:?}");
+    let unread = doctor::authority(&entries, |_| Err("it is not PEM".into()), now).unwrap();
+    assert!(unread.state == AnswerState::Wrong && unread.says.contains("it is not PEM"), "{unread:?}");
 }
 
 /// A failed installation can leave a bootstrap node that keeps running.
@@ -335,7 +335,9 @@ fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
     };
     let alone =
         Scene { exists: false, members: Vec::new(), bootstrap: "running".to_owned(), ..Scene::default() };
-    let [row] = &rows(&alone)[..] else { panic!("one is to be named") };
+    let [row] = &rows(&alone)[..] else {
+        panic!("not exactly one bootstrap node without a StatefulSet is named")
+    };
     assert_eq!(
         (row.state, &*row.instead.to_string()),
         (
@@ -390,7 +392,7 @@ fn many_clusters_that_are_not_well_share_a_row() {
         rows.into_iter().filter(|row| !row.says.contains("would be refused")).collect::<Vec<_>>()
     };
     assert_eq!(rows(10).len(), 10);
-    let [row] = &rows(11)[..] else { panic!("one row") };
+    let [row] = &rows(11)[..] else { panic!("11 clusters do not share one row") };
     assert_eq!(row.says, "11 of 11 clusters are not HEALTHY: 1 DEGRADED, 10 DOWN");
     assert_eq!(row.instead.to_string(), "gatera status --output wide");
 }

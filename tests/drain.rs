@@ -10,7 +10,7 @@ use crate::cluster::STATEFUL_SET;
 use crate::lab::{Output, eventually};
 use crate::living_cluster::Alive;
 
-/// How many tests have drained each node and still need it empty: they share the nodes.
+/// For each node, how many tests have drained it and still need it empty. The tests share the nodes.
 static EMPTIED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
 fn pod(ordinal: usize) -> String {
@@ -20,10 +20,10 @@ fn pod(ordinal: usize) -> String {
 impl Alive {
     /// Drains a node of the pods of this test, as an administrator does before working on the node. The flag about emptyDir is
     /// needed for the volume that the guard injects.
-    fn drain(&self, node: &str, patience: &str) -> Output {
+    fn drain(&self, node: &str, timeout: &str) -> Output {
         *EMPTIED.lock().unwrap_or_else(PoisonError::into_inner).entry(node.to_owned()).or_default() += 1;
         let selector = format!("--pod-selector=instance={}", self.ns);
-        let flags = ["--ignore-daemonsets", "--delete-emptydir-data", &selector, patience];
+        let flags = ["--ignore-daemonsets", "--delete-emptydir-data", &selector, timeout];
         self.admin(&[&["drain", node][..], &flags].concat())
     }
 
@@ -67,11 +67,13 @@ impl Alive {
 
     fn until_shrinking_is(&self, status: i32) {
         let shrink = ["scale", "statefulset", STATEFUL_SET, "--replicas=2", "--dry-run=server"];
-        eventually("the guard to see a change", || (self.kubectl(&shrink).status == status).then_some(()));
+        eventually("the guard to see whether a member is Ready", || {
+            (self.kubectl(&shrink).status == status).then_some(())
+        });
     }
 
     fn until_all_are_ready(&self) {
-        eventually("three members are Ready", || (self.ready() == 3).then_some(()));
+        eventually("three members to be Ready", || (self.ready() == 3).then_some(()));
     }
 }
 
@@ -83,8 +85,8 @@ fn a_node_can_be_drained_while_all_others_are_ready() {
     assert_eq!(output.status, 0, "{output}");
     alive.until_all_are_ready();
     let after = alive.members();
-    assert_eq!((&after[0], &after[2]), (&before[0], &before[2]));
-    assert_ne!(alive.node_of(&pod(1)), node);
+    assert_eq!((&after[0], &after[2]), (&before[0], &before[2]), "another member was replaced, too");
+    assert_ne!(alive.node_of(&pod(1)), node, "the member is back on the drained node");
     alive.uncordon(&node);
 }
 
@@ -139,7 +141,7 @@ fn two_drains_at_once_take_turns() {
     }
     // Whether the drains coincide depends on the machine's timing; if they do, one of them waits.
     let waited = outputs.iter().filter(|output| output.stderr.contains("[G02] Pod ")).count();
-    assert!(waited <= 1, "{outputs:?}");
+    assert!(waited <= 1, "both drains had to wait: {outputs:?}");
     alive.until_all_are_ready();
     for node in &nodes {
         alive.uncordon(node);
@@ -148,7 +150,7 @@ fn two_drains_at_once_take_turns() {
 
 /// Restarting all members at once is the first of the two commands that erase a database.
 #[test]
-fn of_all_members_deleted_at_once_at_most_one_goes() {
+fn a_deletion_of_all_members_at_once_deletes_at_most_one() {
     let alive = Alive::cluster("delete");
     let collection = format!("--raw=/api/v1/namespaces/{}/pods?labelSelector=app%3Dgalera", alive.ns);
     for arguments in

@@ -23,13 +23,13 @@ fn settings() -> Settings {
 /// Returns a cluster whose StatefulSet belongs to a MariaDB, and whose template has our label.
 fn driven(members: &[&str]) -> Scene {
     let owner = json!({ "apiVersion": "k8s.mariadb.com/v1alpha1", "kind": "MariaDB", "name": "ours", "uid": "5f0c7a52", "controller": true });
-    let mut scene = of_people(members);
+    let mut scene = without_operator(members);
     scene.stateful_set["metadata"] = json!({ "ownerReferences": [owner] });
     scene
 }
 
 /// Returns the same cluster without an operator.
-fn of_people(members: &[&str]) -> Scene {
+fn without_operator(members: &[&str]) -> Scene {
     let server = json!({ "name": "mariadb", "image": "mariadb:11.8.8", "volumeMounts": [{ "name": "config", "mountPath": "/etc/mysql/conf.d" }] });
     let template = json!({ "metadata": { "labels": { "gatera.dev/cluster": "galera-instance" } }, "spec": { "containers": [server] } });
     Scene {
@@ -40,10 +40,11 @@ fn of_people(members: &[&str]) -> Scene {
     }
 }
 
+/// Two of three members serve.
 const SERVES: [&str; 3] = ["ready", "ready", "starting"];
 const DOWN: [&str; 3] = ["starting"; 3];
 
-/// Returns what the guard answers: the HTTP code of a refusal, the warnings, and the text.
+/// Returns the guard's answer: its HTTP status, 200 if the request is allowed, and its warnings and message.
 async fn answer(scene: &Scene, user: &str, action: &str) -> (u64, String) {
     let action: Action = serde_saphyr::from_str(action).unwrap();
     let settings = settings();
@@ -63,7 +64,8 @@ async fn the_operator_may_do_its_work_and_people_may_not_do_it_by_mistake() {
     let orphan = format!("{{delete: {{what: StatefulSet/{STATEFUL_SET}, propagation: Orphan}}}}");
     let whole = format!("{{delete: {{what: StatefulSet/{STATEFUL_SET}}}}}");
     let claim = format!("{{delete: {{what: PersistentVolumeClaim/datadir-{STATEFUL_SET}-0}}}}");
-    // What the operator asks, whether it is allowed while two of three serve and while none does, and the same for a person.
+    // A request, and the statuses of its answers while two of three members serve and while none does: if the operator sends it,
+    // and if a person does.
     for (action, operator, person) in [
         (stop, [403, 200], [403, 403]),
         (&*first, [403, 200], [403, 403]),
@@ -81,25 +83,30 @@ async fn the_operator_may_do_its_work_and_people_may_not_do_it_by_mistake() {
             for (members, expected) in [(SERVES, expected[0]), (DOWN, expected[1])] {
                 let (code, words) = answer(&driven(&members), user, action).await;
                 assert_eq!(code, expected, "{user} {action} with {members:?}: {words}");
-                assert!(user != OPERATOR || code != 200 || words.is_empty(), "it is not warned: {words}");
+                assert!(
+                    user != OPERATOR || code != 200 || words.is_empty(),
+                    "the operator gets warnings: {words}"
+                );
             }
         }
     }
-    // Its recovery goes on when the cluster has healed itself, because it has no other end; the refusal before says so.
+    // The operator's recovery goes on even if all members are Ready by then, because it has no other end. The refusal before
+    // says so.
     let all = driven(&["ready"; 3]);
     assert_eq!(answer(&all, OPERATOR, stop).await, (200, String::new()));
     assert_eq!(answer(&all, "editor", stop).await.0, 403);
     let (_, words) = answer(&driven(&SERVES), OPERATOR, stop).await;
     assert!(words.contains("only while no member or every member is Ready"), "{words}");
-    // Its account is judged as a person elsewhere, and while it is not known which members are Ready.
+    // The operator is judged like a person in clusters that it does not drive, and while it is unknown which members are Ready;
+    // then only the orphaning deletion is allowed.
     for action in [stop, &*first, &*orphan] {
-        let (code, words) = answer(&of_people(&SERVES), OPERATOR, action).await;
+        let (code, words) = answer(&without_operator(&SERVES), OPERATOR, action).await;
         assert_eq!(code, 403, "{action}: {words}");
         let stale = Scene { view: "stale".to_owned(), ..driven(&DOWN) };
         let code = answer(&stale, OPERATOR, action).await.0;
         assert_eq!(code == 200, action == &*orphan, "{action}: {code}");
     }
-    // Five become three by its hand, never one; and claims that go with their members are never let go.
+    // The operator may scale five members to three but not to one, and may not stop members whose claims are deleted with them.
     let five = driven(&["ready"; 5]);
     assert_eq!(answer(&five, OPERATOR, start).await.0, 200);
     assert_eq!(answer(&five, OPERATOR, "{change: {spec: {replicas: 1}}}").await.0, 403);
@@ -150,23 +157,23 @@ fn a_member_gets_its_position_and_probes_and_keeps_what_its_operator_writes() {
         let server = &after["spec"]["containers"][0];
         assert_eq!(server["command"], json!(["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"]));
         assert_eq!(server["args"], json!(["mariadbd"]));
-        // Ten minutes from now.
+        // The permission to resume ends in ten minutes.
         let founding = json!({ "name": "GATERA_FOUNDING_FILE", "value": may });
         assert!(server["env"].as_array().unwrap().contains(&founding), "{}", server["env"]);
-        // What logs in, or kills a member that copies, is replaced.
+        // Probes that log in, or that kill a member during a state transfer, are replaced.
         assert_eq!(server["livenessProbe"]["tcpSocket"]["port"], 3306);
         for (probe, asks) in [("startupProbe", "started"), ("readinessProbe", "ready")] {
             assert_eq!(server[probe]["exec"]["command"], json!(["/etc/gatera/wait-for-sync.sh", asks]));
         }
-        // The operator writes the addresses, and restarts members for a new configuration.
+        // The operator writes the addresses and restarts members for a new configuration, so the guard does neither.
         let options = after["metadata"]["annotations"]["gatera.dev/my-cnf"].as_str().unwrap();
         assert!(!options.contains("wsrep_cluster_address"), "{options}");
         assert_eq!(after["metadata"]["annotations"]["gatera.dev/revision"], Value::Null);
-        // It scales the whole cluster to 0, again and again, if a member has no node.
+        // No anti-affinity: if a member has no node, the operator scales the whole cluster to 0, again and again.
         assert_eq!(after["spec"]["affinity"], Value::Null);
         assert_eq!(after["spec"]["containers"][1], bare["spec"]["containers"][1], "the agent stays as it is");
     }
-    let after = injected(&bare, &of_people(&SERVES));
+    let after = injected(&bare, &without_operator(&SERVES));
     let server = after["spec"]["containers"][0]["env"].to_string();
     assert!(!server.contains("GATERA_FOUNDING_FILE") && after["spec"]["affinity"].is_object(), "{after}");
 }
@@ -184,8 +191,8 @@ fn the_leader_leaves_rollouts_and_recovery_to_the_operator() {
     for (scene, is_ours) in [
         (driven(&SERVES), false),
         (driven(&DOWN), false),
-        (of_people(&SERVES), true),
-        (of_people(&DOWN), true),
+        (without_operator(&SERVES), true),
+        (without_operator(&DOWN), true),
     ] {
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);

@@ -7,7 +7,7 @@ use super::pod;
 use crate::lab::{Output, User, eventually};
 use crate::living_cluster::Alive;
 
-/// Evictions as programs send them: the user, and the request for a pod with this uid.
+/// A program that evicts pods: its user, and the eviction that it sends for a pod with this name and this uid.
 type Program = (&'static str, fn(&Alive, &str, &str) -> Value);
 
 const PROGRAMS: [Program; 4] = [
@@ -18,12 +18,12 @@ const PROGRAMS: [Program; 4] = [
         it["apiVersion"] = json!("policy/v1beta1");
         it
     }),
-    // Only the very pod that it saw.
+    // With the uid of the pod that it saw, so a new pod of this name is not evicted.
     ("system:serviceaccount:kube-system:karpenter", |alive, name, uid| {
         let options = json!({ "preconditions": { "uid": uid } });
         eviction(&json!({ "name": name, "namespace": alive.ns }), &options)
     }),
-    // Without the namespace, as some write it (strimzi/drain-cleaner#34).
+    // Without the namespace, as some programs send it (strimzi/drain-cleaner#34).
     ("spot", |_, name, _| eviction(&json!({ "name": name }), &json!({ "gracePeriodSeconds": 120 }))),
     ("eks:node-manager", |alive, name, _| {
         eviction(&json!({ "name": name, "namespace": alive.ns }), &Value::Null)
@@ -72,11 +72,11 @@ fn evictions_by_every_program_wait_for_the_other_members() {
         }
         assert_eq!(alive.members(), before, "{user}");
         alive.make_ready_again(0);
-        // The member comes back when the quota is gone, however slow this is.
+        // While this quota exists, the evicted member cannot come back.
         alive.admin(&["create", "quota", "two", "--hard=pods=2"]).succeeded();
         let evicted = alive.evict(program, &pod(1));
         assert_eq!(evicted.status, 0, "{user}: {evicted}");
-        // The next one, also of another program, waits for this member.
+        // The eviction of the next member waits for this one.
         let refused = alive.evict(program, &pod(2));
         let words = format!("[G02] Pod {}/{}: {} ", alive.ns, pod(2), pod(1));
         assert!(
@@ -86,9 +86,13 @@ fn evictions_by_every_program_wait_for_the_other_members() {
         alive.admin(&["delete", "quota", "two"]).succeeded();
         alive.until_all_are_ready();
         let after = alive.members();
-        assert_eq!((&after[0], &after[2]), (&before[0], &before[2]), "{user}");
+        assert_eq!(
+            (&after[0], &after[2]),
+            (&before[0], &before[2]),
+            "{user}: another member was replaced, too"
+        );
         assert_ne!(after[1], before[1], "{user}");
-        eventually("the guard to see it", || {
+        eventually("the guard to see that all members are Ready", || {
             (alive.delete_as(user, &pod(1), &["--dry-run=server"]).status == 0).then_some(())
         });
     }
@@ -96,7 +100,7 @@ fn evictions_by_every_program_wait_for_the_other_members() {
 
 /// At its deadline Karpenter deletes the pod, with the seconds that are left.
 #[test]
-fn a_deletion_at_the_deadline_is_judged_as_every_other() {
+fn a_deletion_at_the_deadline_is_judged_like_every_other() {
     let alive = Alive::cluster("programs");
     let user = "system:serviceaccount:kube-system:karpenter";
     alive.make_unready(0);
@@ -116,7 +120,7 @@ fn a_deletion_at_the_deadline_is_judged_as_every_other() {
     }
     assert_eq!(alive.members(), before);
 
-    // With less than a minute left, it stays refused although all members are Ready: a person ends that as it says.
+    // With less than a minute left, the deletion is refused even if all members are Ready. The message says what to do.
     alive.make_ready_again(0);
     let refused = alive.delete_as(user, &pod(1), &["--grace-period=30"]);
     let way =
@@ -127,8 +131,8 @@ fn a_deletion_at_the_deadline_is_judged_as_every_other() {
     assert_ne!(alive.members()[1], before[1]);
 }
 
-/// When a node is deleted, the control plane removes its pods by force, whether or not other members are Ready. To refuse that
-/// would leave pods of nodes that are gone.
+/// When a node is deleted, the control plane removes its pods by force, whether or not other members are Ready. A refusal would
+/// leave pods of nodes that no longer exist.
 #[test]
 fn pods_of_a_deleted_node_are_removed_in_every_state_of_the_cluster() {
     let alive = Alive::cluster("programs");
