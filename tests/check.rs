@@ -1,4 +1,4 @@
-//! `gatera check` on manifests that have not reached a cluster yet: its questions, its findings and its output formats.
+//! `gatera check` on manifests that have not reached a cluster yet: its options, its findings and its output formats.
 
 mod base;
 mod changes;
@@ -34,7 +34,7 @@ fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {
         rules: &[],
     };
     let checked = check::run(new, base, &options);
-    adds_up(&checked);
+    assert_adds_up(&checked);
     checked
 }
 
@@ -51,12 +51,13 @@ fn lines(checked: &Checked) -> Vec<String> {
 }
 
 /// Asserts that every object and every finding is counted exactly once.
-fn adds_up(checked: &Checked) {
+fn assert_adds_up(checked: &Checked) {
     let of = |level| checked.objects_of(level);
     let unchanged = checked.objects.iter().filter(|it| it.unchanged).count();
-    let silent = checked.objects.iter().filter(|it| it.is_fine()).count();
-    let said = of(Level::Refused) + of(Level::Warning) + of(Level::Waived) + checked.unjudged_objects();
-    assert_eq!(said + unchanged + silent, checked.objects.len());
+    let fine = checked.objects.iter().filter(|it| it.is_fine()).count();
+    let reported = of(Level::Refused) + of(Level::Warning) + of(Level::Waived) + checked.unjudged_objects();
+    assert_eq!(reported + unchanged + fine, checked.objects.len(), "objects: {:?}", checked.objects);
     let levels = [Level::Note, Level::Waived, Level::Warning, Level::Refused, Level::Unread];
-    assert_eq!(levels.iter().map(|level| checked.count(*level)).sum::<usize>(), checked.findings.len());
+    let counted: usize = levels.iter().map(|level| checked.count(*level)).sum();
+    assert_eq!(counted, checked.findings.len(), "findings: {:?}", lines(checked));
 }

@@ -1,4 +1,4 @@
-//! The bases of `--against`, by the real program and the real git: earlier files, and revisions of a repository.
+//! The bases of `--against`, with the real program and the real git: earlier files, and revisions of a repository.
 
 use std::fs;
 use std::path::Path;
@@ -127,9 +127,9 @@ fn a_file_that_cannot_be_read_was_not_removed() {
     }
 }
 
-/// This holds for that file only: an object that is missing from another file was removed, even if members still use it.
+/// An object that is missing from another file counts as removed, although one file cannot be read.
 #[test]
-fn beside_a_file_that_cannot_be_read_removals_are_judged() {
+fn removals_from_other_files_are_judged_beside_an_unreadable_one() {
     let it = Repository::new();
     let is_map = |document: &&str| document.contains("name: galera-instance-nodeconfig}\ndata");
     let (map, rest): (Vec<_>, Vec<_>) = CLUSTER.split("\n---\n").partition(is_map);
@@ -210,7 +210,11 @@ fn templates_of_charts_are_left_out_with_a_note() {
         assert!(said.starts_with(left), "{said}");
     }
     assert_eq!(it.check(".", &[".", "--strict"]).0, 2);
-    assert_eq!(it.check(".", &["charts/web/templates/deep/web.yaml"]).0, 2, "it is what was asked for");
+    assert_eq!(
+        it.check(".", &["charts/web/templates/deep/web.yaml"]).0,
+        2,
+        "a template that is named was left out"
+    );
 }
 
 #[test]
@@ -264,7 +268,7 @@ fn moved_files_and_links_are_reported() {
     assert_eq!(
         it.check(".", &["apps", "--against=git:HEAD~1", "--strict"]).0,
         0,
-        "in the folder it is found"
+        "in the folder, the moved file is found"
     );
     std::os::unix::fs::symlink("db/moved.yaml", it.path().join("apps/link.yaml")).unwrap();
     it.commit();
@@ -303,7 +307,11 @@ fn a_branch_is_compared_with_its_merge_base() {
     it.put("apps/second.yaml", &CLUSTER.replace("galera-instance", "second"));
     it.commit();
     it.git(&["checkout", "--quiet", "change"]);
-    assert_eq!(it.check(".", &["apps", "--against=git:main"]).0, 1, "as if it removed what it never had");
+    assert_eq!(
+        it.check(".", &["apps", "--against=git:main"]).0,
+        1,
+        "compared with main itself, the branch seems to remove what was merged meanwhile"
+    );
     for revision in ["git:main...", "git:main...HEAD", "git:main...change"] {
         let (code, said) = it.check(".", &["apps", &format!("--against={revision}")]);
         assert_eq!(code, 0, "{said}");
@@ -311,7 +319,7 @@ fn a_branch_is_compared_with_its_merge_base() {
     }
 }
 
-/// A branch that brings milder settings is judged by the previous ones.
+/// A change that makes the settings milder is itself judged by the earlier settings.
 #[test]
 fn milder_settings_do_not_hide_findings_of_the_same_change() {
     let it = Repository::new();
@@ -321,6 +329,6 @@ fn milder_settings_do_not_hide_findings_of_the_same_change() {
     it.commit();
     it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 0"));
     let (code, said) = it.check(".", &["apps", "--against=git:HEAD"]);
-    assert_eq!(code, 0, "now they count: {said}");
-    assert!(said.contains(": note [G01] "), "and what they let through is a note: {said}");
+    assert_eq!(code, 0, "the settings of the base do not apply: {said}");
+    assert!(said.contains(": note [G01] "), "a finding in mode audit is not a note: {said}");
 }

@@ -1,4 +1,4 @@
-//! Changes between two sets of manifests, each as a person makes it in a pull request.
+//! Changes between two sets of manifests, as they occur in pull requests.
 
 use inspect::check::Level;
 
@@ -52,19 +52,19 @@ fn only_the_change_is_judged() {
             with("serviceName: galera-instance-hs", "serviceName: galera-instance-cs"),
         ),
         (
-            "a governing Service of another name, and not in the address",
+            "a governing Service under another name, which is not in the address",
             CLUSTER.to_owned(),
             with("serviceName: galera-instance-hs", "serviceName: prod-headless"),
         ),
         (
-            "a configuration of another name, as kustomize makes them, with other letters of tables",
+            "a configuration under a new name, as kustomize makes it, that changes lower_case_table_names",
             CLUSTER.to_owned(),
             CLUSTER
                 .replace("galera-instance-nodeconfig", "galera-instance-nodeconfig-7k2b")
                 .replace(METHOD, &format!("{METHOD}\n    lower_case_table_names = 1")),
         ),
         (
-            "a configuration of another name that says the same",
+            "a configuration under a new name with the same content",
             CLUSTER.to_owned(),
             CLUSTER.replace("galera-instance-nodeconfig", "galera-instance-nodeconfig-7k2b"),
         ),
@@ -77,12 +77,12 @@ fn only_the_change_is_judged() {
         ("larger claims", CLUSTER.to_owned(), with("storage: 1Gi", "storage: 2Gi")),
         ("another password", CLUSTER.to_owned(), with("change-me", "hunter2")),
         (
-            "another password under another name, as kustomize makes them",
+            "another password in a Secret under a new name, as kustomize makes it",
             CLUSTER.to_owned(),
             secret_renamed(&with("change-me", "hunter2")),
         ),
         (
-            "the labels that adopt it go",
+            "the labels by which it is adopted are changed",
             CLUSTER.to_owned(),
             with("app: galera, galera: galera, instance", "app: web, galera: galera, instance"),
         ),
@@ -159,7 +159,12 @@ fn a_secret_under_another_name_is_judged_as_the_same_change_in_place() {
         ("another password", CLUSTER.to_owned(), with("change-me", "hunter2"), true),
         ("a variable", CLUSTER.to_owned(), with("root-password: change-me", "root-password: hunter2"), true),
         ("a file", CLUSTER.to_owned(), with("root:change-me", "root:hunter2"), true),
-        ("a file of all", whole(CLUSTER), whole(&with("root:change-me", "root:hunter2")), true),
+        (
+            "a file in a volume with all keys",
+            whole(CLUSTER),
+            whole(&with("root:change-me", "root:hunter2")),
+            true,
+        ),
         (
             "an option that may change",
             CLUSTER.to_owned(),
@@ -175,15 +180,15 @@ fn a_secret_under_another_name_is_judged_as_the_same_change_in_place() {
     ] {
         let in_place = judged(&before, &after);
         assert_eq!(!in_place.is_empty(), refused, "{what}: {in_place:?}");
-        for (door, changed) in [
+        for (rename, changed) in [
             ("another name", secret_renamed(&after)),
             ("another name and key", key(&secret_renamed(&after))),
             ("another name, and the first one stays", elsewhere(&after)),
         ] {
-            assert_eq!(judged(&before, &changed), in_place, "{what}, {door}");
+            assert_eq!(judged(&before, &changed), in_place, "{what}, {rename}");
         }
     }
-    // A Secret that is not among the files may hold another value; and if two folders have one, it is not known which is meant.
+    // A Secret that is not among the files may hold another value; and of two Secrets with one name, it is unclear which applies.
     let alone = secret_renamed(CLUSTER).replace("kind: Secret\n", "kind: Unknown\n");
     let other = "apiVersion: v1\nkind: Secret\nmetadata: {name: galera-instance-7k2b}\nstringData: {root-password: hunter2}\n";
     for unknown in [alone, format!("{}\n---\n{other}", secret_renamed(CLUSTER))] {
@@ -210,7 +215,7 @@ fn the_state_of_members_is_assumed_and_the_message_says_so() {
     assert!(said.contains("(3 of 3 members Synced, assumed here)"), "{said}");
 }
 
-/// An unreadable base is not a base: nothing is silently taken for new or unchanged.
+/// If the base cannot be read, a finding says so: nothing is silently treated as new or unchanged.
 #[test]
 fn an_unreadable_base_is_reported() {
     let broken = format!("{CLUSTER}\n---\na: [\n");
@@ -234,7 +239,7 @@ fn an_object_in_another_namespace_is_another_object() {
     let one = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\n";
     let other = one.replace("namespace: b", "namespace: c");
     let checked = judged(&[input("new.yaml", &other)], Some(&[input("old.yaml", one)]));
-    assert_eq!(checked.objects.len(), 2, "one came, one went");
+    assert_eq!(checked.objects.len(), 2, "one object is new and one is gone");
     let made = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n";
     let checked = judged(&[input("new.yaml", made)], Some(&[input("old.yaml", made)]));
     assert_eq!(checked.objects.iter().filter(|it| it.unchanged).count(), 0);
@@ -243,19 +248,18 @@ fn an_object_in_another_namespace_is_another_object() {
 /// In folders for several clusters without a namespace, each cluster is compared with its own earlier files only.
 #[test]
 fn the_same_names_in_several_files_are_several_objects() {
-    let set = |name: &str, text: &str| input(name, text);
     let one = with("replicas: 3", "replicas: 1");
-    let base = [set("prod.yaml", CLUSTER), set("staging.yaml", &one)];
-    let checked = judged(&[set("prod.yaml", &one), set("staging.yaml", &one)], Some(&base));
+    let base = [input("prod.yaml", CLUSTER), input("staging.yaml", &one)];
+    let checked = judged(&[input("prod.yaml", &one), input("staging.yaml", &one)], Some(&base));
     let refused: Vec<_> = lines(&checked).into_iter().filter(|it| it.starts_with("refused")).collect();
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert!(refused[0].contains("3 -> 1 replicas"), "{refused:?}");
-    let checked = judged(&[set("staging.yaml", &one)], Some(&base));
+    let checked = judged(&[input("staging.yaml", &one)], Some(&base));
     let refused: Vec<_> = lines(&checked).into_iter().filter(|it| it.starts_with("refused G03")).collect();
-    assert_eq!(refused.len(), 1, "the other one is gone: {:?}", lines(&checked));
+    assert_eq!(refused.len(), 1, "the removal of prod.yaml is not refused: {:?}", lines(&checked));
 }
 
-/// A change is not judged by the milder mode that it brings.
+/// A change that makes the mode of its namespace milder is itself judged by the earlier mode.
 #[test]
 fn a_milder_mode_of_a_namespace_does_not_hide_findings_of_the_same_change() {
     let namespace = |mode: &str| {
@@ -276,14 +280,14 @@ fn a_milder_mode_of_a_namespace_does_not_hide_findings_of_the_same_change() {
             "{said}"
         );
     }
-    let mended =
+    let stricter =
         findings_of(&namespace("audit"), &namespace("enforce").replace("replicas: 3", "replicas: 1"));
-    assert!(mended.starts_with("note G01 "), "as it was: {mended}");
+    assert!(stricter.starts_with("note G01 "), "not judged by the earlier mode: {stricter}");
 }
 
-/// The removal of an object that the guard does not know is not called fine, either.
+/// The removal of a server that the guard does not know counts as not judged, not as fine.
 #[test]
-fn removing_a_server_that_no_selector_adopts_is_not_called_fine() {
+fn removing_a_server_that_no_selector_adopts_is_reported_as_not_judged() {
     let stranger = with("app: galera, galera: galera, instance", "app: shop, galera: galera, instance");
     let checked = judged(&[input("new.yaml", "")], Some(&[input("old.yaml", &stranger)]));
     assert!(checked.unjudged_findings() > 0, "{:?}", lines(&checked));

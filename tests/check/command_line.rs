@@ -1,11 +1,11 @@
-//! The command line of the program, and its exit codes, by which pipelines branch.
+//! The command line of `gatera check`, and its exit codes, on which pipelines depend.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::CLUSTER;
+use crate::cli::{Ran, gatera_in};
 
 /// Returns a cluster with a plain password, which would be refused.
 fn with_password() -> String {
@@ -14,25 +14,12 @@ fn with_password() -> String {
 
 /// Runs `gatera check` in a folder; returns the exit code, standard output and standard error.
 fn check(folder: &Path, arguments: &[&str], stdin: &str) -> (i32, String, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gatera"))
-        .arg("check")
-        .args(arguments)
-        .current_dir(folder)
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A program that reads no input may have ended already.
-    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    let Ran { code, out, err } = gatera_in(folder, &[&["check"][..], arguments].concat(), stdin.as_bytes());
+    (code, out, err)
 }
 
-/// Without a path the current folder is judged, even if there is a pipe; standard error says so, because the dash may have been
-/// forgotten.
+/// Without a path the current folder is judged, even if standard input is a pipe. Standard error says so, because the caller may
+/// have forgotten the `-`.
 #[test]
 fn without_a_path_the_current_folder_is_judged() {
     let folder = tempfile::tempdir().unwrap();
@@ -62,31 +49,31 @@ fn the_exit_code_depends_on_the_worst_finding() {
     fs::create_dir(folder.path().join("nothing")).unwrap();
     for (arguments, code, why) in [
         (&["fine.yaml"][..], 0, "nothing would be refused"),
-        (&["open.yaml"], 1, "something would"),
+        (&["open.yaml"], 1, "an object would be refused"),
         (&["two.yaml"], 0, "only a warning"),
         (&["two.yaml", "--fail-on=warn"], 1, "a warning counts"),
-        (&["fine.yaml", "--fail-on=warn"], 0, "there is none"),
+        (&["fine.yaml", "--fail-on=warn"], 0, "there is no warning"),
         (&["empty.yaml"], 2, "nothing to judge"),
         (&["values.yaml"], 2, "nothing to judge"),
         (&["nothing"], 2, "nothing to judge"),
-        (&["empty.yaml", "--allow-empty"], 0, "that is allowed"),
-        (&["broken.yaml", "--allow-empty"], 2, "that does not allow an unreadable file"),
-        (&["odd.yaml"], 0, "a remark"),
-        (&["odd.yaml", "--strict"], 2, "a remark counts"),
-        (&["fine.yaml", "--strict"], 0, "there is none"),
+        (&["empty.yaml", "--allow-empty"], 0, "an empty input is allowed"),
+        (&["broken.yaml", "--allow-empty"], 2, "--allow-empty does not allow an unreadable file"),
+        (&["odd.yaml"], 0, "a note"),
+        (&["odd.yaml", "--strict"], 2, "a note counts"),
+        (&["fine.yaml", "--strict"], 0, "there is no note"),
         (&["broken.yaml", "open.yaml"], 2, "an unreadable file takes precedence"),
-        (&["nowhere.yaml", "fine.yaml"], 2, "so does a missing file"),
+        (&["nowhere.yaml", "fine.yaml"], 2, "a missing file takes precedence, too"),
         (&["open.yaml", "--mode=warn"], 0, "as in a guard that warns"),
         (&["open.yaml", "--mode=warn", "--fail-on=warn"], 1, "and the warning counts"),
-        (&["open.yaml", "--rule=G01"], 0, "only another rule is asked"),
-        (&["open.yaml", "--rule=G01,plain-password"], 1, "by its name"),
+        (&["open.yaml", "--rule=G01"], 0, "only another rule is applied"),
+        (&["open.yaml", "--rule=G01,plain-password"], 1, "a rule may be given by its name"),
     ] {
         let (seen, out, err) = check(folder.path(), arguments, "");
         assert_eq!(seen, code, "{arguments:?}: {why}: {out}{err}");
     }
     let (code, out, _) = check(folder.path(), &["."], "");
     assert_eq!(code, 2);
-    assert!(out.contains("./open.yaml:66:5: refused\n"), "the others are judged all the same: {out}");
+    assert!(out.contains("./open.yaml:66:5: refused\n"), "the other files are not judged: {out}");
 }
 
 /// As in `gatera check … | head -1` under `set -o pipefail`: the output is no longer read, but the exit code is still right.
@@ -121,7 +108,7 @@ fn several_formats_at_once_go_to_files() {
     assert!(out.starts_with("::error file=open.yaml,line=66,"), "{out}");
     assert!(read("a.sarif").contains("\"version\": \"2.1.0\"") && read("b.xml").starts_with("<?xml"));
     let (_, out, _) = check(folder.path(), &["open.yaml", "--output=json=c.json"], "");
-    assert!(out.starts_with("open.yaml:66:5: refused\n"), "people read on: {out}");
+    assert!(out.starts_with("open.yaml:66:5: refused\n"), "standard output has no text for people: {out}");
     for (arguments, words) in [
         (
             &["open.yaml", "-ojson", "-osarif"][..],
@@ -187,7 +174,7 @@ fn settings_are_found_in_folders_above() {
     assert_eq!(check(&top, &["apps/db", "apps/web", "--config=.gatera.yaml"], "").0, 0);
 }
 
-/// Each mistake is one line with its place, and the rest is judged.
+/// Each file that cannot be read is reported in one line, with the position of the mistake, and all other files are judged.
 #[test]
 fn every_unreadable_file_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
@@ -251,9 +238,9 @@ fn names_cannot_be_commands_of_a_pipeline() {
     }
 }
 
-/// Colours are for terminals, unless a person says otherwise.
+/// Colours are printed only on a terminal, unless `--color` says otherwise.
 #[test]
-fn colours_are_printed_only_on_request() {
+fn output_into_a_pipe_is_coloured_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("open.yaml"), with_password()).unwrap();
     let coloured = |arguments: &[&str]| check(folder.path(), arguments, "").1.contains('\u{1b}');

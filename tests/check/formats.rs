@@ -1,4 +1,5 @@
-//! Each format as its consumer reads it: checked against its schema where there is one, and by its own rules where there is none.
+//! Each format as its consumer reads it: checked against its schema where there is one, and otherwise against the rules that its
+//! consumer publishes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -70,7 +71,7 @@ fn every_format_is_as_in_its_snapshot() {
     let plain = ["1", "2", "1;31", "1;33", "36"]
         .iter()
         .fold(plain, |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
-    assert_eq!(plain, lay_out(&checked, Format::Text, false), "colours are all that differs");
+    assert_eq!(plain, lay_out(&checked, Format::Text, false), "more than the colours differs");
 }
 
 fn without_rules(text: &str) -> String {
@@ -80,7 +81,7 @@ fn without_rules(text: &str) -> String {
     format!("{json:#}\n")
 }
 
-fn valid(schema: &Value, format: Format, checked: &Checked) {
+fn assert_valid(schema: &Value, format: Format, checked: &Checked) {
     let json: Value = serde_json::from_str(&lay_out(checked, format, false)).unwrap();
     let validator = jsonschema::validator_for(schema).unwrap();
     let problems: Vec<_> =
@@ -88,7 +89,8 @@ fn valid(schema: &Value, format: Format, checked: &Checked) {
     assert!(problems.is_empty(), "{format:?}: {problems:#?}");
 }
 
-fn all() -> [Checked; 3] {
+/// Returns a result with findings of each kind, one without any object, and one of a removal.
+fn results() -> [Checked; 3] {
     [
         one_of_everything(),
         judged(&[], None),
@@ -114,10 +116,10 @@ fn sarif_conforms_to_its_schema() {
         .replace("[a-zA-Z]{2}]?$", "[a-zA-Z]{2}$");
     let schema: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(schema["properties"]["version"]["enum"][0], "2.1.0");
-    for mut checked in all() {
-        valid(&schema, Format::Sarif, &checked);
+    for mut checked in results() {
+        assert_valid(&schema, Format::Sarif, &checked);
         checked.rules_url = Some("https://host.example/docs/rules/".to_owned());
-        valid(&schema, Format::Sarif, &checked);
+        assert_valid(&schema, Format::Sarif, &checked);
     }
 }
 
@@ -148,7 +150,7 @@ fn sarif_says_what_code_hosts_show_of_a_rule() {
 
 #[test]
 fn json_conforms_to_its_schema() {
-    for checked in all() {
+    for checked in results() {
         let json = serde_json::from_str(&lay_out(&checked, Format::Json, false)).unwrap();
         schemas::valid(&schemas::schema("check"), &json);
     }
@@ -169,7 +171,10 @@ fn a_code_quality_report_meets_gitlabs_requirements() {
         assert!(
             ["info", "minor", "major", "critical", "blocker"].contains(&issue["severity"].as_str().unwrap())
         );
-        assert!(prints.insert(issue["fingerprint"].as_str().unwrap()), "twice: {issue}");
+        assert!(
+            prints.insert(issue["fingerprint"].as_str().unwrap()),
+            "another issue has the same fingerprint: {issue}"
+        );
         let path = issue["location"]["path"].as_str().unwrap();
         assert!(!path.starts_with("./") && !path.starts_with('/') && !path.is_empty(), "{issue}");
         assert!(issue["location"]["lines"]["begin"].as_u64().is_some_and(|it| it > 0), "{issue}");
@@ -240,10 +245,10 @@ const JUNIT: [JunitElement; 7] = [
     ("system-out", &[], &[], &[]),
 ];
 
-/// Checked by the published schema, which validators of other languages read.
+/// Checked against [`JUNIT`], which is written down from the published schema.
 #[test]
 fn junit_conforms_to_its_schema() {
-    for checked in all() {
+    for checked in results() {
         let text = lay_out(&checked, Format::Junit, false);
         let document = roxmltree::Document::parse(&text).unwrap();
         assert_eq!(document.root_element().tag_name().name(), "testsuites");
@@ -264,7 +269,7 @@ fn junit_conforms_to_its_schema() {
 /// As Jenkins and GitLab read it: each count is that of the tests below it.
 #[test]
 fn the_counts_of_junit_are_those_of_its_tests() {
-    for checked in all() {
+    for checked in results() {
         let text = lay_out(&checked, Format::Junit, false);
         let document = roxmltree::Document::parse(&text).unwrap();
         let root = document.root_element();

@@ -1,4 +1,4 @@
-//! `gatera check` with a living cluster: the messages before a file is applied are those of the API server when it is applied.
+//! `gatera check --live` with a running cluster: its messages about a file are those of the API server when the file is applied.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -98,7 +98,7 @@ impl LiveCheck {
         (output.status.code().unwrap(), text(output.stdout) + &text(output.stderr))
     }
 
-    /// Checks that the program's messages are those of the API server.
+    /// Asserts that the program's messages are those of the API server.
     fn assert_agrees(&self, what: &str, ns: &str, text: &str) -> (i32, String) {
         let file = self.file(text);
         let asked = ["--namespace", ns, "apply", "--dry-run=server", "--filename", &file];
@@ -130,7 +130,7 @@ fn check_reports_what_the_api_server_will_say() {
         ("an older server", "mariadb:10.11", "mariadb:10.6"),
         ("another Service", "serviceName: galera-instance-hs", "serviceName: galera-instance-cs"),
         ("larger claims", "storage: 1Gi", "storage: 2Gi"),
-        ("the same in other words", "storage: 1Gi", "storage: 1024Mi"),
+        ("the same size in another unit", "storage: 1Gi", "storage: 1024Mi"),
         ("another class", "storage: 1Gi}}", "storage: 1Gi}}, storageClassName: other"),
         (
             "a default that is written out",
@@ -193,7 +193,7 @@ fn a_new_cluster_is_judged_as_if_its_stateful_set_were_applied_last() {
             members().replace("innodb_autoinc_lock_mode = 2", "innodb_autoinc_lock_mode = 1"),
         ),
         (
-            "one in a file that only its reader makes Galera's",
+            "such an option in a ConfigMap that is known only because the StatefulSet reads it",
             "G09",
             members().replace(
                 "configMap: {name: galera-instance-nodeconfig}",
@@ -282,7 +282,7 @@ fn the_namespace_is_the_one_that_kubectl_would_use() {
     }
 }
 
-/// With a pipeline's own rights: a message names what it may not see, and the rest is judged.
+/// The account of a pipeline may not read everything: a message names what it may not read, and the rest is judged.
 #[test]
 fn missing_rights_are_reported() {
     let live = LiveCheck::new("check-rights");

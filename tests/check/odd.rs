@@ -1,4 +1,4 @@
-//! An object that was not judged is not called fine, and no text causes a panic.
+//! An object that was not judged does not count as fine, and no text causes a panic.
 
 use inspect::check::{Level, Outcome};
 use proptest::prelude::*;
@@ -82,7 +82,7 @@ fn objects_that_are_not_judged_are_reported() {
     ] {
         let checked = judged(&[input("a.yaml", &text)], None);
         assert_eq!(lines(&checked), [words], "{text}");
-        assert!(!checked.objects.iter().any(Outcome::is_fine), "it is not called fine: {text}");
+        assert!(!checked.objects.iter().any(Outcome::is_fine), "it counts as fine: {text}");
     }
     // A foreign manifest from years ago: its old version does not hide the other message.
     let both = lines(&judged(&[input("a.yaml", &galera.replace("apps/v1", "apps/v1beta1"))], None));
@@ -93,7 +93,7 @@ fn objects_that_are_not_judged_are_reported() {
     for (text, why) in [
         (
             "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: a}\n".to_owned(),
-            "a stranger's kind",
+            "a kind that Kubernetes does not have",
         ),
         ("replicaCount: 3\n".to_owned(), "values of a chart"),
         (galera.replace("app: shop", "gatera.dev/cluster: shop"), "it is adopted"),
@@ -104,7 +104,7 @@ fn objects_that_are_not_judged_are_reported() {
 }
 
 #[test]
-fn a_kind_without_a_rule_is_not_called_fine() {
+fn a_kind_without_a_rule_does_not_count_as_fine() {
     let text = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n";
     let said = lay_out(&judged(&[input("a.yaml", text)], None), Format::Text, false);
     let counts = "2 objects: 0 would be refused, 0 allowed with a warning, 1 not judged (no rule covers this kind), 1 fine;";

@@ -1,5 +1,5 @@
-//! A pull request played through: the commands of the GitHub Action, of the GitLab job and of the pre-commit hook, as their files
-//! have them, run in a repository with a branch that scales a cluster to one.
+//! A pull request that scales a cluster to one member: the commands of the GitHub Action, of the GitLab job and of the pre-commit
+//! hook are read from their files and run in its repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn yaml(name: &str) -> Value {
     inspect::manifest::read(&text).remove(0).unwrap().json()
 }
 
-/// Returns a branch with two commits, of which the first is fine and the second is not, and a chart beside the manifests.
+/// Returns a repository with manifests and a chart, on a branch whose only commit scales the cluster to one member.
 fn pull_request() -> Repository {
     let it = Repository::new();
     it.put("charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n");
@@ -83,8 +83,8 @@ fn the_github_action_annotates_a_pull_request_and_fails() {
     assert!(summary.starts_with("### gatera: 1 of 9 objects would be refused\n"), "{summary}");
     assert!(fs::read_to_string(it.path().join("gatera.sarif")).unwrap().contains("\"ruleId\": \"G01\""));
     let (code, text, _) = run("git:HEAD", "");
-    assert_eq!(code, 0, "nothing changes: {text}");
-    // Everything is handed over in the environment: no part of an input is part of the script.
+    assert_eq!(code, 0, "the manifests are unchanged: {text}");
+    // All inputs are passed in the environment, so none of them can become part of the script.
     assert!(!script.contains("${{"), "{script}");
     for (name, of) in [("GATERA_PATHS", "paths"), ("GATERA_AGAINST", "against"), ("GATERA_SARIF", "sarif")] {
         assert_eq!(steps[1]["env"][name], format!("${{{{ inputs.{of} }}}}"));
@@ -118,15 +118,15 @@ fn the_pre_commit_hook_judges_what_is_committed() {
     let entry = root().join(hook["entry"].as_str().unwrap());
     let script = format!("{} {}", entry.display(), arguments.join(" "));
     let run = || bash(it.path(), &script, &[]).status.code();
-    assert_eq!(run(), Some(0), "nothing is about to be committed");
+    assert_eq!(run(), Some(0), "nothing has changed since the last commit");
     it.put("apps/db/galera.yaml", CLUSTER);
-    assert_eq!(run(), Some(0), "from one to three");
+    assert_eq!(run(), Some(0), "a change from one member to three is allowed");
     it.commit();
     it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 0"));
     assert_eq!(run(), Some(1));
 }
 
-/// Runs `ci/get.sh` where no gatera is on the path; returns its code and what it printed.
+/// Runs `ci/get.sh` where no gatera is on the path; returns its exit code and all output.
 fn get(home: &Path, url: &str, tag: &str) -> (i32, String) {
     let mut command = Command::new(root().join("ci/get.sh"));
     command.args([url, tag]).env("XDG_CACHE_HOME", home).env("PATH", "/usr/local/bin:/usr/bin:/bin");
@@ -161,7 +161,11 @@ fn a_release_is_downloaded_once_and_only_with_its_checksum() {
     assert_eq!(code, 0, "{program}");
     assert_eq!(Command::new(&program).output().unwrap().stdout, b"it runs\n");
     fs::write(release.join("SHA256SUMS"), format!("{}  {name}.tar.gz\n", "0".repeat(64))).unwrap();
-    assert_eq!(get(&at("home"), &url, "v1.2.3"), (0, program), "it is there");
+    assert_eq!(
+        get(&at("home"), &url, "v1.2.3"),
+        (0, program),
+        "a release that is installed already is downloaded again"
+    );
 
     let refused =
         format!("The checksum of {name}.tar.gz is not the one in SHA256SUMS: it was not installed.");

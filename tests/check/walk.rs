@@ -15,14 +15,14 @@ fn a_manifest_that_contains_a_template_is_still_a_manifest() {
     assert!(code == 2 && said.contains("apps/map.yaml") && said.contains("not readable"), "{code}: {said}");
 }
 
-/// A folder that git ignores is judged if it is named; and nothing is left out where git does not answer.
+/// A folder that git ignores is judged if it is named; and nothing is left out where git is not installed.
 #[test]
-fn ignored_files_are_judged_if_they_are_named_or_git_does_not_answer() {
+fn ignored_files_are_judged_if_they_are_named_or_git_is_not_installed() {
     let it = Repository::new();
     it.put(".gitignore", "/rendered/*\n");
     it.put("rendered/galera.yaml", "kind: [\n");
     assert_eq!(it.check(".", &["."]).0, 0);
-    assert_eq!(it.check(".", &["rendered"]).0, 2, "it was named");
+    assert_eq!(it.check(".", &["rendered"]).0, 2, "an ignored folder that is named was left out");
     let without_git = Command::new(env!("CARGO_BIN_EXE_gatera"))
         .args(["check", "."])
         .current_dir(it.path())
@@ -48,9 +48,9 @@ fn ignored_and_excluded_files_are_not_judged() {
     assert_eq!(code, 0, "{said}");
     assert!(
         said.contains("10 objects:") && said.contains("10 unchanged"),
-        "the committed one counts: {said}"
+        "the committed file is not judged: {said}"
     );
-    assert_eq!(it.check(".", &["apps/mine.local.yaml"]).0, 2, "it is what was asked for");
+    assert_eq!(it.check(".", &["apps/mine.local.yaml"]).0, 2, "an ignored file that is named was left out");
 
     it.put("vendor/galera.yaml", &one);
     it.put("apps/db/galera.yaml", &one);
@@ -59,16 +59,16 @@ fn ignored_and_excluded_files_are_not_judged() {
     assert_eq!(it.check(".", &[".", "--against=git:HEAD", "--exclude=[z-a]"]).0, 2);
     it.put(".gatera.yaml", "exclude: [vendor/, apps/db]\n");
     let (code, said) = it.check(".", &[".", "--against=git:HEAD"]);
-    assert_eq!(code, 1, "what the change itself leaves out counts: {said}");
+    assert_eq!(code, 1, "an exclusion applies to the change that adds it: {said}");
     assert_eq!(it.check(".", &["."]).0, 0);
     it.commit();
     it.put("apps/db/galera.yaml", CLUSTER);
     assert_eq!(it.check("apps", &[".", "--against=git:HEAD"]).0, 0);
 }
 
-/// Files that are not manifests are one line each kind, however many they are, and do not change the exit code.
+/// Files that are not manifests are reported in one line for each kind of file, and do not change the exit code.
 #[test]
-fn foreign_files_and_templates_are_one_line_each() {
+fn foreign_files_and_templates_are_reported_in_one_line_for_each_kind() {
     let it = Repository::new();
     for number in 0..5 {
         it.put(&format!("ci/{number}.yaml"), "on: push\njobs: {}\n");
