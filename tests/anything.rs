@@ -108,7 +108,8 @@ fn collect_places(value: &Value, place: String, places: &mut Vec<String>) {
 
 /// Returns a configuration with this number of cases, multiplied by `GATERA_ANYTHING` if that is set.
 pub fn cases(usually: u32) -> ProptestConfig {
-    let times = std::env::var("GATERA_ANYTHING").map_or(1, |text| text.parse().expect("a number"));
+    let times =
+        std::env::var("GATERA_ANYTHING").map_or(1, |text| text.parse().expect("GATERA_ANYTHING is a number"));
     ProptestConfig::with_cases(usually * times)
 }
 
@@ -200,7 +201,7 @@ proptest! {
         object in json(),
         old in json(),
     ) {
-        let answer = answer(&request(group, kind, resource, subresource, &object, &old)).expect("a request with a uid is answered");
+        let answer = answer(&request(group, kind, resource, subresource, &object, &old)).expect("an answer with the uid");
         prop_assert_eq!(&answer["response"]["uid"], "u1");
     }
 }
@@ -223,7 +224,7 @@ proptest! {
             request("", "Pod", "pods", "", &pod, &Value::Null),
             request("", "ConfigMap", "configmaps", "", &config, &config),
         ] {
-            let answer = answer(&body).expect("a request with a uid is answered");
+            let answer = answer(&body).expect("an answer with the uid");
             prop_assert_eq!(&answer["response"]["uid"], "u1");
         }
     }
