@@ -215,11 +215,12 @@ fn assert_that_the_guard_can_work(thief: &Thief) {
     // A snapshot whose owner does not exist would be garbage collected at once.
     let owner = thief.plane.get("db", "statefulset/x")["metadata"]["uid"].clone();
     let owners = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "uid": owner }]);
-    let owned = snapshot(&json!({ "metadata": { "ownerReferences": owners } }));
+    let valid_snapshot = snapshot(&json!({ "metadata": { "ownerReferences": owners } }));
     // The chart creates these Leases; the guard may create a deleted one again.
     let leases = ["--namespace=gatera", "delete", "lease", "gatera-let-go-0", "gatera-let-go-7"];
     thief.plane.kubectl(User::Admin, &leases).succeeded();
-    for manifest in [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7"), owned]
+    for manifest in
+        [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7"), valid_snapshot]
     {
         let (status, words) = thief.create(&manifest);
         assert_eq!(status, 0, "{words}");
