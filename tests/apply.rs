@@ -22,7 +22,7 @@ impl Alive {
         ];
         assert!(words.iter().all(|part| warning.contains(part)), "{warning}");
         assert_eq!(self.plane.get(&self.ns, BOOTSTRAP)["spec"]["replicas"], 0, "{flags:?}");
-        assert_eq!(self.founders(), "", "{flags:?}: a bootstrap node runs");
+        assert_eq!(self.bootstrap_pods(), "", "{flags:?}: a bootstrap node runs");
     }
 
     /// Applies the manifests twice more with these flags: nothing is written, and no field changes its owner.

@@ -1,5 +1,5 @@
-//! A release in the shape of Bitnami's chart under the guard: it installs, runs, grows, shrinks and is upgraded as without
-//! a guard; changes that would destroy it are refused; and neighbouring workloads are left alone.
+//! A release in the shape of Bitnami's chart, with the guard in front of it: it is installed, runs, grows, shrinks and is
+//! upgraded as without a guard; changes that would destroy it are refused; and neighbouring workloads are left alone.
 
 use serde_json::Value;
 
@@ -8,6 +8,7 @@ use crate::living_cluster::Alive;
 
 const RELEASE: &str = include_str!("fixtures/bitnami-like.yaml");
 const CLUSTER: &str = "orders-db";
+/// The command in the fixture that starts the server.
 const START: &str = "exec /opt/bitnami/scripts/mariadb-galera/entrypoint.sh";
 
 /// The differences that chart values make in the rendered release.
@@ -36,6 +37,7 @@ impl Alive {
         self.plane.kubectl_stdin(User::Ci, &["--namespace", &self.ns, "apply", "--filename=-"], &text)
     }
 
+    /// Installs the release and waits until the guard has seen its data.
     fn installed() -> Alive {
         let alive = Alive::empty("foreign");
         alive.apply_and_wait(USUAL);
@@ -65,11 +67,14 @@ fn a_release_installs_and_its_members_are_injected() {
     let alive = Alive::installed();
     let member = alive.plane.get(&alive.ns, &format!("pod/{CLUSTER}-0"));
     let mark = member["metadata"]["annotations"]["gatera.dev/injected"].as_str().unwrap();
-    assert!(!mark.contains("unproven"), "{mark}");
+    assert!(!mark.contains("unproven"), "the probes were not replaced: {mark}");
     let env = server(&member)["env"].as_array().unwrap();
-    let script = env.iter().find(|var| var["name"] == "BASH_ENV").unwrap();
+    let script = env.iter().find(|var| var["name"] == "BASH_ENV").expect("BASH_ENV is injected");
     assert_eq!(script["value"], "/etc/gatera/bitnami.bash");
-    assert!(env.iter().all(|var| var["name"] != "MYSQL_HOME"), "the image would not read it");
+    assert!(
+        env.iter().all(|var| var["name"] != "MYSQL_HOME"),
+        "MYSQL_HOME was injected, but Bitnami's image does not read it"
+    );
     let ready = &server(&member)["readinessProbe"]["exec"]["command"];
     assert_eq!((&ready[0], &ready[1]), (&"/etc/gatera/wait-for-sync.sh".into(), &"ready".into()));
     assert_eq!(server(&member)["livenessProbe"]["tcpSocket"]["port"], 3306);
@@ -79,7 +84,7 @@ fn a_release_installs_and_its_members_are_injected() {
         || alive.plane.get(&alive.ns, &format!("statefulset/{CLUSTER}"))["metadata"]["generation"].clone();
     let before = generation();
     alive.release(USUAL).succeeded();
-    assert_eq!(generation(), before);
+    assert_eq!(generation(), before, "applying the same release again changed the StatefulSet");
 }
 
 #[test]
@@ -91,17 +96,17 @@ fn a_release_grows_shrinks_and_is_upgraded() {
 }
 
 #[test]
-fn what_would_destroy_a_release_is_refused() {
+fn changes_that_would_destroy_a_release_are_refused() {
     let alive = Alive::installed();
     for (what, values, rule) in [
         ("all members stop", Values { replicas: 0, ..USUAL }, "[G01] "),
-        ("one of three stays", Values { replicas: 1, ..USUAL }, "[G01] "),
+        ("one of three members stays", Values { replicas: 1, ..USUAL }, "[G01] "),
         (
             "a member founds a cluster",
             Values { script: "export MARIADB_GALERA_CLUSTER_BOOTSTRAP=yes; ", ..USUAL },
             "[G04] ",
         ),
-        ("back over several series", Values { tag: "10.6.20-debian-12-r0", ..USUAL }, "[G17] "),
+        ("a downgrade over several series", Values { tag: "10.6.20-debian-12-r0", ..USUAL }, "[G17] "),
     ] {
         let output = alive.release(values);
         assert!(output.status == 1 && output.stderr.contains(rule), "{what}: {output}");
@@ -118,15 +123,18 @@ fn neighbours_of_a_release_are_left_alone() {
     };
     for label in ["app.kubernetes.io/name=proxysql", "app.kubernetes.io/instance=orders-reports"] {
         let pods = pods(label);
-        assert!(!pods.is_empty(), "{label}");
+        assert!(!pods.is_empty(), "no pod has the label {label}");
         for pod in pods {
-            assert!(!pod["metadata"]["annotations"].to_string().contains("gatera.dev"), "{pod}");
+            assert!(
+                !pod["metadata"]["annotations"].to_string().contains("gatera.dev"),
+                "a neighbour was injected: {pod}"
+            );
         }
     }
     for deployment in ["deployment/orders-proxy", "deployment/orders-reports"] {
         for arguments in [["scale", deployment, "--replicas=0"], ["delete", deployment, "--wait=false"]] {
             let output = alive.kubectl(&arguments);
-            assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
+            assert_eq!((output.status, &*output.stderr), (0, ""), "{arguments:?}: {output}");
         }
     }
 }

@@ -25,7 +25,7 @@ pub const OUTSIDE: &str = "--set=policy.webhookUrl=https://127.0.0.1:";
 /// The number of nodes: enough for three members on separate nodes while other tests drain some of the nodes.
 const NODES: usize = 8;
 
-/// A running guard, which is ended when this value is dropped.
+/// A running guard, which is killed when this value is dropped.
 pub struct Guard {
     child: Child,
     /// The address of its webhooks.
@@ -79,7 +79,7 @@ pub fn shared_with_nodes() -> (&'static ControlPlane, &'static Guard) {
     (&GUARDED.0, &GUARDED.1)
 }
 
-/// Returns the path of the program under test: cargo passes it to tests, and an example is built one folder below it.
+/// Returns the path of the program under test. Cargo passes it to tests; an example lies in a folder beside the program.
 pub fn program() -> PathBuf {
     let built = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("gatera"));
     option_env!("CARGO_BIN_EXE_gatera")
@@ -189,7 +189,7 @@ impl Guard {
             let url = start.url.clone().unwrap_or_else(|| format!("https://{webhooks}"));
             let url = (!start.by_service).then(|| format!("--webhook-url={url}"));
             let namespace = start.namespace.as_deref().or(start.home.as_deref()).unwrap_or("gatera");
-            let file = File::create(&log).expect("the guard's log");
+            let file = File::create(&log).expect("creating the guard's log");
             let mut child = lab::ends_with_this_process(program)
                 .args(["serve", "--kubeconfig"])
                 .arg(kubeconfig)
@@ -202,7 +202,7 @@ impl Guard {
                 .spawn()
                 .unwrap_or_else(|error| panic!("starting {}: {error}", program.display()));
             let listens = lab::eventually("the guard to listen or to end", || {
-                if child.try_wait().expect("looking after the guard").is_some() {
+                if child.try_wait().expect("reading the state of the guard's process").is_some() {
                     return Some(false);
                 }
                 TcpStream::connect(operations).ok().map(|_| true)
@@ -261,7 +261,7 @@ impl Guard {
     pub fn until_ended(mut self, patience: Duration) -> (ExitStatus, String) {
         let deadline = Instant::now() + patience;
         loop {
-            if let Some(status) = self.child.try_wait().expect("looking after the guard") {
+            if let Some(status) = self.child.try_wait().expect("reading the state of the guard's process") {
                 return (status, self.log());
             }
             assert!(Instant::now() < deadline, "the guard did not end:\n{}", self.log());

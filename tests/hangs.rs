@@ -1,5 +1,5 @@
-//! Causes of an installation that hangs: a state transfer that does not end, and a bootstrap node without a majority. Each cause
-//! is reported, with a way out that the guard allows.
+//! Causes of an installation that hangs: a state transfer that does not end, a bootstrap node without a majority, and a pod that
+//! Kubernetes cannot start. Each cause is reported, with a way out that the guard allows.
 
 use facts::pages::Pages;
 use facts::review::{self, Origin};
@@ -32,9 +32,9 @@ fn put_pod(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state:
     pod
 }
 
-/// Returns an installation with this data mark and this start, number of restarts and state of the bootstrap node, whose first
-/// member has been copying since `joins_since`.
-fn install(data: &str, bootstrap: (&str, u64, &str), joins_since: &str) -> World {
+/// Returns an installation with this data mark. Its bootstrap node has this start, number of restarts and state, and its first
+/// member has been copying data since `joins_since`.
+fn installation(data: &str, bootstrap: (&str, u64, &str), joins_since: &str) -> World {
     let members = vec!["starting".into(), "absent".into(), "absent".into()];
     let scene =
         Scene { members, data: data.into(), claims: false, bootstrap: "running".into(), ..Scene::default() };
@@ -71,34 +71,35 @@ const DEPLOYMENT: (&str, &str, &str) = ("deployments", "Deployment", "apps");
 #[test]
 fn a_bootstrap_node_without_a_majority_is_reported_and_may_be_replaced() {
     let founder = format!("{BOOTSTRAP}-6d5f7");
-    let world = install("none", ("2026-12-01T09:20:00Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z");
+    let world = installation("none", ("2026-12-01T09:20:00Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z");
     let way_out = format!(
         "kubectl -n db delete pod {founder}: no member has data yet, so its Deployment makes a new bootstrap node, which members join; \
          rows that were written into this one are lost with it"
     );
     assert_eq!(diagnoses(&world, scene::now())[0], format!("CUT-OFF {founder}: {way_out}"));
-    assert_eq!(refusal(&world, POD, &founder, "6d5f7"), None);
+    assert_eq!(refusal(&world, POD, &founder, "6d5f7"), None, "the printed way out is refused");
     let words = refusal(&world, DEPLOYMENT, BOOTSTRAP, "").unwrap();
     let command = way_out.split("; ").next().unwrap();
     assert!(words.contains("[G05]") && words.contains(command), "{words}");
     for (what, world) in [
         (
             "it may be starting",
-            install("none", ("2026-12-01T09:29:40Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z"),
+            installation("none", ("2026-12-01T09:29:40Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z"),
         ),
-        ("it serves", install("none", ("2026-12-01T09:20:00Z", 1, "SYNCED"), "2026-12-01T09:29:00Z")),
+        ("it serves", installation("none", ("2026-12-01T09:20:00Z", 1, "SYNCED"), "2026-12-01T09:29:00Z")),
         (
             "there is data",
-            install("present", ("2026-12-01T09:20:00Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z"),
+            installation("present", ("2026-12-01T09:20:00Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z"),
         ),
     ] {
-        let words = refusal(&world, POD, &founder, "6d5f7").unwrap_or_else(|| panic!("{what}: allowed"));
+        let words = refusal(&world, POD, &founder, "6d5f7")
+            .unwrap_or_else(|| panic!("{what}, but its deletion is allowed"));
         assert!(words.contains("[G05]") && !words.contains(command), "{what}: {words}");
         assert!(
             diagnoses(&world, scene::now())
                 .iter()
                 .all(|it| !it.contains(&founder) || it.contains("TRANSFER")),
-            "{what}"
+            "{what}, but {founder} is reported"
         );
     }
 }
@@ -116,23 +117,27 @@ fn a_state_transfer_that_may_never_end_is_reported() {
     let usual = format!(
         "TRANSFER {joiner}: wait: a copy takes time, and no other member may leave until it is complete"
     );
-    let healthy = install("none", ("2026-12-01T09:00:00Z", 0, "SYNCED"), begun);
+    let healthy = installation("none", ("2026-12-01T09:00:00Z", 0, "SYNCED"), begun);
     let later = |minutes| scene::now() + jiff::SignedDuration::from_mins(minutes);
     assert_eq!(diagnoses(&healthy, later(50))[0], usual);
     assert_eq!(diagnoses(&healthy, later(60))[0], way_out("this copy has lasted 1h 9m"));
-    let again = install("none", ("2026-12-01T09:25:00Z", 1, "SYNCED"), begun);
+    let again = installation("none", ("2026-12-01T09:25:00Z", 1, "SYNCED"), begun);
     let why = format!("the server of {BOOTSTRAP}-6d5f7 was started again after this copy began");
     assert_eq!(diagnoses(&again, scene::now())[0], way_out(&why));
-    assert_eq!(refusal(&again, POD, &joiner, "pod-0"), None, "the way out is allowed");
+    assert_eq!(refusal(&again, POD, &joiner, "pod-0"), None, "the printed way out is refused");
     let words = refusal(&again, POD, &format!("{BOOTSTRAP}-6d5f7"), "6d5f7").unwrap();
     assert!(words.contains(&why), "{words}");
-    let before = install("none", ("2026-12-01T09:20:00Z", 1, "SYNCED"), begun);
-    assert_eq!(diagnoses(&before, scene::now())[0], usual, "it was started again before");
+    let before = installation("none", ("2026-12-01T09:20:00Z", 1, "SYNCED"), begun);
+    assert_eq!(
+        diagnoses(&before, scene::now())[0],
+        usual,
+        "a restart before the copy began is reported as its cause"
+    );
 }
 
-/// Neither joiner has to wait for the other, because the member that is Ready is the donor for both.
+/// Of two joiners, neither has to wait for the other, because the member that is Ready is the donor for both.
 #[test]
-fn each_of_two_joiners_that_may_never_end_may_be_deleted() {
+fn either_joiner_whose_state_transfer_may_never_end_may_be_deleted() {
     let scene =
         Scene { members: ["ready", "starting", "starting"].map(str::to_owned).to_vec(), ..Scene::default() };
     for (begun, words) in [("2026-12-01T08:00:00Z", None), ("2026-12-01T09:20:00Z", Some("is not Ready yet"))]
@@ -146,7 +151,7 @@ fn each_of_two_joiners_that_may_never_end_may_be_deleted() {
         for joiner in &joiners {
             let refused = refusal_of(&world, POD, joiner);
             let says = words.is_none_or(|words| refused.as_ref().is_some_and(|it| it.contains(words)));
-            assert!(says && refused.is_some() == words.is_some(), "{refused:?}");
+            assert!(says && refused.is_some() == words.is_some(), "copying since {begun}: {refused:?}");
         }
     }
 }
@@ -154,7 +159,7 @@ fn each_of_two_joiners_that_may_never_end_may_be_deleted() {
 /// If no node accepts a member's pod, or its image cannot be pulled, the message of Kubernetes is printed, not the log of a
 /// server that never ran.
 #[test]
-fn a_pod_that_kubernetes_cannot_start_has_its_reason() {
+fn the_reason_why_kubernetes_cannot_start_a_pod_is_printed() {
     let printed = |node: bool, status: Value| {
         let mut scene =
             Scene { members: vec!["ready".into(), "ready".into(), "pending".into()], ..Scene::default() };

@@ -9,31 +9,31 @@ use std::time::{Duration, Instant};
 use crate::guarded::{self, install};
 use crate::lab::{User, eventually};
 
-use harm::{Harm, Object};
+use harm::{Harm, OwnObject};
 use setup::{Replicas, Setup};
 
 /// The time limit for repairing any damage. Most damage is repaired within a second.
 const HEALS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The damage that is done at the same time.
-type Row = Vec<(Object, Harm)>;
+type Row = Vec<(OwnObject, Harm)>;
 
 /// Returns all combinations of damage to the Secret, or none, with damage to one of the configurations, or none.
 fn secret_and_entry_damage() -> Vec<Row> {
     let mut entries: Vec<Row> = vec![Vec::new()];
-    for object in [Object::Mutating, Object::Validating] {
+    for object in [OwnObject::Mutating, OwnObject::Validating] {
         entries.extend(Harm::ENTRIES.map(|harm| vec![(object, harm)]));
     }
     let secrets = [None].into_iter().chain(Harm::SECRET.map(Some));
     let rows = secrets.flat_map(|secret| {
-        let secret: Row = secret.map(|harm| (Object::Secret, harm)).into_iter().collect();
+        let secret: Row = secret.map(|harm| (OwnObject::Secret, harm)).into_iter().collect();
         entries.iter().map(move |entries| [secret.clone(), entries.clone()].concat()).collect::<Vec<_>>()
     });
     rows.filter(|row| !row.is_empty()).collect()
 }
 
 fn lease_damage() -> Vec<Row> {
-    Harm::LEASE.map(|harm| vec![(Object::Lease, harm)]).into()
+    Harm::LEASE.map(|harm| vec![(OwnObject::Lease, harm)]).into()
 }
 
 /// Damages the objects in every single way and waits each time until the guard has repaired it. Of the combinations, half are
@@ -49,28 +49,28 @@ fn repair_all_damage(replicas: Replicas) -> Setup {
         setup.damage(|setup| row.iter().for_each(|(object, harm)| setup.do_harm(*object, *harm)));
         setup.until_healed(&format!("{row:?} with {replicas:?}"));
         let took = since.elapsed();
-        assert!(took < HEALS_WITHIN, "{row:?} took {took:?}");
+        assert!(took < HEALS_WITHIN, "repairing {row:?} with {replicas:?} took {took:?}");
         eprintln!("{replicas:?} {row:?}: {} ms", took.as_millis());
         // Both configurations send this write to the guard, and one of them is always intact.
         assert_eq!(setup.admitted(), admitted, "{row:?}: the forbidden request was admitted meanwhile");
     }
-    assert!(setup.asked() > 100, "only {} requests were made meanwhile", setup.asked());
+    assert!(setup.sent() > 100, "only {} requests were sent meanwhile", setup.sent());
     setup
 }
 
 #[test]
-fn secret_entries_and_lease_heal_with_one_replica() {
+fn damage_is_repaired_with_one_replica() {
     repair_all_damage(Replicas::One);
 }
 
 #[test]
-fn secret_entries_and_lease_heal_with_two_replicas_and_what_was_deleted_stays_deleted() {
+fn damage_is_repaired_with_two_replicas_and_deleted_configurations_stay_deleted() {
     let setup = repair_all_damage(Replicas::Two);
     assert_deleted_configurations_stay_deleted(&setup);
 }
 
 #[test]
-fn secret_entries_and_lease_heal_after_damage_while_no_replica_ran() {
+fn damage_that_is_done_while_no_replica_runs_is_repaired() {
     repair_all_damage(Replicas::Restarted);
 }
 
@@ -81,21 +81,26 @@ fn assert_deleted_configurations_stay_deleted(setup: &Setup) {
     let one = "ValidatingWebhookConfiguration gatera does not exist, so deletions, scaling and evictions are not judged; \
                `helm upgrade` creates it again";
     for (objects, words, metric, reason) in [
-        (vec![Object::Validating], one, "configuration_deleted", "ValidatingWebhookConfigurationDeleted"),
-        (vec![Object::Mutating, Object::Validating], both, "both_configurations_deleted", "NothingIsGuarded"),
+        (vec![OwnObject::Validating], one, "configuration_deleted", "ValidatingWebhookConfigurationDeleted"),
+        (
+            vec![OwnObject::Mutating, OwnObject::Validating],
+            both,
+            "both_configurations_deleted",
+            "NothingIsGuarded",
+        ),
     ] {
         for object in &objects {
             setup.do_harm(*object, Harm::Deleted);
         }
         for guard in &setup.guards {
-            eventually("every replica says so, and is ready", || {
+            eventually("every replica to be ready and to report the deleted configuration", || {
                 let (status, text) = guard.get("/readyz")?;
                 (status == 200 && text.contains(&format!("[+] webhooks: {words}\n"))).then_some(())
             });
             let gauge = format!("gatera_registration_trouble{{what=\"{metric}\"}} 1\n");
-            assert!(guard.get("/metrics").unwrap().1.contains(&gauge), "{gauge}");
+            assert!(guard.get("/metrics").unwrap().1.contains(&gauge), "/metrics has no {gauge}");
         }
-        eventually("an Event says so", || {
+        eventually("an Event about the deleted configuration", || {
             let columns = "--output=jsonpath={range .items[*]}{.reason}: {.note}{\"\\n\"}{end}";
             let events = ["get", "events.events.k8s.io", "--namespace=gatera", columns];
             let events = setup.plane.kubectl(User::Admin, &events).succeeded();
@@ -107,8 +112,8 @@ fn assert_deleted_configurations_stay_deleted(setup: &Setup) {
             });
         }
         // While the guard repairs something else, it does not re-create the configurations.
-        setup.do_harm(Object::Secret, Harm::Deleted);
-        eventually("the Secret is back", || setup.secret_is_sound().then_some(()));
+        setup.do_harm(OwnObject::Secret, Harm::Deleted);
+        eventually("the guard to re-create its Secret", || setup.secret_is_sound().then_some(()));
         assert!(
             objects.iter().all(|object| setup.object(*object).is_none()),
             "a deleted configuration came back by itself"
@@ -116,12 +121,15 @@ fn assert_deleted_configurations_stay_deleted(setup: &Setup) {
         let since = Instant::now();
         install(&setup.plane);
         setup.until_healed(&format!("{objects:?} after they were deleted"));
-        eprintln!("filled {} ms after helm upgrade began", since.elapsed().as_millis());
-        assert!(since.elapsed() < HEALS_WITHIN);
+        eprintln!("guarded again {} ms after the chart was applied", since.elapsed().as_millis());
+        assert!(since.elapsed() < HEALS_WITHIN, "{objects:?}: repaired only after {:?}", since.elapsed());
     }
     let created =
         |it: &crate::lab::Asked| it.verb == "create" && it.resource.contains("webhookconfigurations");
-    assert!(!setup.plane.asked_by_the_guard().iter().any(created));
+    assert!(
+        !setup.plane.asked_by_the_guard().iter().any(created),
+        "the guard created a webhook configuration"
+    );
 }
 
 /// The guard's right to create Secrets is limited to one name.

@@ -1,8 +1,8 @@
-//! Helm 4 with the guard: everyday installations and upgrades keep working with both of Helm's ways to apply, and never
+//! Helm with the guard: everyday installations and upgrades keep working with both of Helm's ways to apply, and never
 //! bring a bootstrap node back.
 //!
 //! The chart in fixtures/chart contains the objects of fixtures/galera.yaml. Its bootstrap node is a hook, which is created
-//! once; with `CARELESS` it is an ordinary object of the release, as it is in many charts.
+//! once; with `ORDINARY_BOOTSTRAP` it is an ordinary object of the release, as it is in many charts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::lab::{Output, User, eventually, is_helm_3};
 use crate::living_cluster::{Alive, BOOTSTRAP, GALERA};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/chart");
-const CARELESS: &str = "--set=bootstrap.hook=false";
+const ORDINARY_BOOTSTRAP: &str = "--set=bootstrap.hook=false";
 const BY_SERVER: &str = "--server-side=true";
 const BY_CLIENT: &str = "--server-side=false";
 
@@ -40,40 +40,40 @@ impl Alive {
         assert_eq!(output.stderr.matches("Warning: ").count(), 1, "{}", output.stderr);
         assert!(output.stderr.contains(&warning), "{}", output.stderr);
         assert_eq!(self.plane.get(&self.ns, BOOTSTRAP)["spec"]["replicas"], 0);
-        assert_eq!(self.founders(), "");
+        assert_eq!(self.bootstrap_pods(), "");
     }
 }
 
 /// Checks that the first upgrade re-creates the objects of the bootstrap node, without its pod, and later ones change nothing.
-fn a_careless_chart_keeps_working(method: &str) {
-    let alive = release(&[CARELESS, method]);
+fn upgrades_keep_an_ordinary_bootstrap_node_at_zero(method: &str) {
+    let alive = release(&[ORDINARY_BOOTSTRAP, method]);
     let members = alive.members();
-    alive.assert_bootstrap_held(&alive.upgrade(&[CARELESS, method]));
+    alive.assert_bootstrap_held(&alive.upgrade(&[ORDINARY_BOOTSTRAP, method]));
     alive.changes_nothing(|| {
-        alive.assert_bootstrap_held(&alive.upgrade(&[CARELESS, method]));
+        alive.assert_bootstrap_held(&alive.upgrade(&[ORDINARY_BOOTSTRAP, method]));
         alive.assert_bootstrap_held(&alive.helm(&["rollback", "db", "1"]));
     });
     // A change of another value takes effect.
-    alive.assert_bootstrap_held(&alive.upgrade(&[CARELESS, method, "--set=replicas=5"]));
+    alive.assert_bootstrap_held(&alive.upgrade(&[ORDINARY_BOOTSTRAP, method, "--set=replicas=5"]));
     alive.until_ready(5);
-    assert!(alive.members().starts_with(&members), "no member was restarted");
+    assert!(alive.members().starts_with(&members), "a member was restarted");
 }
 
 #[test]
-fn a_careless_chart_keeps_working_with_server_side_apply() {
-    a_careless_chart_keeps_working(BY_SERVER);
+fn an_ordinary_bootstrap_node_stays_at_zero_with_server_side_apply() {
+    upgrades_keep_an_ordinary_bootstrap_node_at_zero(BY_SERVER);
 }
 
 #[test]
-fn a_careless_chart_keeps_working_with_client_side_apply() {
-    a_careless_chart_keeps_working(BY_CLIENT);
+fn an_ordinary_bootstrap_node_stays_at_zero_with_client_side_apply() {
+    upgrades_keep_an_ordinary_bootstrap_node_at_zero(BY_CLIENT);
 }
 
 #[test]
 fn a_release_can_change_its_way_to_apply() {
-    let alive = release(&[CARELESS, BY_CLIENT]);
+    let alive = release(&[ORDINARY_BOOTSTRAP, BY_CLIENT]);
     for method in [BY_SERVER, BY_CLIENT, BY_SERVER] {
-        alive.assert_bootstrap_held(&alive.upgrade(&[CARELESS, method]));
+        alive.assert_bootstrap_held(&alive.upgrade(&[ORDINARY_BOOTSTRAP, method]));
     }
 }
 
@@ -83,10 +83,10 @@ fn a_bootstrap_node_that_is_a_hook_does_not_come_back() {
     alive.changes_nothing(|| {
         for arguments in [&["upgrade", "db", CHART][..], &["rollback", "db", "1"]] {
             let output = alive.helm(arguments);
-            assert_eq!((output.status, &*output.stderr), (0, ""));
+            assert_eq!((output.status, &*output.stderr), (0, ""), "{arguments:?}: {output}");
         }
     });
-    assert_eq!(alive.kubectl(&["get", BOOTSTRAP]).status, 1);
+    assert_eq!(alive.kubectl(&["get", BOOTSTRAP]).status, 1, "the bootstrap node came back");
 }
 
 /// The user sees the message, and Helm's own rollback is allowed.
@@ -107,7 +107,8 @@ fn a_refused_upgrade_says_why_and_can_be_rolled_back() {
     assert_eq!(alive.stateful_set()["spec"]["replicas"], 3);
     let config = alive.plane.get(&alive.ns, "configmap/galera-instance-nodeconfig");
     assert!(config["data"]["galera.cnf"].as_str().unwrap().contains(&format!("{STATEFUL_SET}-2")));
-    assert_eq!(alive.upgrade(&[]).status, 0);
+    let output = alive.upgrade(&[]);
+    assert_eq!(output.status, 0, "{output}");
 }
 
 /// Anti-affinity is injected as `required`, because there are enough nodes, and a real scheduler obeys it.
@@ -124,7 +125,7 @@ fn members_run_on_different_nodes() {
 #[test]
 fn the_chart_renders_the_fixture() {
     let (plane, _) = guarded::shared_with_nodes();
-    let text = plane.helm(User::Ci, &["template", "db", CHART, CARELESS]).succeeded();
+    let text = plane.helm(User::Ci, &["template", "db", CHART, ORDINARY_BOOTSTRAP]).succeeded();
     let objects = |text: &str| -> BTreeMap<String, Value> {
         let documents = inspect::manifest::read(text).into_iter().map(Result::unwrap).collect::<Vec<_>>();
         let named = documents.iter().map(|it| {
@@ -133,7 +134,7 @@ fn the_chart_renders_the_fixture() {
         });
         named.collect()
     };
-    assert_eq!(objects(&text), objects(GALERA));
+    assert_eq!(objects(&text), objects(GALERA), "fixtures/chart and fixtures/galera.yaml differ");
 }
 
 /// Half an uninstallation is worse than none: it would leave members without their Service and their configuration.
@@ -145,7 +146,7 @@ fn an_uninstall_is_refused_as_a_whole() {
     let output = output.unwrap();
     assert_eq!(output.status, 1, "{output}");
     // Without --debug Helm hides the message of a refusal, so it is also in an Event.
-    let reported = eventually("an Event gives the reason", || {
+    let reported = eventually("an Event with the reason of the refusal", || {
         let on = format!("--field-selector=reason=RefusedG03,involvedObject.name={STATEFUL_SET}");
         let events = ["get", "events", &on, "--output=jsonpath={.items[*].message}"];
         Some(alive.kubectl(&events).succeeded()).filter(|message| !message.is_empty())
@@ -160,13 +161,13 @@ fn an_uninstall_is_refused_as_a_whole() {
 
     // One override, on the StatefulSet, allows the uninstallation of the whole release.
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
-    let release = format!("gatera.dev/override=G03 until={until} reason=moving house");
-    alive.kubectl(&["annotate", "statefulset", STATEFUL_SET, &release]).succeeded();
-    let output = eventually("the override is seen", || {
+    let annotation = format!("gatera.dev/override=G03 until={until} reason=moving house");
+    alive.kubectl(&["annotate", "statefulset", STATEFUL_SET, &annotation]).succeeded();
+    let output = eventually("the guard to see the override and allow the uninstallation", || {
         Some(alive.helm(&["uninstall", "db"])).filter(|output| output.status == 0)
     });
     assert!(output.stdout.contains("uninstalled"), "{output}");
-    eventually("everything but the data is gone", || {
+    eventually("everything but the claims to be deleted", || {
         let left = alive.admin(&["get", "statefulset,service,secret,pods", "--output=name"]).succeeded();
         left.is_empty().then_some(())
     });

@@ -9,7 +9,7 @@ use crate::lab::{User, eventually};
 /// Between `delete --cascade=orphan` and the next apply the members have no owner, but they are still the cluster. The
 /// manifest that is applied then may have been saved when the cluster was new.
 #[test]
-fn members_without_a_stateful_set_are_still_the_cluster() {
+fn members_without_a_stateful_set_are_still_guarded() {
     let (plane, ns) = running_cluster("orphan");
     let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
     let create = |set: &Value| {
@@ -27,18 +27,18 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
     let gone = plane.kubectl(User::Admin, &["delete", "namespace", &ns, "--dry-run=server"]);
     assert!(gone.status == 1 && gone.stderr.contains("[G03] Namespace "), "{gone}");
 
-    let ask = |arguments: &[&str]| {
+    let run_gatera = |arguments: &[&str]| {
         let output =
             guarded::ask(&plane.kubeconfig(User::Admin), &[arguments, &["--namespace", &ns]].concat());
         [output.stdout, output.stderr].concat()
     };
-    let seen = ask(&["status", STATEFUL_SET]);
+    let seen = run_gatera(&["status", STATEFUL_SET]);
     assert!(seen.contains("DEGRADED  3 of 3 members Synced, without a StatefulSet"), "{seen}");
     assert!(seen.contains("apply the StatefulSet again as it was"), "{seen}");
-    let stopped = ask(&["stop", STATEFUL_SET, "--yes"]);
+    let stopped = run_gatera(&["stop", STATEFUL_SET, "--yes"]);
     assert!(stopped.contains("was deleted, but 3 of its pods still exist; apply it again"), "{stopped}");
 
-    // Objects that the members read, or by which they are reached or protected, stay guarded.
+    // Objects that the members read, and Services by which they are reached, stay guarded.
     for (what, rule) in [
         ("configmap/galera-instance-nodeconfig", "[G10] ConfigMap "),
         ("service/galera-instance-hs", "[G10] Service "),
@@ -67,9 +67,12 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
     let taken_over = create(&set);
     let reported: Vec<_> =
         taken_over.stderr.lines().filter(|line| !line.contains("gatera.dev/data")).collect();
-    assert_eq!((taken_over.status, reported), (0, vec![]), "the same template again is not a change");
+    assert_eq!((taken_over.status, reported), (0, vec![]), "the same template was reported as a change");
     let set = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
-    assert_eq!(set["metadata"]["annotations"]["gatera.dev/data"], "present", "its claims have volumes");
+    assert_eq!(
+        set["metadata"]["annotations"]["gatera.dev/data"], "present",
+        "its claims have volumes, so the cluster has data"
+    );
     eventually("the pods to be members again", || {
         (run(&["delete", "pod", &format!("{STATEFUL_SET}-0"), "--dry-run=server"]).status == 0).then_some(())
     });

@@ -15,7 +15,7 @@ const KINDS: &str = "secret,configmap,service,deployment,statefulset,pod";
 /// Returns the same cluster with readiness probes that are kept: its members become Ready, but nothing proves them Synced.
 pub fn unproven() -> String {
     let labels = "    metadata: {labels: {app: galera, galera: galera, instance: galera-instance}";
-    assert!(GALERA.contains(labels), "the template of the members");
+    assert!(GALERA.contains(labels), "the template of the members has other labels");
     GALERA.replace(labels, &format!("{labels}, annotations: {{gatera.dev/readiness: keep}}"))
 }
 
@@ -95,7 +95,7 @@ impl Alive {
     }
 
     /// Returns the names of the bootstrap pods.
-    pub fn founders(&self) -> String {
+    pub fn bootstrap_pods(&self) -> String {
         self.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).succeeded()
     }
 
@@ -117,7 +117,7 @@ impl Alive {
         act();
         let after = self.objects();
         let changes = json_patch::diff(&before, &after);
-        assert!(changes.is_empty(), "{changes}");
+        assert!(changes.is_empty(), "objects were changed: {changes}");
     }
 
     /// Returns every object as its writers left it, including the managers of its fields, but without what controllers report
@@ -159,7 +159,7 @@ fn as_written(mut object: Value) -> Value {
     object["metadata"]["resourceVersion"] = Value::Null;
     let Some(managers) = object["metadata"]["managedFields"].as_array_mut() else { return object };
     managers.retain(|it| it["subresource"] != "status");
-    // The list is sorted by time: when replicas 1 is held at 0, the manager that wrote it moves to the end, once.
+    // The list is sorted by time: the first time that the guard keeps replicas 1 at 0, the manager that wrote 1 moves to the end.
     for manager in managers.iter_mut() {
         manager["time"] = Value::Null;
     }
@@ -167,7 +167,7 @@ fn as_written(mut object: Value) -> Value {
     object
 }
 
-/// Pods become Ready and unready, are deleted and replaced, as the tests with nodes expect.
+/// Pods become Ready and unready and are replaced after a deletion, as the tests with nodes expect.
 #[test]
 fn pods_become_ready_and_are_replaced_by_themselves() {
     let alive = Alive::cluster("alive");
@@ -180,6 +180,6 @@ fn pods_become_ready_and_are_replaced_by_themselves() {
     let after = eventually("the pod to be replaced", || {
         Some(alive.members()).filter(|after| after.len() == 3 && after[0] != before[0])
     });
-    assert_eq!(after[1..], before[1..]);
+    assert_eq!(after[1..], before[1..], "other pods were replaced, too");
     alive.until_ready(3);
 }

@@ -52,7 +52,7 @@ pub(super) fn assert_nothing_is_left(alive: &Alive) {
         others,
         "what is left of the bootstrap node, and the objects that must stay"
     );
-    assert_eq!(alive.founders(), "", "a bootstrap pod is left");
+    assert_eq!(alive.bootstrap_pods(), "", "a bootstrap pod is left");
 }
 
 fn status(alive: &Alive, arguments: &[&str]) -> (i32, String, String) {
@@ -195,7 +195,7 @@ fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
         events.contains("[G04] Pod ").then_some(())
     });
     eventually("the new addresses", || (addresses(&alive) == vec![MEMBER_ADDRESSES; 3]).then_some(()));
-    assert_eq!(alive.founders(), "", "the bootstrap pod was replaced");
+    assert_eq!(alive.bootstrap_pods(), "", "the bootstrap pod was replaced");
 }
 
 /// Another cluster's bootstrap node reads the same ConfigMap, which stays until the last of the two is gone.

@@ -94,7 +94,7 @@ fn a_release_is_installed_scaled_and_uninstalled_under_the_guard() {
     assert!(installed.status == 0 && installed.stderr.ends_with(&reported), "{installed}");
     assert_eq!(installed.stderr.lines().count(), 1, "{installed}");
     assert_eq!(alive.passwords(), passwords, "the data needs the passwords of the first installation");
-    assert_eq!(alive.founders(), "");
+    assert_eq!(alive.bootstrap_pods(), "");
 }
 
 /// Claims match the selector of the printed command that deletes them.

@@ -6,9 +6,9 @@ use gatera::act::certs::{Lifetimes, Material};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// An object of the guard that is damaged.
+/// An object of the guard that can be damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Object {
+pub enum OwnObject {
     Secret,
     Lease,
     Mutating,
@@ -23,9 +23,11 @@ pub enum Harm {
     Garbage,
     /// Garbage in a Secret that is marked immutable.
     Frozen,
+    /// Certificates of another CA.
     OtherCa,
     /// Every `caBundle` is removed.
     BundleRemoved,
+    /// The only entry is one of another version of the guard.
     OtherVersion,
     /// `matchConditions` on every entry, set by another field manager with server-side apply.
     ForeignConditions,
@@ -39,25 +41,25 @@ impl Harm {
 
     /// Returns the merge patch that does this damage to the object; for foreign conditions, the configuration that the other
     /// field manager applies.
-    pub fn patch(self, object: Object, now: &Value) -> Value {
+    pub fn patch(self, object: OwnObject, now: &Value) -> Value {
         match (object, self) {
-            (Object::Secret, Self::Emptied) => json!({ "data": null }),
-            (Object::Secret, Self::Garbage) => {
+            (OwnObject::Secret, Self::Emptied) => json!({ "data": null }),
+            (OwnObject::Secret, Self::Garbage) => {
                 let keys = now["data"].as_object().unwrap().keys();
                 let garbage: BTreeMap<_, _> = keys.map(|key| (key, "Z2FyYmFnZQ==")).collect();
                 json!({ "data": garbage })
             }
-            (Object::Secret, Self::Frozen) => {
+            (OwnObject::Secret, Self::Frozen) => {
                 let mut patch = Self::Garbage.patch(object, now);
                 patch["immutable"] = json!(true);
                 patch
             }
-            (Object::Secret, Self::OtherCa) => {
+            (OwnObject::Secret, Self::OtherCa) => {
                 let other = Material::new(&["127.0.0.1".to_owned()], Lifetimes::default(), Timestamp::now());
                 json!({ "data": other.unwrap().data() })
             }
-            (Object::Lease, Self::Emptied) => json!({ "spec": null }),
-            (Object::Lease, Self::Garbage) => json!({ "spec": {
+            (OwnObject::Lease, Self::Emptied) => json!({ "spec": null }),
+            (OwnObject::Lease, Self::Garbage) => json!({ "spec": {
                 "holderIdentity": "stranger", "leaseDurationSeconds": 1_000_000, "leaseTransitions": 7_000_000,
                 "acquireTime": "2999-01-01T00:00:00.000000Z", "renewTime": "2999-01-01T00:00:00.000000Z",
             } }),

@@ -1,5 +1,5 @@
-//! A control plane of its own with one or two replicas behind a Service, the means to damage their objects, and a client that
-//! sends a request that must be refused again and again.
+//! A control plane of its own with one or two replicas behind a stand-in for a Service, the means to damage their objects, and a
+//! client that keeps sending a request that must be refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-use super::harm::{Harm, Object};
+use super::harm::{Harm, OwnObject};
 use crate::guarded::{Guard, Start, install, program};
 use crate::lab::{ControlPlane, User, eventually};
 use crate::wire::Balancer;
@@ -36,6 +36,7 @@ pub enum Replicas {
     Restarted,
 }
 
+/// A control plane with its guards, and a loop that sends the forbidden request.
 pub struct Setup {
     // Declared before the control plane, because it sends requests until it is dropped.
     request_loop: RequestLoop,
@@ -49,7 +50,7 @@ pub struct Setup {
     pub plane: ControlPlane,
 }
 
-/// Returns a Galera StatefulSet with a password in plain text.
+/// Returns the object of the forbidden request: a Galera StatefulSet with a password in plain text.
 fn forbidden() -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db", "namespace": "default" },
@@ -84,7 +85,7 @@ impl Setup {
         setup.intended = setup.entries();
         assert!(
             setup.intended.iter().all(|it| it.as_array().is_some_and(|it| it.len() > 1)),
-            "{:?}",
+            "too few entries: {:?}",
             setup.intended
         );
         setup.until_healed("the start");
@@ -117,17 +118,17 @@ impl Setup {
         }
     }
 
-    fn api(&self, object: Object) -> (Api<DynamicObject>, &'static str) {
+    fn api(&self, object: OwnObject) -> (Api<DynamicObject>, &'static str) {
         let client = self.client.clone();
         let own = |kind: ApiResource| Api::namespaced_with(client.clone(), "gatera", &kind);
         match object {
-            Object::Secret => (own(ApiResource::erase::<Secret>(&())), "gatera-tls"),
-            Object::Lease => (own(ApiResource::erase::<Lease>(&())), "gatera"),
-            Object::Mutating => {
+            OwnObject::Secret => (own(ApiResource::erase::<Secret>(&())), "gatera-tls"),
+            OwnObject::Lease => (own(ApiResource::erase::<Lease>(&())), "gatera"),
+            OwnObject::Mutating => {
                 let kind = ApiResource::erase::<MutatingWebhookConfiguration>(&());
                 (Api::all_with(client, &kind), "gatera")
             }
-            Object::Validating => {
+            OwnObject::Validating => {
                 let kind = ApiResource::erase::<ValidatingWebhookConfiguration>(&());
                 (Api::all_with(client, &kind), "gatera")
             }
@@ -135,13 +136,13 @@ impl Setup {
     }
 
     /// Returns the object as it is now, if it exists.
-    pub fn object(&self, object: Object) -> Option<Value> {
+    pub fn object(&self, object: OwnObject) -> Option<Value> {
         let (api, name) = self.api(object);
         let found = self.runtime.block_on(api.get_opt(name)).unwrap();
         found.map(|it| serde_json::to_value(it).unwrap())
     }
 
-    pub fn do_harm(&self, object: Object, harm: Harm) {
+    pub fn do_harm(&self, object: OwnObject, harm: Harm) {
         let (api, name) = self.api(object);
         let done = async {
             if harm == Harm::Deleted {
@@ -163,31 +164,32 @@ impl Setup {
     /// Waits until everything is as it was, and requests are judged.
     pub fn until_healed(&self, what: &str) {
         for guard in &self.guards {
-            eventually(&format!("{what}: registered again"), || {
+            eventually(&format!("{what}: the guard to register its webhooks"), || {
                 let (status, text) = guard.get("/readyz")?;
                 let well = text.contains("webhooks: registered\n") && !text.contains("trying again");
                 (status == 200 && well && self.is_intact()).then_some(())
             });
         }
-        eventually(&format!("{what}: a request is judged"), || {
+        eventually(&format!("{what}: the forbidden request to be refused"), || {
             self.refusal().filter(|it| it.contains("[G11]")).map(drop)
         });
     }
 
     fn is_intact(&self) -> bool {
-        let holder =
-            self.object(Object::Lease).and_then(|it| Some(it["spec"]["holderIdentity"].as_str()?.to_owned()));
+        let holder = self
+            .object(OwnObject::Lease)
+            .and_then(|it| Some(it["spec"]["holderIdentity"].as_str()?.to_owned()));
         let held = holder.is_some_and(|it| it.starts_with("one_") || it.starts_with("two_"));
         held && self.secret_is_sound() && self.entries() == self.intended && self.is_trusted()
     }
 
     fn secret(&self) -> Option<(Secret, Material)> {
-        let secret: Secret = serde_json::from_value(self.object(Object::Secret)?).unwrap();
+        let secret: Secret = serde_json::from_value(self.object(OwnObject::Secret)?).unwrap();
         let material = Material::read(&secret)?;
         Some((secret, material))
     }
 
-    /// Whether the Secret is valid and still belongs to the chart.
+    /// Returns whether the Secret is valid and still belongs to the chart.
     pub fn secret_is_sound(&self) -> bool {
         self.secret().is_some_and(|(secret, material)| {
             let labels = secret.metadata.labels.unwrap_or_default();
@@ -196,10 +198,10 @@ impl Setup {
         })
     }
 
-    /// Whether the entries trust the CA in the Secret.
+    /// Returns whether all entries contain the CA bundle that belongs to the Secret.
     fn is_trusted(&self) -> bool {
         let Some((_, material)) = self.secret() else { return false };
-        [Object::Mutating, Object::Validating].into_iter().all(|object| {
+        [OwnObject::Mutating, OwnObject::Validating].into_iter().all(|object| {
             let entries = self.object(object).unwrap_or_default()["webhooks"].as_array().cloned();
             entries.unwrap_or_default().iter().all(|entry| {
                 let bundle = entry["clientConfig"]["caBundle"].as_str().unwrap_or_default();
@@ -209,7 +211,7 @@ impl Setup {
     }
 
     fn entries(&self) -> [Value; 2] {
-        [Object::Mutating, Object::Validating].map(|object| {
+        [OwnObject::Mutating, OwnObject::Validating].map(|object| {
             let mut entries = self.object(object).map(|it| it["webhooks"].clone()).unwrap_or_default();
             for entry in entries.as_array_mut().into_iter().flatten() {
                 entry["clientConfig"].as_object_mut().unwrap().remove("caBundle");
@@ -229,8 +231,8 @@ impl Setup {
     }
 
     /// Returns how often the forbidden request was sent.
-    pub fn asked(&self) -> usize {
-        self.request_loop.asked.load(Ordering::SeqCst)
+    pub fn sent(&self) -> usize {
+        self.request_loop.sent.load(Ordering::SeqCst)
     }
 }
 
@@ -253,19 +255,19 @@ impl ForbiddenRequest {
     }
 }
 
-/// A thread that sends the forbidden request again and again.
+/// A thread that keeps sending the forbidden request.
 struct RequestLoop {
     stop: Arc<AtomicBool>,
-    asked: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
     admitted: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RequestLoop {
     fn start(plane: &ControlPlane) -> Self {
-        let (stop, asked, admitted) =
+        let (stop, sent, admitted) =
             (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let (stopped, asks, admits) = (Arc::clone(&stop), Arc::clone(&asked), Arc::clone(&admitted));
+        let (stopped, sends, admits) = (Arc::clone(&stop), Arc::clone(&sent), Arc::clone(&admitted));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let client = runtime.block_on(client(plane));
         let thread = std::thread::spawn(move || {
@@ -273,14 +275,14 @@ impl RequestLoop {
                 let request = ForbiddenRequest::new(client);
                 while !stopped.load(Ordering::SeqCst) {
                     let refusal = request.refusal().await;
-                    asks.fetch_add(1, Ordering::SeqCst);
+                    sends.fetch_add(1, Ordering::SeqCst);
                     admits.fetch_add(usize::from(refusal.is_none()), Ordering::SeqCst);
                     // Leaves CPU time for the other processes: the machine may have only two cores.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             });
         });
-        Self { stop, asked, admitted, thread: Some(thread) }
+        Self { stop, sent, admitted, thread: Some(thread) }
     }
 }
 
