@@ -49,7 +49,7 @@ fn crates_that_decide_depend_on_nothing_that_reaches_the_outside_world() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let names: BTreeSet<_> = tree.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
         let ours: Vec<_> = names.iter().filter_map(|it| it.strip_prefix("gatera-")).collect();
-        assert_eq!(ours, *below, "{name}");
+        assert_eq!(ours, *below, "{name} does not depend on the crates that CRATES lists");
         for outside in
             ["gatera", "kube", "kube-client", "k8s-openapi", "tokio", "hyper", "rustls", "tracing", "axum"]
         {
@@ -76,7 +76,8 @@ fn names_after(prefix: &str, text: &str) -> BTreeSet<String> {
     names
 }
 
-/// The files and folders directly in a folder are its rooms. Their dependencies on each other form no circle.
+/// The files and folders directly in the folder of a crate, or in `act` or `command`, are its rooms. Their dependencies on each
+/// other form no circle.
 #[test]
 fn rooms_do_not_use_each_other_in_a_circle() {
     let crates = CRATES.map(|(name, _)| (name, "crate::"));
@@ -123,7 +124,7 @@ fn crates_that_decide_use_no_clock_and_no_files() {
     ] {
         assert!(
             fence.contains(&format!("path = \"{path}\", reason = \"")),
-            "{path} is not refused, or without a reason"
+            "src/clippy.toml does not refuse {path} with a reason"
         );
     }
 }
@@ -134,19 +135,20 @@ fn every_file_begins_with_its_purpose_and_has_at_most_400_lines() {
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("//!"), "{} does not begin with its purpose", path.display());
         let (lines, limit) = (text.lines().count(), 400);
-        assert!(lines <= limit, "{} has {lines} lines, and {limit} are the limit: split it", path.display());
+        assert!(lines <= limit, "{} has {lines} lines, but the limit is {limit}: split it", path.display());
     }
 }
 
-/// Commands use the clock of the API server, which `site.rs` reads: to judge what they see in a cluster, and to write an end.
+/// Commands use the clock of the API server, which `site.rs` reads, to judge what they see in a cluster and to compute the times
+/// that they write.
 #[test]
 fn commands_that_look_at_a_cluster_have_no_other_clock() {
     // These are the guard itself, the file that reads the other clock, and the one that prints the time of a line.
     let others = ["command/serve.rs", "command/site.rs", "command/guided.rs"];
     for path in files(&root().join("src/command")) {
-        let asks = fs::read_to_string(&path).unwrap().contains("Timestamp::now");
-        let may = others.iter().any(|it| path.ends_with(it));
-        assert!(!asks || may, "{} takes the time of this machine", path.display());
+        let reads_clock = fs::read_to_string(&path).unwrap().contains("Timestamp::now");
+        let is_exception = others.iter().any(|it| path.ends_with(it));
+        assert!(!reads_clock || is_exception, "{} uses the clock of this machine", path.display());
     }
 }
 
@@ -166,7 +168,7 @@ fn defined_type(line: &str) -> Option<&str> {
     words.next().filter(|_| is_type)?.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
-/// No two types have the same name. Tests have their own types.
+/// No two types have the same name, except for `SHARED_NAMES`. Types of tests are not compared.
 #[test]
 fn names_of_types_are_unique() {
     let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
@@ -179,7 +181,10 @@ fn names_of_types_are_unique() {
         }
     }
     places.retain(|_, all| all.len() > 1);
-    assert!(places.keys().eq(SHARED_NAMES), "types with the same name: {places:#?}");
+    assert!(
+        places.keys().eq(SHARED_NAMES),
+        "SHARED_NAMES does not list exactly the types with the same name: {places:#?}"
+    );
 }
 
 /// Every file that a comment names exists.
@@ -193,7 +198,11 @@ fn files_that_comments_name_exist() {
         for named in words
             .filter(|word| Path::new(word).extension().is_some_and(|it| it == "rs") && !word.contains(' '))
         {
-            assert!(all.iter().any(|it| it.ends_with(named)), "{} names {named}", path.display());
+            assert!(
+                all.iter().any(|it| it.ends_with(named)),
+                "a comment in {} names {named}, which does not exist",
+                path.display()
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The identity of a cluster: what pods receive at their CREATE, when members are asked, what follows from their reports, and
-//! which pods receive the result.
+//! The identity of a cluster: the annotation of a new pod, when the reports of members are read, what follows from them, and
+//! which pods are annotated with the result.
 
 use engine::inject;
 use facts::galera::identity::{Identity, IdentityReport};
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
-const THIS: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+const THIS: &str = scene::ID;
 const OTHER: &str = "7a2c1d10-e610-11f1-91b9-7e68ccac15f1";
 const OVERRIDE: &str = "G04 until=2026-12-01T10:00:00Z reason=a drill";
 
-/// Returns a healthy cluster of three, with the identity that each pod knows and the one that is recorded.
-fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World {
+/// Returns a healthy cluster of three, with the identity in each pod's annotation and the one that is recorded.
+fn world(annotated: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World {
     let mut scene = Scene::default();
     if !recorded.is_empty() {
         scene.stateful_set = json!({ "metadata": { "annotations": { "gatera.dev/identity": recorded } } });
@@ -27,7 +27,7 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
     for (kind, mut object) in scene.objects() {
         let ordinal =
             object["metadata"]["uid"].as_str().and_then(|uid| uid.strip_prefix("pod-")?.parse().ok());
-        if let Some(word) = ordinal.map(|ordinal: usize| knows[ordinal]).filter(|word| !word.is_empty()) {
+        if let Some(word) = ordinal.map(|ordinal: usize| annotated[ordinal]).filter(|word| !word.is_empty()) {
             object["metadata"]["annotations"]["gatera.dev/identity"] = json!(word);
             object["spec"]["containers"][0]["command"] =
                 json!(["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"]);
@@ -52,7 +52,7 @@ fn reported_at(at: &str, ids: &[(&str, &str)]) -> PodReports {
 
 #[test]
 fn the_identity_is_concluded_from_reports() {
-    const ASKED: [&str; 3] = ["unknown"; 3];
+    const UNKNOWN: [&str; 3] = ["unknown"; 3];
     let all = |id| [("pod-0", id), ("pod-1", id), ("pod-2", id)];
     let same = |_: &mut Value| {};
     let unready = |object: &mut Value| {
@@ -82,7 +82,7 @@ fn the_identity_is_concluded_from_reports() {
         });
         assert_eq!(found, expected, "{what}");
     };
-    let first = world(ASKED, "", same);
+    let first = world(UNKNOWN, "", same);
     check("all reported the same", &first, &all(THIS), Some((THIS, true, &[0, 1, 2])));
     check("most reported the same", &first, &all(THIS)[..2], Some((THIS, true, &[0, 1])));
     check("one is not enough", &first, &all(THIS)[..1], None);
@@ -96,19 +96,24 @@ fn the_identity_is_concluded_from_reports() {
         None,
     );
     let without = world(["none", "unknown", "none"], "none", same);
-    check("it is known that it has none", &without, &all("none")[1..2], Some(("none", false, &[1])));
-    check("it is founded again, in the same pods", &without, &all(THIS), Some((THIS, true, &[0, 1, 2])));
+    check("the cluster is recorded to have none", &without, &all("none")[1..2], Some(("none", false, &[1])));
+    check(
+        "the cluster is founded again, in the same pods",
+        &without,
+        &all(THIS),
+        Some((THIS, true, &[0, 1, 2])),
+    );
     check("members are in two clusters", &first, &[("pod-0", THIS), ("pod-1", THIS), ("pod-2", OTHER)], None);
-    check("pods that are gone", &first, &[("gone", THIS), ("old", THIS)], None);
-    check("not Ready", &world(ASKED, "", unready), &all(THIS), None);
-    check("Ready proves nothing", &world(ASKED, "", unproven), &all(THIS), None);
-    check("the pods have it already", &world([THIS; 3], "", same), &[], Some((THIS, true, &[])));
+    check("only pods that are gone reported", &first, &[("gone", THIS), ("old", THIS)], None);
+    check("most pods are not Ready", &world(UNKNOWN, "", unready), &all(THIS), None);
+    check("Ready does not prove Synced", &world(UNKNOWN, "", unproven), &all(THIS), None);
+    check("the pods are annotated already", &world([THIS; 3], "", same), &[], Some((THIS, true, &[])));
     let one_knows = world(["unknown", THIS, "unknown"], THIS, same);
-    let lost = world(ASKED, THIS, same);
-    check("it lost its id", &lost, &all("none"), Some(("none", true, &[0, 1, 2])));
-    check("a single member cannot prove that", &lost, &all("none")[..1], None);
+    let lost = world(UNKNOWN, THIS, same);
+    check("the cluster lost its identity", &lost, &all("none"), Some(("none", true, &[0, 1, 2])));
+    check("a single member cannot prove that loss", &lost, &all("none")[..1], None);
     check("another member still has it", &one_knows, &all("none")[..1], Some((THIS, false, &[])));
-    check("one pod is older than the record", &one_knows, &all(THIS)[..1], Some((THIS, false, &[0])));
+    check("one pod is not annotated yet", &one_knows, &all(THIS)[..1], Some((THIS, false, &[0])));
     check("one is in another cluster", &one_knows, &all(OTHER)[..1], Some((THIS, false, &[])));
     let beside = world(["founds", THIS, THIS], THIS, same);
     check(
@@ -134,18 +139,18 @@ fn the_identity_is_concluded_from_reports() {
     let founded = world(["founds", THIS, THIS], THIS, unready);
     check("founded again, and no other member serves", &founded, &all(OTHER)[..1], Some((OTHER, true, &[0])));
     check("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
-    check("it founded a cluster, and has not reported", &founded, &[], None);
-    let view_of_earlier = reported_at("2026-12-01T08:59:59Z", &all(THIS));
+    check("a pod may found a cluster and has not reported", &founded, &[], None);
+    let earlier_reports = reported_at("2026-12-01T08:59:59Z", &all(THIS));
     let settings = Settings::default();
     let cluster = first.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-    let found = conclusion(cluster, &View::new(&first, scene::now(), &settings), &view_of_earlier);
-    assert_eq!(found, None, "what servers reported in an earlier run may be over");
+    let found = conclusion(cluster, &View::new(&first, scene::now(), &settings), &earlier_reports);
+    assert_eq!(found, None, "what servers reported in an earlier run may be outdated");
 }
 
-/// Returns the planned steps that concern the identity, as text.
+/// Lists the planned steps that concern the identity, as text.
 fn steps(world: &World, settings: &Settings) -> Vec<String> {
     let words = |planned: PlannedStep| match planned.step {
-        LeaderStep::RecordIdentity => Some(format!("ask {}", planned.id.name)),
+        LeaderStep::RecordIdentity => Some(format!("record {}", planned.id.name)),
         LeaderStep::AnnotateIdentity { pod, value, .. } => Some(format!("{} is {value}", pod.name)),
         _ => None,
     };
@@ -153,19 +158,19 @@ fn steps(world: &World, settings: &Settings) -> Vec<String> {
 }
 
 #[test]
-fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
+fn reports_are_read_until_the_identity_is_recorded_and_then_pods_are_annotated() {
     let settings = Settings::default();
-    let ask = [format!("ask {STATEFUL_SET}")];
+    let record = [format!("record {STATEFUL_SET}")];
     let same = |_: &mut Value| {};
-    let seen = |knows, recorded| steps(&world(knows, recorded, same), &settings);
-    assert_eq!(seen(["unknown"; 3], ""), ask);
-    assert_eq!(seen([""; 3], ""), [""; 0], "pods of an earlier guard report nothing");
-    assert_eq!(seen([THIS; 3], THIS), [""; 0]);
+    let planned = |annotated, recorded| steps(&world(annotated, recorded, same), &settings);
+    assert_eq!(planned(["unknown"; 3], ""), record);
+    assert_eq!(planned([""; 3], ""), [""; 0], "pods of an earlier guard report nothing");
+    assert_eq!(planned([THIS; 3], THIS), [""; 0]);
     let reported = |ordinal| format!("{STATEFUL_SET}-{ordinal} is {THIS}");
-    assert_eq!(seen(["founds", THIS, ""], THIS), ask, "the founded cluster is recorded first");
-    assert_eq!(seen(["unknown", THIS, OTHER], THIS), [reported(2), ask[0].clone()]);
-    assert_eq!(seen([THIS; 3], ""), ask, "the record was lost");
-    assert_eq!(seen(["free", THIS, THIS], THIS), [format!("{STATEFUL_SET}-0 is unknown")]);
+    assert_eq!(planned(["founds", THIS, ""], THIS), record, "the founded cluster is recorded first");
+    assert_eq!(planned(["unknown", THIS, OTHER], THIS), [reported(2), record[0].clone()]);
+    assert_eq!(planned([THIS; 3], ""), record, "the record was lost");
+    assert_eq!(planned(["free", THIS, THIS], THIS), [format!("{STATEFUL_SET}-0 is unknown")]);
 
     let warns = |object: &mut Value| {
         if object["kind"] == "Namespace" {
@@ -180,22 +185,22 @@ fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
     let alone = world(["founds", "", ""], "", single);
     assert_eq!(
         steps(&alone, &settings),
-        ask,
+        record,
         "a single member is recorded, too, because the cluster may grow"
     );
     assert_eq!(steps(&world(["free", "", ""], THIS, single), &settings), [""; 0]);
     assert_eq!(steps(&world([THIS, "", ""], THIS, single), &settings), [format!("{STATEFUL_SET}-0 is free")]);
-    let mute = |object: &mut Value| {
+    let without_reports = |object: &mut Value| {
         if object["kind"] == "Pod" {
             object["spec"]["containers"][0]["command"] = json!(["/opt/bitnami/scripts/run.sh"]);
         }
     };
     assert_eq!(
-        steps(&world(["free"; 3], "", mute), &settings),
+        steps(&world(["free"; 3], "", without_reports), &settings),
         [""; 0],
-        "members that cannot report are not asked"
+        "reports of members that cannot report are not read"
     );
-    let blind = |object: &mut Value| {
+    let without_step_script = |object: &mut Value| {
         if object["kind"] == "Pod" {
             let server = &mut object["spec"]["containers"][0];
             server["command"] = json!(["docker-entrypoint.sh", "mariadbd"]);
@@ -204,21 +209,25 @@ fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
             object["status"]["containerStatuses"][0]["lastState"]["terminated"] = json!({ "exitCode": 137 });
         }
     };
-    assert_eq!(steps(&world([THIS; 3], THIS, blind), &settings), ask, "it may have lost its id");
-    assert_eq!(steps(&world(["none"; 3], "none", blind), &settings), ask, "it may have one again");
+    assert_eq!(
+        steps(&world([THIS; 3], THIS, without_step_script), &settings),
+        record,
+        "the cluster may have lost its identity"
+    );
+    assert_eq!(
+        steps(&world(["none"; 3], "none", without_step_script), &settings),
+        record,
+        "the cluster may have an identity again"
+    );
     let long_ago = |object: &mut Value| {
-        blind(object);
+        without_step_script(object);
         if object["kind"] == "Pod" {
             object["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] =
                 json!("2026-12-01T08:30:00Z");
         }
     };
-    for knows in [THIS, "none"] {
-        assert_eq!(
-            steps(&world([knows; 3], knows, long_ago), &settings),
-            [""; 0],
-            "Events expire after an hour"
-        );
+    for id in [THIS, "none"] {
+        assert_eq!(steps(&world([id; 3], id, long_ago), &settings), [""; 0], "Events expire after an hour");
     }
     let freed = [0, 1, 2].map(|it| format!("{STATEFUL_SET}-{it} is free"));
     assert_eq!(
@@ -230,22 +239,22 @@ fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
 }
 
 #[test]
-fn a_new_pod_gets_the_identity_of_its_cluster() {
+fn a_new_pod_is_annotated_with_the_identity_of_its_cluster() {
     let recorded = |change: Value| {
         let mut set = json!({ "metadata": { "annotations": { "gatera.dev/identity": THIS } } });
         json_patch::merge(&mut set, &change);
         set
     };
     let overrides = json!({ "metadata": { "annotations": { "gatera.dev/override": OVERRIDE } } });
-    let over = OVERRIDE.replace("T10", "T09");
+    let expired = OVERRIDE.replace("T10", "T09");
     let down = || Scene { members: vec!["absent".into(); 3], ..Scene::default() };
-    let (_, mut knows) = Scene::default().object(&format!("Pod/{STATEFUL_SET}-1"));
-    knows["metadata"]["annotations"]["gatera.dev/identity"] = json!(THIS);
-    let serves = Scene { also: vec![knows], ..Scene::default() };
+    let (_, mut annotated) = Scene::default().object(&format!("Pod/{STATEFUL_SET}-1"));
+    annotated["metadata"]["annotations"]["gatera.dev/identity"] = json!(THIS);
+    let serves = Scene { also: vec![annotated], ..Scene::default() };
     for (what, stateful_set, pod, scene, expected) in [
         ("others serve, and one is known to be in the cluster", recorded(json!({})), json!({}), serves, THIS),
         ("a first install", json!({}), json!({}), Scene::default(), "unknown"),
-        ("a member", recorded(json!({})), json!({}), down(), THIS),
+        ("a member of a cluster that is down", recorded(json!({})), json!({}), down(), THIS),
         (
             "others serve, and none is known to be in the cluster",
             recorded(json!({})),
@@ -253,25 +262,25 @@ fn a_new_pod_gets_the_identity_of_its_cluster() {
             Scene::default(),
             "unknown",
         ),
-        ("a forged one", recorded(json!({})), json!({ "gatera.dev/identity": OTHER }), down(), THIS),
+        ("a forged identity", recorded(json!({})), json!({ "gatera.dev/identity": OTHER }), down(), THIS),
         ("an override on the cluster", recorded(overrides.clone()), json!({}), Scene::default(), "founds"),
         (
-            "one on a member's pod",
+            "an override on a member's pod",
             recorded(json!({})),
             json!({ "gatera.dev/override": OVERRIDE }),
             down(),
             THIS,
         ),
-        ("one that is over", recorded(json!({})), json!({ "gatera.dev/override": over }), down(), THIS),
+        ("an expired override", recorded(json!({})), json!({ "gatera.dev/override": expired }), down(), THIS),
         (
-            "one of another rule",
+            "an override of another rule",
             recorded(json!({})),
             json!({ "gatera.dev/override": OVERRIDE.replace("G04", "G07") }),
             down(),
             THIS,
         ),
         (
-            "garbage",
+            "garbage is recorded",
             json!({ "metadata": { "annotations": { "gatera.dev/identity": "x" } } }),
             json!({}),
             Scene::default(),
@@ -292,28 +301,28 @@ fn a_new_pod_gets_the_identity_of_its_cluster() {
             THIS,
         ),
         (
-            "without a step script its probes report",
+            "without a step script the probes report",
             recorded(json!({})),
             json!({ "gatera.dev/start": "keep" }),
             Scene::default(),
             "unknown",
         ),
         (
-            "with its own probes and no step script nothing reports",
+            "with probes of its own and without a step script nothing reports",
             recorded(json!({})),
             json!({ "gatera.dev/start": "keep", "gatera.dev/profile": "unknown" }),
             Scene::default(),
             "free",
         ),
         (
-            "its cluster has none",
+            "the cluster is recorded to have no identity",
             json!({ "metadata": { "annotations": { "gatera.dev/identity": "none" } } }),
             json!({}),
             Scene::default(),
             "none",
         ),
         (
-            "where nothing is refused",
+            "a namespace in which nothing is refused",
             recorded(json!({})),
             json!({}),
             Scene { mode: Some("warn".into()), ..Scene::default() },

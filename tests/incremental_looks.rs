@@ -1,11 +1,12 @@
-//! The leader looks repeatedly, and only at what changed: it finds exactly what it would find if it looked at everything.
+//! Incremental plans and audits: in each round the leader examines only what changed, and finds exactly what it would find if it
+//! examined everything.
 
-use gatera::rulebook;
 use std::sync::Arc;
 use std::time::Duration;
 
 use facts::settings::Settings;
 use facts::view::{Facts, Freshness, Id, View, World};
+use gatera::rulebook;
 use inspect::audit::{self, ClusterReading, IncrementalAudit};
 use leader::plan::{self, IncrementalPlanner};
 use objects::{Kind, Object};
@@ -19,13 +20,17 @@ use crate::scene::{self, Scene};
 fn scenes() -> [Scene; 6] {
     let env = json!([{ "name": "MARIADB_ROOT_PASSWORD", "value": "hunter2" }]);
     let containers = json!([{ "name": "mariadb", "image": "mariadb:10.11", "env": env, "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }], "ports": [{ "containerPort": 4567 }] }]);
-    let open = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
-    let founds = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
+    let plain_password = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+    let founding_config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     [
         Scene::default(),
         Scene { bootstrap: "running".into(), data: "none".into(), ..Scene::default() },
-        Scene { stateful_set: open, ..Scene::default() },
-        Scene { config: founds, members: vec!["ready".into(), "starting".into()], ..Scene::default() },
+        Scene { stateful_set: plain_password, ..Scene::default() },
+        Scene {
+            config: founding_config,
+            members: vec!["ready".into(), "starting".into()],
+            ..Scene::default()
+        },
         Scene {
             mode: Some("off".into()),
             bootstrap: "running".into(),
@@ -96,7 +101,7 @@ impl Clusters {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn looking_only_at_what_changed_finds_the_same(
+    fn an_incremental_round_finds_what_a_full_round_finds(
         changes in prop::collection::vec((0..PLACES.len(), prop::option::weighted(0.9, 0..6_usize), select(KINDS.to_vec())), 1..24)
     ) {
         let (settings, scenes) = (Settings::default(), scenes());
@@ -138,15 +143,15 @@ fn a_finding_is_reported_once_even_if_other_objects_change() {
         (reported, round.held_back)
     };
     let nothing: Vec<String> = Vec::new();
-    assert_eq!(next(&mut clusters, 0, 9), (nothing.clone(), 0), "there is nothing");
+    assert_eq!(next(&mut clusters, 0, 9), (nothing.clone(), 0), "there is nothing to report yet");
     clusters.set(0, Some(&scenes[2]));
     clusters.set(1, Some(&scenes[2]));
-    assert_eq!(next(&mut clusters, 1, 1), (vec!["G11 a".to_owned()], 1), "one at a time");
+    assert_eq!(next(&mut clusters, 1, 1), (vec!["G11 a".to_owned()], 1), "only one finding may be reported");
     assert_eq!(next(&mut clusters, 2, 0), (nothing.clone(), 1));
     assert_eq!(
         next(&mut clusters, 3, 9),
         (vec!["G11 b".to_owned()], 0),
-        "nothing changed, and it is reported"
+        "a finding that was held back is reported, although nothing changed"
     );
     clusters.set(2, Some(&scenes[0]));
     assert_eq!(next(&mut clusters, 4, 9), (nothing.clone(), 0));
@@ -158,7 +163,7 @@ fn a_finding_is_reported_once_even_if_other_objects_change() {
         (nothing.clone(), 0),
         "a finding that an old view did not show is not new"
     );
-    assert_eq!(next(&mut clusters, 600, 9), (nothing.clone(), 0), "everything is looked at again");
+    assert_eq!(next(&mut clusters, 600, 9), (nothing.clone(), 0), "a full round reports nothing again");
     clusters.set(0, Some(&scenes[0]));
     assert_eq!(next(&mut clusters, 601, 9), (nothing.clone(), 0));
     clusters.set(0, Some(&scenes[2]));
@@ -166,11 +171,11 @@ fn a_finding_is_reported_once_even_if_other_objects_change() {
     clusters.set(0, None);
     assert_eq!(next(&mut clusters, 603, 9), (nothing, 0));
     clusters.set(0, Some(&scenes[2]));
-    assert_eq!(next(&mut clusters, 604, 9), (vec!["G11 a".to_owned()], 0), "another cluster of that name");
+    assert_eq!(next(&mut clusters, 604, 9), (vec!["G11 a".to_owned()], 0), "a new cluster of the same name");
 }
 
 #[test]
-fn nothing_is_planned_by_an_old_view() {
+fn nothing_is_planned_from_an_old_view() {
     let (settings, scenes) = (Settings::default(), scenes());
     let (mut clusters, mut planner) = (Clusters::new(), IncrementalPlanner::default());
     clusters.set(0, Some(&scenes[1]));
@@ -178,10 +183,10 @@ fn nothing_is_planned_by_an_old_view() {
         planner.next(&View::new(world, scene::now(), settings), Duration::from_secs(later)).len()
     };
     let plan_count = next(&clusters.world, &settings, 0);
-    assert!(plan_count > 0);
+    assert!(plan_count > 0, "the scene has no planned step");
     assert_eq!(next(&clusters.world, &settings, 1), plan_count);
     let mut stale = clusters.world.clone();
     stale.freshness = Freshness::Loading;
-    assert_eq!(next(&stale, &settings, 2), 0, "nothing is done by an old view");
+    assert_eq!(next(&stale, &settings, 2), 0, "something is planned from an old view");
     assert_eq!(next(&clusters.world, &settings, 3), plan_count);
 }

@@ -1,4 +1,4 @@
-//! Injection: the resulting pod, for every kind of pod, and that a second injection changes nothing.
+//! Injection: the resulting pod for every kind of pod. A second injection changes nothing.
 
 mod conflicts;
 mod step;
@@ -10,7 +10,7 @@ use objects::{Kind, Object};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::router::{ask, guard};
+use crate::marks::answer_and_pod;
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
 /// Returns a member's pod as the StatefulSet controller creates it, changed by a merge patch.
@@ -67,7 +67,7 @@ pub fn injected_with(pod: &Value, scene: &Scene, settings: &Settings) -> Value {
 }
 
 /// Returns what rules expect of the injection into this pod.
-fn prospect(pod: &Value) -> PlannedInjection {
+fn planned_injection(pod: &Value) -> PlannedInjection {
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else {
         panic!("unreadable: {pod}")
     };
@@ -76,27 +76,13 @@ fn prospect(pod: &Value) -> PlannedInjection {
 
 /// The snapshot is the whole pod, as the API server stores it after applying the guard's patch.
 #[tokio::test]
-async fn a_member_of_the_seeds_gets_everything() {
+async fn everything_is_injected_into_a_member() {
     let pod = member(&json!({}));
     let scene =
         Scene { members: vec!["absent".into(); 3], data: "none".into(), claims: false, ..Scene::default() };
-    let review = json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": { "uid": "u", "kind": { "group": "", "version": "v1", "kind": "Pod" }, "operation": "CREATE", "namespace": NAMESPACE, "object": pod },
-    });
-    let answer = ask(&guard(scene.world(&Settings::default())), "/mutate", &review).await;
-    assert_eq!(answer["response"]["patchType"], "JSONPatch");
-    let patch = {
-        use base64::Engine as _;
-        base64::engine::general_purpose::STANDARD
-            .decode(answer["response"]["patch"].as_str().unwrap())
-            .unwrap()
-    };
-    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
-    let mut after = pod.clone();
-    json_patch::patch(&mut after, &patch).unwrap();
-    assert_eq!(after, injected(&pod, &scene), "the patch makes what injection makes");
+    let (response, mut after) = answer_and_pod(&scene, "/mutate", &pod).await;
+    assert_eq!(response["patchType"], "JSONPatch");
+    assert_eq!(after, injected(&pod, &scene), "the patch from the port differs from the injection itself");
     after["metadata"]["annotations"]["gatera.dev/script"] = json!("(the script)");
     after["metadata"]["annotations"]["gatera.dev/start-script"] = json!("(the step)");
     after["metadata"]["annotations"]["gatera.dev/bitnami-script"] = json!("(for Bitnami's image)");
@@ -107,7 +93,7 @@ async fn a_member_of_the_seeds_gets_everything() {
 }
 
 #[test]
-fn fields_that_are_good_enough_stay() {
+fn fields_that_are_good_enough_stay_and_others_are_replaced() {
     let scene = Scene::default();
     for (what, pod, pointer, expected) in [
         (
@@ -116,9 +102,14 @@ fn fields_that_are_good_enough_stay() {
             "/spec/terminationGracePeriodSeconds",
             json!(900),
         ),
-        ("a shorter one does not", member(&json!({})), "/spec/terminationGracePeriodSeconds", json!(600)),
         (
-            "a hook",
+            "a shorter grace period is replaced",
+            member(&json!({})),
+            "/spec/terminationGracePeriodSeconds",
+            json!(600),
+        ),
+        (
+            "a preStop hook",
             with_server(&json!({ "lifecycle": { "preStop": { "exec": { "command": ["/own"] } } } })),
             "/spec/containers/0/lifecycle/preStop/exec/command",
             json!(["/own"]),
@@ -132,7 +123,7 @@ fn fields_that_are_good_enough_stay() {
             json!(["healthcheck.sh", "--galera_online"]),
         ),
         (
-            "a chart's readiness probe by our script",
+            "a chart's readiness probe with gatera's script",
             with_server(
                 &json!({ "readinessProbe": { "exec": { "command": ["/etc/galera/wait-for-sync.sh", "ready"] } } }),
             ),
@@ -140,7 +131,7 @@ fn fields_that_are_good_enough_stay() {
             json!(["/etc/galera/wait-for-sync.sh", "ready"]),
         ),
         (
-            "the seeds' script of that name does not",
+            "another script of that name is replaced",
             with_server(
                 &json!({ "readinessProbe": { "exec": { "command": ["/bin/bash", "/etc/galera/wait-for-sync.sh"] } } }),
             ),
@@ -160,7 +151,7 @@ fn fields_that_are_good_enough_stay() {
             json!({ "tcpSocket": { "port": 1 }, "failureThreshold": 720 }),
         ),
         (
-            "Bitnami's image",
+            "environment variables of Bitnami's image",
             with_server(
                 &json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "MARIADB_EXTRA_FLAGS", "value": "--x=1" }] }),
             ),
@@ -174,13 +165,13 @@ fn fields_that_are_good_enough_stay() {
             json!(["mysql", "-e", "SELECT 1"]),
         ),
         (
-            "a longer start by annotation",
+            "a startup limit from an annotation",
             member(&json!({ "metadata": { "annotations": { "gatera.dev/startup-limit": "7200" } } })),
             "/spec/containers/0/startupProbe/failureThreshold",
             json!(3600),
         ),
         (
-            "no anti-affinity by annotation",
+            "no anti-affinity, because of an annotation",
             member(&json!({ "metadata": { "annotations": { "gatera.dev/anti-affinity": "none" } } })),
             "/spec/affinity",
             Value::Null,
@@ -191,16 +182,16 @@ fn fields_that_are_good_enough_stay() {
     }
 }
 
-/// An operator's agent may well know Galera's state, but the pod does not show whether it does.
+/// An agent that answers over HTTP may know Galera's state, but the pod does not show whether it does.
 #[test]
 fn a_probe_that_asks_over_http_is_replaced() {
     let probe = json!({ "readinessProbe": { "exec": null, "httpGet": { "path": "/health", "port": 5555 } } });
     let after = injected(&with_server(&probe), &Scene::default());
-    assert!(after["spec"]["containers"][0]["readinessProbe"]["exec"].is_object());
+    assert!(after["spec"]["containers"][0]["readinessProbe"]["exec"].is_object(), "{after}");
 }
 
 #[test]
-fn unknown_servers_keep_their_probes_and_rules_know_why() {
+fn unknown_servers_keep_their_probes_and_the_plan_says_why() {
     let scene = Scene::default();
     for (why, change) in [
         ("its command is replaced", json!({ "command": ["sleep", "infinity"] })),
@@ -225,7 +216,7 @@ fn unknown_servers_keep_their_probes_and_rules_know_why() {
                 "{change}"
             );
         }
-        let kept = prospect(&pod).keeps_probes;
+        let kept = planned_injection(&pod).keeps_probes;
         assert!(kept.as_ref().is_some_and(|it| it.contains(why)), "{change}: {kept:?}");
         let mark = &after["metadata"]["annotations"]["gatera.dev/injected"];
         assert!(mark.as_str().is_some_and(|it| it.ends_with("unproven")), "{change}: {mark}");
@@ -307,7 +298,7 @@ fn unrelated_pods_proxies_arbitrators_and_jobs_are_left_alone() {
             &json!({ "spec": { "containers": [{ "name": "dump", "image": "mariadb:10.11", "args": ["mariadb-dump"] }] } }),
         ),
     ] {
-        assert_eq!(injected(&pod, &Scene::default()), pod);
+        assert_eq!(injected(&pod, &Scene::default()), pod, "a pod that is not a member's was injected");
     }
 }
 
@@ -331,7 +322,11 @@ fn the_address_lists_the_members_and_never_founds() {
             member(&json!({})),
             Scene { members: vec![], replicas: Some(0), ..Scene::default() },
         ),
-        ("a cluster the view does not know", member(&json!({})), Scene { exists: false, ..Scene::default() }),
+        (
+            "a cluster that is not in the view",
+            member(&json!({})),
+            Scene { exists: false, ..Scene::default() },
+        ),
         (
             "a member that founds, by an override",
             member(
@@ -361,7 +356,7 @@ fn the_address_lists_the_members_and_never_founds() {
             Scene::default(),
         ),
     ] {
-        assert!(!my_cnf(&pod, &scene).contains("wsrep_cluster_address"), "{what}");
+        assert!(!my_cnf(&pod, &scene).contains("wsrep_cluster_address"), "{what} gets an address");
     }
 }
 

@@ -41,7 +41,7 @@ fn member(change: &Value) -> Value {
 }
 
 /// Returns the guard's response to the creation of this pod, at the mutating or the validating endpoint, and the patched pod.
-async fn answer_and_pod(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, Value) {
+pub async fn answer_and_pod(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, Value) {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -58,6 +58,7 @@ async fn answer_and_pod(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, V
     (response, after)
 }
 
+/// Lists the keys of the pod's annotations that begin with `gatera.dev/`.
 fn mark_names(pod: &Value) -> Vec<&str> {
     let annotations = pod["metadata"]["annotations"].as_object();
     annotations
@@ -101,7 +102,7 @@ async fn a_pod_that_is_not_injected_carries_no_marks() {
         let (_, after) = answer_and_pod(scene, "/mutate", &pod).await;
         assert_eq!(mark_names(&after), ["gatera.dev/profile"], "{what}");
         let spec = |pod: &Value| pod["spec"].clone();
-        assert_eq!(spec(&after), spec(&pod), "{what}: nothing else is touched");
+        assert_eq!(spec(&after), spec(&pod), "{what}: the spec was changed");
     }
     let mut pod = member(&json!({}));
     pod["metadata"]["annotations"] = forged;
@@ -158,7 +159,7 @@ async fn an_injected_pod_is_accepted_as_the_api_server_sends_it() {
         // A second mutating call, as after a change by another webhook, causes no warning about the marks.
         let (response, again) = answer_and_pod(&scene, "/mutate", &pod).await;
         assert!(!response["warnings"].to_string().contains("G18"), "{response}");
-        assert_eq!(mark_names(&again), mark_names(&pod));
+        assert_eq!(mark_names(&again), mark_names(&pod), "{change}: the second call changed the marks");
     }
 }
 
@@ -202,12 +203,12 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
         ),
         ("another version", note("injected", "9.9.9"), "it was injected by another version of gatera"),
         (
-            "a word too many",
+            "an extra word in the mark",
             note("injected", concat!(env!("CARGO_PKG_VERSION"), " really")),
             "the readiness probe does not match it",
         ),
         (
-            "a mark that stands elsewhere",
+            "a mark that does not belong on pods",
             note("data", "none"),
             "gatera.dev/data belongs to the guard: it does not belong on a pod",
         ),
@@ -222,7 +223,7 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
             "its volumes and mounts are missing",
         ),
         (
-            "other files",
+            "other files in the volume",
             volume(
                 json!({ "name": "gatera", "downwardAPI": { "items": [{ "path": "wait-for-sync.sh", "fieldRef": { "fieldPath": "metadata.annotations['own']" } }] } }),
             ),
@@ -234,7 +235,7 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
             container(json!({ "volumeMounts": mounts("/elsewhere") })),
             "its volumes and mounts",
         ),
-        ("a mount over it", container(json!({ "volumeMounts": covered })), "its volumes and mounts"),
+        ("a mount over the script", container(json!({ "volumeMounts": covered })), "its volumes and mounts"),
         (
             "another probe",
             container(json!({ "readinessProbe": { "exec": { "command": ["true"] } } })),
@@ -266,7 +267,7 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
 
 /// If the template of a cluster carries the mark of injection, the mark on its pods proves nothing.
 #[test]
-fn members_of_a_template_that_carries_the_mark_are_not_verified() {
+fn members_are_not_verified_if_their_template_carries_the_mark() {
     let unverified = |annotations: Value| {
         let settings = Settings::default();
         let change = json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
@@ -368,17 +369,17 @@ fn a_check_reports_the_marks_of_a_manifest_that_the_guard_ignores() {
         let read = Object::read(Kind::StatefulSet, &set.to_string());
         let review = Review::as_created(origin, Kind::StatefulSet, NAMESPACE, STATEFUL_SET, read);
         let decision = rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings));
-        let said: Vec<_> = decision
+        let texts: Vec<_> = decision
             .judged
             .iter()
             .filter(|it| it.finding.rule == "G18")
             .map(|it| &*it.finding.says)
             .collect();
-        assert_eq!(said, says, "{origin:?}");
+        assert_eq!(texts, says, "{origin:?}");
         assert_eq!(
             decision.allowed(),
             origin != Origin::Validating,
-            "{origin:?}: a webhook that is called later wrote it"
+            "{origin:?}: only the validating call refuses, because only another webhook can have written the mark"
         );
     }
 }

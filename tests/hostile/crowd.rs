@@ -36,11 +36,12 @@ enum Attack {
 /// second would take all its time.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The handshakes at a time. On a busy machine each of hundreds at once would take longer than the guard waits for it.
+/// Limits the number of handshakes at a time. On a busy machine each of hundreds at once would take longer than the guard waits
+/// for it.
 static HANDSHAKES: Semaphore = Semaphore::const_new(4);
 
-/// How many of a hundred connections are of each kind. The first two take all places by themselves, as they cost nothing. Few are
-/// of the kinds that cost the attacker as much as the guard.
+/// How many of a hundred connections are of each kind. The first two kinds cost the attacker nothing and alone take all of the
+/// guard's places for connections. Few connections are of the kinds that cost the attacker as much as the guard.
 const ATTACKS: [(Attack, usize); 8] = [
     (Attack::Silent, 45),
     (Attack::HalfHandshake, 30),
@@ -61,7 +62,7 @@ impl Tally {
         self.0[attack as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether every kind got that far.
+    /// Returns whether connections of every kind got that far.
     pub fn every_kind_did_harm(&self) -> bool {
         self.0.iter().all(|count| count.load(Ordering::Relaxed) > 0)
     }
@@ -104,8 +105,8 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally
         crowd.spawn(async move {
             sleep(Duration::from_millis(2 * turn as u64)).await;
             loop {
-                // The connection expects to be closed, and is opened again after a pause: TLS handshakes of an unoptimized
-                // program would otherwise take a whole processor.
+                // The guard closes the connection. It is opened again only after a pause, because TLS handshakes of an
+                // unoptimized program would otherwise take a whole processor.
                 let _ = act(attack, to, &tls, &tally).await;
                 sleep(Duration::from_secs(2)).await;
             }
@@ -132,7 +133,8 @@ pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Ve
     pouring.join_all().await.into_iter().flatten().collect()
 }
 
-/// Requests long answers without reading them until each connection is closed, because the kernel buffers some answers.
+/// Requests long answers on each connection, without reading any, until the guard closes it; returns the errors that this causes.
+/// One answer would not be enough, because the kernel buffers some.
 pub async fn unread_answers(count: usize, to: SocketAddr, bundle: String) -> Vec<io::Error> {
     let tls = config(&bundle, None);
     let mut asking = JoinSet::new();
@@ -268,7 +270,7 @@ fn request_with_long_refusal() -> Vec<u8> {
     .into_bytes()
 }
 
-/// Opens a connection when few others are being opened.
+/// Opens a connection as soon as few others are being opened.
 async fn connect_in_turn(to: SocketAddr, tls: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
     let _turn = HANDSHAKES.acquire().await;
     connect(to, tls).await

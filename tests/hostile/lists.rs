@@ -165,7 +165,7 @@ fn what_one_namespace_writes_takes_no_more_memory_than_the_chart_allows() {
     };
     let guard = Guard::start_by(&file, folder.path(), &program(), &start);
     eventually("a guard that is ready", || {
-        assert!(peak_memory(&guard) < MEMORY_LIMIT_KIB, "it took {} KiB", peak_memory(&guard));
+        assert!(peak_memory(&guard) < MEMORY_LIMIT_KIB, "the guard took {} KiB", peak_memory(&guard));
         guard.get("/readyz").filter(|(status, text)| *status == 200 && text.contains("view: current"))
     });
     let at_start = peak_memory(&guard);
@@ -180,7 +180,7 @@ fn what_one_namespace_writes_takes_no_more_memory_than_the_chart_allows() {
             assert!(words.contains("[G03]") && words.contains("seen now"), "{answered}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        // For the hostile namespace the guard says that it does not know everything.
+        // About the hostile namespace the guard says that it did not keep everything.
         let hostile_set: Value = serde_json::from_str(&large(Kind::StatefulSet, 1)).unwrap();
         let pod = json!({ "metadata": {
             "name": "a-1-0", "namespace": NAMESPACE, "labels": hostile_set["metadata"]["labels"],
@@ -195,6 +195,6 @@ fn what_one_namespace_writes_takes_no_more_memory_than_the_chart_allows() {
     let (_, text) = guard.get("/readyz").unwrap();
     assert!(text.contains("view: current") && text.contains("is not examined: "), "{text}");
     let peak = peak_memory(&guard);
-    eprintln!("{at_start} KiB at the start, {peak} KiB after that");
-    assert!(peak < MEMORY_LIMIT_KIB, "it took {peak} KiB of {MEMORY_LIMIT_KIB}");
+    eprintln!("{at_start} KiB at the start, {peak} KiB at the peak");
+    assert!(peak < MEMORY_LIMIT_KIB, "the guard took {peak} KiB; its limit is {MEMORY_LIMIT_KIB} KiB");
 }

@@ -1,8 +1,9 @@
-//! Injection where a user's volume has a name or a mount path of gatera's: nothing of the user's is overwritten.
+//! Injection into pods in which a user's volume has a name or a mount path of gatera's: no volume or mount of the user is
+//! overwritten.
 
 use serde_json::json;
 
-use super::{injected, member, prospect, with_server};
+use super::{injected, member, planned_injection, with_server};
 use crate::scene::Scene;
 
 #[test]
@@ -13,13 +14,13 @@ fn a_conflicting_mount_prevents_injection() {
         );
         let after = injected(&pod, &Scene::default());
         assert_eq!(after, pod, "{path}");
-        let kept = prospect(&pod).keeps_probes.unwrap();
+        let kept = planned_injection(&pod).keeps_probes.unwrap();
         assert!(kept.contains(&format!("volume own is mounted at {path}, where gatera needs")), "{kept}");
     }
     let pod = with_server(
         &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": "/etc/galera" }] }),
     );
-    assert_ne!(injected(&pod, &Scene::default()), pod, "the seeds' folder is not a conflict");
+    assert_ne!(injected(&pod, &Scene::default()), pod, "a mount at /etc/galera does not prevent injection");
 }
 
 /// A user's volume with one of gatera's names is not replaced: the database would write into the container instead of the volume.
@@ -41,11 +42,11 @@ fn volumes_of_the_user_are_not_replaced() {
             &json!({ "volumeMounts": [{ "name": name, "mountPath": path }], "ports": [{ "containerPort": 4567 }] }),
         );
         pod["spec"]["volumes"] = json!([volume]);
-        let kept = prospect(&pod).keeps_probes.unwrap();
+        let kept = planned_injection(&pod).keeps_probes.unwrap();
         assert_eq!(injected(&pod, &Scene::default()), pod, "{name} at {path}");
         assert!(kept.contains(&format!("volume {name} is not gatera's own")), "{kept}");
     }
-    // Gatera's own volumes, of which one has a size limit and one the layout of another version.
+    // Gatera's own volumes: one has a size limit, the other the layout of another version.
     let mut pod = injected(&member(&json!({})), &Scene::default());
     for volume in pod["spec"]["volumes"].as_array_mut().unwrap() {
         match volume["name"].as_str() {
@@ -74,7 +75,7 @@ fn an_impatient_startup_probe_is_replaced() {
 
 /// A cluster autoscaler keeps a node for each emptyDir that this annotation does not list.
 #[test]
-fn the_volume_is_added_to_the_list_of_those_that_do_not_keep_a_node() {
+fn an_autoscaler_may_remove_a_node_in_spite_of_the_injected_volume() {
     const KEY: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
     for (listed, becomes) in [
         (json!(null), "gatera-run"),
@@ -89,6 +90,6 @@ fn the_volume_is_added_to_the_list_of_those_that_do_not_keep_a_node() {
         let after = injected(&pod, &Scene::default());
         assert_eq!(after["metadata"]["annotations"][KEY], becomes, "{listed}");
         let again = injected(&after, &Scene::default());
-        assert_eq!(again["metadata"]["annotations"][KEY], becomes, "{listed}");
+        assert_eq!(again["metadata"]["annotations"][KEY], becomes, "{listed}, injected twice");
     }
 }

@@ -1,9 +1,9 @@
-//! Injection of the step in front of the server: where it is added, and where it is not.
+//! Injection of the step script in front of the server: which containers get it, and which do not.
 
 use engine::inject::StartMethod;
 use serde_json::{Value, json};
 
-use super::{injected, member, prospect, with_server};
+use super::{injected, member, planned_injection, with_server};
 use crate::scene::Scene;
 
 /// The kubelet reads the termination message at the path that the template names.
@@ -25,7 +25,7 @@ fn the_termination_message_goes_to_the_path_of_the_template() {
 
 /// Lists changes to the container, each with the whole command line that then starts the server.
 #[test]
-fn the_step_is_put_in_front_of_known_commands() {
+fn the_step_script_is_put_in_front_of_known_commands() {
     const STEP: &str = "/etc/gatera/start-member.sh";
     let entry = "docker-entrypoint.sh";
     for (change, line) in [
@@ -56,7 +56,7 @@ fn the_step_is_put_in_front_of_known_commands() {
         let container = &after["spec"]["containers"][0];
         let words = ["command", "args"].map(|field| container[field].as_array().cloned().unwrap_or_default());
         assert_eq!(json!(words.concat()), line, "{change}");
-        let blind = matches!(prospect(&with_server(&change)).start, StartMethod::Blind { .. });
+        let blind = matches!(planned_injection(&with_server(&change)).start, StartMethod::Blind { .. });
         let recovers =
             ["start-member.sh", "mysqld_safe", "xtradb"].iter().any(|it| container.to_string().contains(it));
         assert_eq!(blind, !recovers, "{change}");
@@ -64,6 +64,8 @@ fn the_step_is_put_in_front_of_known_commands() {
     let kept = member(&json!({ "metadata": { "annotations": { "gatera.dev/start": "keep" } } }));
     let after = injected(&kept, &Scene::default());
     assert_eq!(after["spec"]["containers"][0]["command"], Value::Null);
-    let StartMethod::Blind { why, .. } = prospect(&kept).start else { panic!("its position is not known") };
+    let StartMethod::Blind { why, .. } = planned_injection(&kept).start else {
+        panic!("the annotation gatera.dev/start: keep is ignored")
+    };
     assert_eq!(why, "gatera.dev/start: keep leaves its command unchanged");
 }

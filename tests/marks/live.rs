@@ -1,4 +1,4 @@
-//! Changes of the guard's annotations by people and pods at a real API server, with and without a running guard.
+//! Marks that users and pod templates forge, on a real API server, with and without a running guard.
 
 use std::collections::BTreeMap;
 
@@ -106,7 +106,7 @@ fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
         "{output}"
     );
     let pod = plane.get(&ns, "pod/forged-0");
-    assert_eq!(mark_names(&pod), INJECTED_MARKS, "it was injected after all");
+    assert_eq!(mark_names(&pod), INJECTED_MARKS, "the guard did not replace the forged marks");
 
     drop(guard);
     let output = create("plain-0", json!({ "gatera.dev/readiness": "keep" }));
@@ -115,8 +115,8 @@ fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
     assert!(output.status == 1 && output.stderr.contains("new-pods-1.gatera.dev"), "{output}");
 }
 
-/// Checks that exactly one entry asks about an object whose labels match all three selectors, before or after a change: the first
-/// that selects it. (The API server decides how often an entry asks about the deletion of a pod.)
+/// Checks that the API server calls exactly one entry for an object whose labels match several selectors, before or after a
+/// change: the first entry that selects it. (The API server decides how often it calls an entry for the deletion of a pod.)
 fn assert_one_entry_per_request(plane: &ControlPlane) {
     let ns = plane.namespace("once");
     let mut before = request_counts(plane);
@@ -146,8 +146,8 @@ fn assert_one_entry_per_request(plane: &ControlPlane) {
             let rows = row
                 .into_iter()
                 .flat_map(|row| entries.iter().map(move |it| format!("{it}-{row}.gatera.dev")));
-            let entries_asked = entries_asked_since(&mut before, plane);
-            assert_eq!(entries_asked, rows.collect::<Vec<_>>(), "{name}: {what}");
+            let called_entries = entries_called_since(&mut before, plane);
+            assert_eq!(called_entries, rows.collect::<Vec<_>>(), "{name}: {what}");
         };
         for (kind, new, relabelled, ended) in [
             ("Pod", &["new-pods", "pods-inject"][..], "marks", "pods"),
@@ -164,17 +164,17 @@ fn assert_one_entry_per_request(plane: &ControlPlane) {
                 "a=b",
             ];
             step(&format!("a {kind} with other labels"), &[relabelled], row.or(Some(2)), &|| run(&label));
-            step(&format!("the end of a {kind}"), &[ended], Some(2), &|| run(&["delete", &what]));
-            step(&format!("a {kind} that is new again"), new, row, &|| create(kind, name, &labels));
-            let whole = format!("the end of a {kind} with its first labels");
+            step(&format!("the deletion of a {kind}"), &[ended], Some(2), &|| run(&["delete", &what]));
+            step(&format!("a {kind} that is created again"), new, row, &|| create(kind, name, &labels));
+            let whole = format!("the deletion of a {kind} with its first labels");
             step(&whole, &[ended], row, &|| run(&["delete", &what]));
         }
     }
 }
 
-/// Checks that an update of a StatefulSet is asked about only if it changes something that a rule reads, and twice only if it
-/// touches the guard's annotations, the template, or an immutable field. In the latter two cases the API server would otherwise
-/// refuse first, with a message that does not help.
+/// Checks that an update of a StatefulSet is sent to the guard only if it changes something that a rule reads, and to the mutating
+/// entry only if it touches the guard's annotations, the template, or an immutable field. In the latter two cases the API server
+/// would otherwise refuse first, with a message that does not help.
 fn assert_updates_are_sent_once(plane: &ControlPlane, ns: &str) {
     let annotated =
         || plane.get(ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"].clone();
@@ -221,20 +221,20 @@ fn assert_updates_are_sent_once(plane: &ControlPlane, ns: &str) {
             ],
         );
         assert!(output.stderr.contains(words), "{patch}: {output}");
-        let mut entries_asked = entries_asked_since(&mut before, plane);
-        entries_asked.retain(|row| row.starts_with("workloads"));
+        let mut called_entries = entries_called_since(&mut before, plane);
+        called_entries.retain(|row| row.starts_with("workloads"));
         let rows = rows.iter().map(|row| format!("{row}.gatera.dev"));
-        assert_eq!(entries_asked, rows.collect::<Vec<_>>(), "{patch}: {output}");
+        assert_eq!(called_entries, rows.collect::<Vec<_>>(), "{patch}: {output}");
     }
 }
 
-/// Returns the entries for which the API server has asked since the last reading, and updates that reading.
-fn entries_asked_since(last: &mut BTreeMap<String, u64>, plane: &ControlPlane) -> Vec<String> {
+/// Returns the entries that the API server has called since the last reading, and updates that reading.
+fn entries_called_since(last: &mut BTreeMap<String, u64>, plane: &ControlPlane) -> Vec<String> {
     let before = std::mem::replace(last, request_counts(plane));
     last.iter().filter(|(row, count)| before.get(*row) != Some(count)).map(|(row, _)| row.clone()).collect()
 }
 
-/// Returns how often the API server has asked for each entry.
+/// Returns how often the API server has called each entry.
 fn request_counts(plane: &ControlPlane) -> BTreeMap<String, u64> {
     let metrics = plane.kubectl(User::Admin, &["get", "--raw=/metrics"]).succeeded();
     let mut rows = BTreeMap::new();
@@ -242,7 +242,8 @@ fn request_counts(plane: &ControlPlane) -> BTreeMap<String, u64> {
     {
         let name = line.split_once("name=\"").and_then(|(_, rest)| Some(rest.split_once('"')?.0));
         let count = line.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
-        *rows.entry(name.expect("a webhook has a name").to_owned()).or_default() += count.expect("a count");
+        *rows.entry(name.expect("the series has the name of a webhook").to_owned()).or_default() +=
+            count.expect("the series has a count");
     }
     rows
 }
