@@ -73,7 +73,7 @@ fn prometheus_reads_the_rules_that_helm_renders() {
     assert_eq!(output.status, 0, "{output}");
     assert!(output.stdout.contains(&format!("SUCCESS: {} rules found", alerts().len())), "{output}");
     let broken = json!({ "groups": [{ "name": "x", "rules": [{ "alert": "X", "expr": "sum by (" }] }] });
-    assert_ne!(check_rules(&broken).status, 0);
+    assert_ne!(check_rules(&broken).status, 0, "promtool accepts a broken rule");
 }
 
 /// In fixtures/alerts_test.yaml each alert fires in one case and is silent in another.
@@ -81,13 +81,13 @@ fn prometheus_reads_the_rules_that_helm_renders() {
 fn alerts_fire_when_they_should_and_only_then() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("alerts.yaml"), rule("gatera")["spec"].to_string()).unwrap();
-    let played = folder.path().join("alerts_test.yaml");
-    fs::write(&played, ALERT_TESTS).unwrap();
-    let output = lab::shared().promtool(&["test", "rules", played.to_str().unwrap()]);
+    let tests = folder.path().join("alerts_test.yaml");
+    fs::write(&tests, ALERT_TESTS).unwrap();
+    let output = lab::shared().promtool(&["test", "rules", tests.to_str().unwrap()]);
     assert_eq!(output.status, 0, "{output}");
     for alert in alerts() {
         let fires = format!(r#"alertname="{}", alertstate="firing""#, text(&alert, "/alert"));
-        assert!(ALERT_TESTS.contains(&fires), "{fires} is never expected");
+        assert!(ALERT_TESTS.contains(&fires), "no case expects {fires}");
     }
 }
 
@@ -98,20 +98,22 @@ async fn alerts_and_their_test_series_use_existing_metrics() {
     for alert in alerts() {
         let (name, expression) = (text(&alert, "/alert"), text(&alert, "/expr"));
         let asked = asked(expression);
-        assert!(!asked.selectors.is_empty(), "{name}");
-        assert_eq!(reported.knows(&asked), Ok(()), "{name}");
+        assert!(!asked.selectors.is_empty(), "{name} uses no metric");
+        assert_eq!(reported.check(&asked), Ok(()), "{name}");
         for selector in &asked.selectors {
-            let [first, ..] = &selector.matchers[..] else { panic!("{name} mixes guards") };
+            let [first, ..] = &selector.matchers[..] else {
+                panic!("{name} mixes the metrics of several guards")
+            };
             assert_eq!((&*first.label, &*first.values), ("namespace", &["gatera".to_owned()][..]), "{name}");
         }
     }
-    let mut played = yaml(ALERT_TESTS);
-    let tests = played["tests"].as_array_mut().unwrap();
+    let mut cases = yaml(ALERT_TESTS);
+    let tests = cases["tests"].as_array_mut().unwrap();
     for series in tests.iter().flat_map(|test| test["input_series"].as_array().unwrap()) {
         let mut asked = asked(text(series, "/series"));
         // The id of the rule is only an example.
         asked.selectors[0].matchers.retain(|matcher| matcher.label != "rule");
-        assert_eq!(reported.knows(&asked), Ok(()), "fixtures/alerts_test.yaml");
+        assert_eq!(reported.check(&asked), Ok(()), "fixtures/alerts_test.yaml");
     }
 }
 
@@ -135,10 +137,13 @@ fn every_alert_links_to_its_section_of_the_runbooks() {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
     let sections: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
     let names: Vec<_> = alerts().iter().map(|it| text(it, "/alert").to_owned()).collect();
-    assert_eq!(sections, names, "a section for each alert, in order");
+    assert_eq!(
+        sections, names,
+        "docs/operations.md has one section for each alert, in the order of the alerts"
+    );
     for (alert, name) in alerts().iter().zip(&names) {
         let link = format!("docs/operations.md#{}", name.to_lowercase());
-        assert_eq!(text(alert, "/annotations/runbook_url"), link);
+        assert_eq!(text(alert, "/annotations/runbook_url"), link, "{name}");
     }
     let choice = "--set=prometheusRule.enabled=true,prometheusRule.runbooks=https://git.example/tree/";
     let rendered = rendered(&["--show-only=templates/prometheusrule.yaml", choice]).succeeded();
@@ -157,17 +162,17 @@ async fn queries_in_descriptions_use_existing_metrics() {
         let description = text(&alert, "/annotations/description");
         for rest in description.split("range query \"").skip(1) {
             let query = rest.split('"').next().unwrap().replace('\'', "\"");
-            assert_eq!(reported.knows(&asked(&query)), Ok(()), "{description}");
+            assert_eq!(reported.check(&asked(&query)), Ok(()), "{description}");
             queries += 1;
         }
     }
-    assert_eq!(queries, 6);
+    assert_eq!(queries, 6, "a query was added or removed: change this number");
 }
 
 #[test]
 fn monitoring_is_rendered_only_if_it_is_enabled() {
     let objects = objects(&rendered(&[]).succeeded());
-    assert!(objects.len() > 10);
+    assert!(objects.len() > 10, "only {} objects are rendered", objects.len());
     for object in objects {
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
         assert!(kind != "PrometheusRule" && kind != "ServiceMonitor" && name != "gatera-dashboard", "{name}");
@@ -195,10 +200,10 @@ fn every_alert_explains_the_problem_and_names_a_command() {
         assert!(summary.len() <= 120 && !summary.ends_with('.'), "{name}: {summary}");
         assert!(description.ends_with('.'), "{name}: {description}");
         for forbidden in [" is no ", "for ever", "--watch", " -w"] {
-            assert!(!description.contains(forbidden), "{name}: {forbidden}");
+            assert!(!description.contains(forbidden), "{name}: the description contains {forbidden:?}");
         }
         let commands = commands(description);
-        assert!(!commands.is_empty(), "{name}: what is to be done?");
+        assert!(!commands.is_empty(), "{name}: the description names no command");
         for command in commands.iter().filter_map(|command| command.strip_prefix("gatera ")) {
             let subcommand = command.split(' ').next().unwrap();
             assert!(help.contains(&format!("\n  {subcommand} ")), "{name}: gatera has no {subcommand}");
@@ -227,10 +232,10 @@ fn docs_list_the_alerts() {
     let (_, table) = page.split_once("| alert | fires when | severity, after | look first |\n").unwrap();
     let rows: Vec<_> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
     let alerts = alerts();
-    assert_eq!(rows.len(), alerts.len());
+    assert_eq!(rows.len(), alerts.len(), "the table has one row for each alert");
     for (row, alert) in rows.iter().zip(&alerts) {
         let [name, when, fires, look] = row.trim_matches('|').split(" | ").collect::<Vec<_>>()[..] else {
-            panic!("{row}")
+            panic!("not four columns: {row}")
         };
         assert_eq!(name.trim(), format!("`{}`", text(alert, "/alert")));
         let after = alert["for"].as_str().unwrap_or("at once");
@@ -240,7 +245,7 @@ fn docs_list_the_alerts() {
             description.replace("{{ $labels.pod }}", "POD").replace("{{ $labels.rule }}", "RULE");
         let reported: BTreeSet<_> = commands(&description).into_iter().collect();
         let listed = commands(look);
-        assert!(!when.is_empty() && !listed.is_empty(), "{row}");
+        assert!(!when.is_empty() && !listed.is_empty(), "an empty column or no command: {row}");
         for command in listed {
             assert!(reported.contains(command), "{name}: {command} is not in\n{description}");
         }

@@ -1,10 +1,11 @@
 //! What breaks admission webhooks in practice, tested on a real API server: certificates that rotate, replicas that are
 //! rolled, connections that never send a request, an API server that cannot be reached, and a guard that is down.
 
-use gatera::rulebook;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use gatera::rulebook;
 
 use crate::guarded::{self, Guard, Start, free_lease, install, program};
 use crate::lab::{Asked, ControlPlane, User, eventually};
@@ -61,7 +62,8 @@ fn no_request_fails_while_leaf_and_ca_rotate() {
     assert_eq!(status, 200, "{text}");
 }
 
-/// Of two replicas behind a Service the leader is replaced while requests come in, and its successor leads at once.
+/// The leader of two replicas behind a stand-in for a Service is replaced while requests come in, and another replica leads at
+/// once.
 #[test]
 fn no_request_fails_while_replicas_are_rolled() {
     install_crypto_provider();
@@ -84,7 +86,7 @@ fn no_request_fails_while_replicas_are_rolled() {
     let ns = guarded_namespace(&plane);
     let leads =
         |guard: &Guard| guard.get("/metrics").is_some_and(|(_, text)| text.contains("gatera_leader 1\n"));
-    assert!(leads(&one) != leads(&two), "exactly one leads");
+    assert!(leads(&one) != leads(&two), "not exactly one replica leads");
     let (leader, other) = if leads(&one) { (one, two) } else { (two, one) };
 
     let load = Load::start(&plane, &ns, STATEFUL_SET);
@@ -130,10 +132,13 @@ fn assert_quiet_in_steady_state(plane: &ControlPlane) {
         asked.resource == "leases" || asked.verb == "watch" || absent
     };
     let others: Vec<_> = asked.iter().filter(|it| !is_usual(it)).collect();
-    assert!(others.is_empty(), "{others:?}");
+    assert!(others.is_empty(), "requests in steady state: {others:?}");
     // Kinds that are not installed are requested about as often as the watches of other kinds are renewed.
     let absent = asked.iter().filter(|it| it.code == 404).count();
-    assert!(absent <= 4 * rulebook().kinds().watched().count(), "{absent}: {asked:?}");
+    assert!(
+        absent <= 4 * rulebook().kinds().watched().count(),
+        "{absent} requests for kinds that are not installed: {asked:?}"
+    );
 }
 
 /// The webhooks fail closed for Galera and do not affect other workloads; one command disables them and one restores them.
@@ -164,7 +169,7 @@ fn a_guard_that_is_down_blocks_only_galera_and_can_be_switched_off() {
     let patch =
         ["--namespace", &ns, "patch", set, "--type=merge", r#"--patch={"spec":{"minReadySeconds":1}}"#];
     let refused = plane.kubectl(User::Editor, &patch);
-    assert_eq!(refused.status, 1);
+    assert_eq!(refused.status, 1, "{refused}");
     assert!(refused.stderr.contains("failed calling webhook \"workloads.gatera.dev\""), "{}", refused.stderr);
     assert_eq!(label("service/galera-instance-cs", "a=1").status, 1, "the namespace is guarded as a whole");
     // Objects that no server reads are not sent to the guard, so Helm keeps working for other workloads; for that a name or a
@@ -176,17 +181,21 @@ fn a_guard_that_is_down_blocks_only_galera_and_can_be_switched_off() {
         run(&["create", "secret", "generic", name, "--from-literal=a=b", &format!("--type={of_type}")])
     };
     let helms = "sh.helm.release.v1.web.v1";
-    assert_eq!(secret("sh.helm.release.v1.web.v2", "Opaque"), 1);
-    assert_eq!(secret("web", "helm.sh/release.v1"), 1);
-    assert_eq!(secret(helms, "helm.sh/release.v1"), 0);
+    assert_eq!(secret("sh.helm.release.v1.web.v2", "Opaque"), 1, "Helm's name, but another type");
+    assert_eq!(secret("web", "helm.sh/release.v1"), 1, "Helm's type, but another name");
+    assert_eq!(secret(helms, "helm.sh/release.v1"), 0, "a Secret of Helm");
     assert_eq!(run(&["label", "secret", helms, "a=1"]), 0);
     assert_eq!(run(&["delete", "secret", helms]), 0);
-    assert_eq!(run(&["create", "configmap", "istio-ca-root-cert", "--from-literal=a=b"]), 0);
-    assert_eq!(run(&["create", "configmap", "web", "--from-literal=a=b"]), 1);
+    assert_eq!(
+        run(&["create", "configmap", "istio-ca-root-cert", "--from-literal=a=b"]),
+        0,
+        "Istio's ConfigMap"
+    );
+    assert_eq!(run(&["create", "configmap", "web", "--from-literal=a=b"]), 1, "another ConfigMap");
     let stranger = plane.namespace("stranger");
     let created = plane
         .kubectl(User::Editor, &["--namespace", &stranger, "create", "deployment", "web", "--image=nginx"]);
-    assert_eq!((created.status, &*created.stderr), (0, ""));
+    assert_eq!((created.status, &*created.stderr), (0, ""), "{created}");
     let pods = plane
         .kubectl(User::Editor, &["--namespace", &stranger, "scale", "deployment", "web", "--replicas=2"]);
     assert_eq!(pods.status, 0, "scaling elsewhere is fail-open: {}", pods.stderr);
@@ -199,7 +208,7 @@ fn a_guard_that_is_down_blocks_only_galera_and_can_be_switched_off() {
         .expect("the README has the command that switches the guard off");
     let objects = format!("validating{}", command.split(' ').next().unwrap());
     plane.kubectl(User::Admin, &["delete", &objects, "gatera"]).succeeded();
-    assert_eq!(label("statefulset/galera-instance-galera", "a=1").status, 0);
+    assert_eq!(label(set, "a=1").status, 0, "refused, although the guard is switched off");
     let patch = r#"{"spec":{"template":{"spec":{"containers":[{"name":"mariadb","env":[{"name":"A_PASSWORD","value":"x"}]}]}}}}"#;
     let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
     run(&["patch", "statefulset", STATEFUL_SET, "--patch", patch]).succeeded();
@@ -215,7 +224,7 @@ fn a_guard_that_is_down_blocks_only_galera_and_can_be_switched_off() {
         // With Kubernetes 1.30 editors see only Events of the other group.
         let get = ["get", "events.events.k8s.io", "--namespace", &ns];
         let found = plane.kubectl(User::Admin, &get).succeeded();
-        // That a state lasts is reported after ten seconds.
+        // A state that lasts is reported after ten seconds.
         (found.contains("AuditG11") && found.contains("BootstrapKept")).then_some(())
     });
     run(&["label", "statefulset", STATEFUL_SET, "--overwrite", "a=2"]).succeeded();
@@ -246,7 +255,7 @@ fn silent_connections_cost_nothing() {
         (line.rsplit(' ').next()?.parse::<usize>().ok()? > silent.len()).then_some(())
     });
     half.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    assert_eq!(half.read(&mut [0; 16]).unwrap_or(0), 0, "the half-open one was closed");
+    assert_eq!(half.read(&mut [0; 16]).unwrap_or(0), 0, "the half-open connection was not closed");
 }
 
 /// While the API server cannot be reached, the guard reports a stale view and refuses what destroys, and it recovers by itself.
@@ -272,10 +281,10 @@ fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
         let text = guard.get("/readyz")?.1;
         text.lines().any(|line| line.contains("view:") && line.contains(wanted)).then_some(())
     };
-    eventually("the first lists", || view("current"));
+    eventually("the view to be current after the first lists", || view("current"));
     wire.cut();
     eventually("the view to be stale", || view("stale for"));
-    eventually("the metric to say so", || {
+    eventually("the metric to report a stale view", || {
         guard.get("/metrics")?.1.contains("gatera_view_current 0\n").then_some(())
     });
     wire.lead_to(&[real]);
@@ -334,20 +343,23 @@ fn certificates_of_your_own_are_swapped_when_their_folder_changes() {
     let shows = |ends: &str| {
         guard.get("/readyz").filter(|(_, text)| text.contains(&format!("valid until {ends}"))).map(drop)
     };
-    eventually("the first certificate", || shows(&first));
+    eventually("the first certificate to be used", || shows(&first));
     for days in [20, 30] {
         let (ends, files) = material(days);
         swap(&files);
-        eventually("the next certificate", || shows(&ends));
+        eventually("the next certificate to be used", || shows(&ends));
     }
     let (_, mut broken) = material(40);
     for (_, key) in broken.iter_mut().filter(|(name, _)| name == "tls.key") {
         *key = b"nonsense".to_vec();
     }
     swap(&broken);
-    eventually("the broken pair to be named", || {
+    eventually("the guard to log the broken pair", || {
         guard.log().contains("reading a certificate: key").then_some(())
     });
     let (_, text) = guard.get("/readyz").unwrap();
-    assert!(text.contains("[+] certificate: valid until"), "the previous certificate stays in use: {text}");
+    assert!(
+        text.contains("[+] certificate: valid until"),
+        "the previous certificate is not in use any more: {text}"
+    );
 }

@@ -1,12 +1,12 @@
 //! Owners (`metadata.ownerReferences`) that would make Kubernetes delete what a cluster needs: owners of every shape, very many
 //! owners, the way out that a refusal prints, and what a real API server with its garbage collector does.
 
-use gatera::rulebook;
 use std::time::Duration;
 
 use facts::review::{self, Origin};
 use facts::settings::Settings;
 use facts::view::View;
+use gatera::rulebook;
 use serde_json::{Value, json};
 
 use crate::cases::asked::{Action, body};
@@ -32,7 +32,7 @@ fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_claim_gets_no_owner_of_any_shape() {
+async fn an_owner_of_any_shape_is_refused_for_a_claim() {
     let scene = Scene { stateful_set: json!({ "metadata": { "uid": "7" } }), ..Scene::default() };
     for shape in [
         owner("v1", "ConfigMap", "nope", "1"),
@@ -64,11 +64,11 @@ async fn a_claim_gets_no_owner_of_any_shape() {
 
 /// The cost grows with the number of owners, not with its square.
 #[test]
-fn a_hundred_thousand_owners_are_judged_at_once() {
+fn a_hundred_thousand_owners_are_judged_in_linear_time() {
     let settings = Settings::default();
     let (scene, name) = (Scene::default(), CLAIM.split_once('/').unwrap().1);
     let world = scene.world(&settings);
-    let judged = |old: &[Value], new: &[Value]| {
+    let is_allowed = |old: &[Value], new: &[Value]| {
         let claim = |owners: &[Value]| json!({ "metadata": { "name": name, "namespace": scene::NAMESPACE, "ownerReferences": owners } });
         let request = json!({ "uid": "u", "kind": { "group": "", "version": "v1", "kind": "PersistentVolumeClaim" }, "operation": "UPDATE", "namespace": scene::NAMESPACE, "name": name, "object": claim(new), "oldObject": claim(old) });
         let body =
@@ -82,11 +82,11 @@ fn a_hundred_thousand_owners_are_judged_at_once() {
     let before: Vec<_> = (0..100_000).map(|it| owner("v1", "ConfigMap", "x", &it.to_string())).collect();
     let mut after: Vec<_> = before.iter().rev().cloned().collect();
     let took = cpu_time::of(|| {
-        assert!(judged(&before, &after), "none is added");
+        assert!(is_allowed(&before, &after), "refused, although no owner is added");
         after.push(owner("v1", "ConfigMap", "nope", "new"));
-        assert!(!judged(&before, &after), "the last one is");
+        assert!(!is_allowed(&before, &after), "allowed, although an owner is added");
     });
-    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert!(took < Duration::from_secs(60), "judging took {took:?}");
 }
 
 /// After the command that a refusal prints, the same change is admitted.
@@ -119,10 +119,14 @@ async fn the_printed_override_permits_the_refused_change() {
         assert_eq!(answer(&scene, what, &annotate, "editor").await["allowed"], true, "{what}: {command}");
         let mut object = object;
         json_patch::merge(&mut object, &annotate);
-        let released = Scene { also: vec![object], ..Scene::default() };
-        let response = answer(&released, what, change, "editor").await;
+        let overridden = Scene { also: vec![object], ..Scene::default() };
+        let response = answer(&overridden, what, change, "editor").await;
         assert_eq!(response["allowed"], true, "{what}: {response}");
-        assert_eq!(answer(&scene, what, change, "editor").await["allowed"], false, "{what} without it");
+        assert_eq!(
+            answer(&scene, what, change, "editor").await["allowed"],
+            false,
+            "{what} without the override"
+        );
     }
 }
 
@@ -154,9 +158,9 @@ fn an_editor_deletes_nothing_by_an_owner_that_does_not_exist() {
     let stranger = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "stranger", "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "nope", "uid": "11111111-1111-1111-1111-111111111111" }] } });
     let create = ["--namespace", &*ns, "create", "--filename=-"];
     plane.kubectl_stdin(User::Editor, &create, &stranger.to_string()).succeeded();
-    eventually("the garbage collector to have taken the stranger", || {
+    eventually("the garbage collector to delete the ConfigMap that is not guarded", || {
         (run(&["get", "configmap", "stranger"]).status != 0).then_some(())
     });
     let after: Vec<_> = things.iter().map(|(what, _)| uid(what)).collect();
-    assert_eq!(after, before);
+    assert_eq!(after, before, "an object was deleted");
 }

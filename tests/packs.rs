@@ -1,5 +1,5 @@
-//! Packs on a real API server: entries are added and removed with their custom resources; operators that are installed there are
-//! not disturbed, and what would destroy their data is refused.
+//! Packs on a real API server: entries are added and removed with the definitions of their custom resources; installed operators
+//! are not disturbed, and changes that would destroy their data are refused.
 
 mod operator;
 mod rds;
@@ -46,19 +46,17 @@ impl Web {
 
     /// Waits until the guard's view contains this object, and with it everything that was written before.
     fn until_known(&self, object: &str) {
-        let before =
+        let version =
             self.admin(&["get", object, "--output=jsonpath={.metadata.resourceVersion}"]).succeeded();
-        assert!(!before.is_empty());
-        eventually("the guard to know it", || {
+        assert!(!version.is_empty(), "{object} does not exist");
+        eventually("the guard's view to contain the Wordpress", || {
             let second =
                 RESOURCE.replace("example-wordpress", "shop").replace("abc", "secretRef:mysql/password");
             let create = ["create", "--dry-run=server", "--namespace", &self.ns, "--filename=-"];
             self.plane.kubectl_stdin(User::Admin, &create, &second).stderr.contains("[W03]").then_some(())
         });
     }
-}
 
-impl Web {
     /// Asserts a warning about a Deployment that has the name of the operator's but another owner.
     fn assert_warning_about_a_deployment_of_another_owner(&self) {
         let owner = json!({ "apiVersion": "apps.example.org/v1", "kind": "Site", "name": "x", "uid": "7" });
@@ -75,7 +73,7 @@ fn variable(deployment: &Value) -> &Value {
 }
 
 #[test]
-fn a_pack_is_registered_with_its_resources_and_does_not_disturb_their_operator() {
+fn a_pack_is_registered_with_its_definition_and_does_not_disturb_the_operator() {
     let plane = ControlPlane::start_with_nodes(1);
     guarded::install(&plane);
     let guard =
@@ -83,7 +81,7 @@ fn a_pack_is_registered_with_its_resources_and_does_not_disturb_their_operator()
     guard.until_registered();
     assert!(
         !entries(&plane).iter().any(|it| it.starts_with("wordpresses.")),
-        "its definition is not installed yet"
+        "an entry is registered before its definition is installed"
     );
 
     plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], DEFINITION).succeeded();
@@ -105,8 +103,8 @@ fn a_pack_is_registered_with_its_resources_and_does_not_disturb_their_operator()
     web.until_known("wordpress/example-wordpress");
     web.assert_warning_about_a_deployment_of_another_owner();
     let operator = Operator { plane, ns, name: "example-wordpress" };
-    eventually("the operator to make all of it", || {
-        operator.reconcile().unwrap_or_else(|refused| panic!("it is not disturbed: {refused}"));
+    eventually("the operator to make all its objects", || {
+        operator.reconcile().unwrap_or_else(|refused| panic!("the operator is disturbed: {refused}"));
         operator.get("service", "wordpress")
     });
     let mysql = operator.get("deployment", "wordpress-mysql").unwrap();
@@ -164,8 +162,8 @@ fn a_pack_is_registered_with_its_resources_and_does_not_disturb_their_operator()
     // The operator re-creates what is deleted by hand.
     web.admin(&["delete", "service", "wordpress-mysql"]).succeeded();
     web.admin(&["delete", "deployment", "wordpress-mysql"]).succeeded();
-    eventually("it to be made again", || {
-        operator.reconcile().unwrap_or_else(|refused| panic!("it is not disturbed: {refused}"));
+    eventually("the operator to make the Deployment again", || {
+        operator.reconcile().unwrap_or_else(|refused| panic!("the operator is disturbed: {refused}"));
         operator.get("deployment", "wordpress-mysql")
     });
 
@@ -185,7 +183,7 @@ fn delete_without_its_data(web: &Web, operator: &Operator<'_>) {
     let [label, orphan, _] = &printed[..] else { panic!("{printed:?}") };
     follow(plane, User::Admin, label);
     follow(plane, User::Admin, orphan);
-    eventually("it to be gone without its claims", || {
+    eventually("the Wordpress to be deleted without its claims", || {
         let claim = plane.get(ns, "pvc/mysql-pv-claim");
         (claim["metadata"]["ownerReferences"].is_null()
             && operator.get("wordpress", "example-wordpress").is_none())
@@ -206,7 +204,7 @@ fn delete_without_its_data(web: &Web, operator: &Operator<'_>) {
         web.admin(&["delete", what, "--wait=false"]).succeeded();
     }
     web.admin(&["delete", "deployment,service", "--selector=app=example-wordpress"]).succeeded();
-    eventually("the claims to be gone with the pods", || {
+    eventually("the claims to be deleted with the pods", || {
         (!["mysql-pv-claim", "wp-pv-claim"].iter().any(|it| operator.get("pvc", it).is_some())).then_some(())
     });
 }
@@ -214,11 +212,11 @@ fn delete_without_its_data(web: &Web, operator: &Operator<'_>) {
 /// Deletes a Wordpress, once that is confirmed, with everything that it owns.
 fn delete_with_its_data(web: &Web, operator: &Operator<'_>) {
     web.apply(&RESOURCE.replace("abc", "secretRef:mysql/password")).succeeded();
-    eventually("the operator to make all of it again", || {
-        operator.reconcile().unwrap_or_else(|refused| panic!("it is not disturbed: {refused}"));
+    eventually("the operator to make all its objects again", || {
+        operator.reconcile().unwrap_or_else(|refused| panic!("the operator is disturbed: {refused}"));
         operator.get("service", "wordpress")
     });
-    let printed = eventually("the guard to know its claims", || {
+    let printed = eventually("the guard to see its claims", || {
         let refused = web.admin(&["delete", "wordpress", "example-wordpress", "--dry-run=server"]);
         (refused.status != 0 && refused.stderr.contains("wp-pv-claim")).then(|| advice(&refused))
     });

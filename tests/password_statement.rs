@@ -88,9 +88,9 @@ fn incomplete_input_runs_nothing() {
 #[test]
 fn a_refused_statement_is_reported_and_not_repeated() {
     let (output, ran) = run("root\n\"right\"\n\"right\"\nALTER USER broken;\nshop\nold\nnew\n");
-    assert_eq!((output.status.code(), ran.lines().count()), (Some(1), 1));
+    assert_eq!((output.status.code(), ran.lines().count()), (Some(1), 1), "{}", said(&output));
     assert_eq!(said(&output), "ERROR 1064 (42000): You have an error\n");
     let (output, ran) = run("root\nwrong\nwrong\nALTER USER a;\nshop\nold\nnew\n");
-    assert_eq!((output.status.code(), &*ran), (Some(1), ""));
+    assert_eq!((output.status.code(), &*ran), (Some(1), ""), "{}", said(&output));
     assert!(said(&output).contains("ERROR 1045"));
 }

@@ -1,5 +1,5 @@
 //! Every path that a change can take, through the real kubectl: destructive changes are refused on each path, with a message
-//! that is compared in full; changes that only look similar are allowed.
+//! that is compared in full; changes that only look destructive are allowed.
 //!
 //! There is one page per cluster state: `tests/fixtures/paths-*.snap` is what users see.
 
@@ -89,7 +89,7 @@ impl Terminal {
 
     pub fn make_unready(&self, ordinal: usize) {
         self.plane.make_pod_unready(&self.ns, &format!("{STATEFUL_SET}-{ordinal}"));
-        eventually("the guard to see it", || {
+        eventually("the guard to see that the member is not Ready", || {
             let other = format!("{STATEFUL_SET}-{}", (ordinal + 1) % 3);
             (self.run(&["delete", "pod", &other, "--dry-run=server"]).status != 0).then_some(())
         });
@@ -211,7 +211,7 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
         let [by_dry_run, for_real] = [dry, it.assert_refused(&line, rule)].map(|output| {
             output.stderr.lines().filter(|line| line.contains("] ")).map(str::to_owned).collect::<Vec<_>>()
         });
-        assert_eq!(by_dry_run, for_real, "{line}: a dry run says something else");
+        assert_eq!(by_dry_run, for_real, "{line}: a dry run has another message");
     }
     it.user = User::Admin;
     let ns = it.ns.clone();
@@ -247,7 +247,7 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     assert!(output.stderr.contains("[G03] StatefulSet "), "{output}");
     assert!(it.exists(&format!("statefulset/{STATEFUL_SET}")));
 
-    // These changes only look similar.
+    // These changes only look destructive.
     it.assert_allowed(&format!("delete statefulset {STATEFUL_SET} --cascade=orphan --dry-run=server"));
     it.assert_allowed(&format!("delete pod {STATEFUL_SET}-2 --dry-run=server"));
     it.assert_allowed(&format!("annotate statefulset {STATEFUL_SET} team=databases"));
@@ -273,12 +273,12 @@ fn evictions_wait_with_429_and_go_through_one_at_a_time() {
     let output = evict(&it, 1, Some(0));
     it.add_to_page("evict galera-1 without grace", &output);
     assert!(output.stderr.contains("[G02] Pod "), "{output}");
-    assert_eq!(evict(&it, 1, None).status, 0, "all others are Ready");
+    assert_eq!(evict(&it, 1, None).status, 0, "refused, although all other members are Ready");
     // Either the reservation or the watch causes the refusal, so its message varies and is on no page.
     let output = evict(&it, 0, None);
     assert!(output.stderr.contains("TooManyRequests") && output.stderr.contains("[G02] Pod "), "{output}");
     it.heal();
-    assert_eq!(evict(&it, 0, None).status, 0, "galera-1 is back");
+    assert_eq!(evict(&it, 0, None).status, 0, "refused, although galera-1 is Ready again");
     it.assert_page("paths-evictions");
 }
 
@@ -384,6 +384,10 @@ fn an_existing_violation_may_stay_or_shrink_but_not_grow() {
         (it.run(&["delete", &set, "--wait=false"]).status == 0).then_some(())
     });
     let last = finalizer("[]");
-    assert_eq!((last.status, &*last.stderr), (0, ""), "an object that is being deleted may change");
+    assert_eq!(
+        (last.status, &*last.stderr),
+        (0, ""),
+        "a change of an object that is being deleted is refused"
+    );
     it.assert_page("paths-ratchet");
 }

@@ -1,4 +1,4 @@
-//! The audit's reports for web pages, on a real API server: a report is created, changed and deleted with its findings. The guard
+//! The audit's policy reports, on a real API server: a report is created, changed and deleted with its findings. The guard
 //! uses its own account, with the rights and the policy of the chart.
 
 use std::time::Duration;
@@ -82,11 +82,11 @@ fn a_report_has_the_current_findings_of_the_audit() {
     let warned = report["results"].as_array().unwrap().iter().filter(|it| it["result"] == "warn").count();
     assert_eq!(report["summary"]["warn"], warned, "{report:#}");
     assert!(!report.to_string().contains("hunter2"), "{report:#}");
-    assert!(it.report("policyreports.wgpolicyk8s.io").is_none(), "one kind is enough");
+    assert!(it.report("policyreports.wgpolicyk8s.io").is_none(), "both kinds of report are written");
 
-    // In another mode of the namespace the same finding would be refused.
+    // In mode enforce the same finding would refuse a change.
     it.set_mode("enforce");
-    eventually("the finding to be one that refuses", || {
+    eventually("the finding to be reported as one that refuses", || {
         let results = about_the_password(&it.report("reports.openreports.io")?);
         (results[0]["result"] == "fail").then_some(())
     });
@@ -103,16 +103,16 @@ fn a_report_has_the_current_findings_of_the_audit() {
     eventually("the next leader to audit", || {
         guard.get("/metrics")?.1.contains("gatera_audit_findings{rule=\"G11\"").then_some(())
     });
-    assert_eq!(version(it.report("reports.openreports.io")), before);
+    assert_eq!(version(it.report("reports.openreports.io")), before, "the next leader wrote the report");
 
     it.set_mode("off");
     let everything =
         ["delete", "statefulset,deployment,service,configmap,pdb", "--all", "--cascade=background"];
-    eventually("a namespace in which this is allowed", || {
+    eventually("mode off to be seen, in which everything may be deleted", || {
         let arguments = [&["--namespace", &*it.ns], &everything[..]].concat();
         (it.plane.kubectl(User::Admin, &arguments).status == 0).then_some(())
     });
-    eventually("no report, as there is no cluster", || {
+    eventually("the report to be deleted with the last finding", || {
         it.report("reports.openreports.io").is_none().then_some(())
     });
     assert!(!guard.log().contains("reports could not be written"), "{}", guard.log());

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use crate::guarded;
 use crate::lab::{User, eventually};
 use crate::living_cluster::{Alive, GALERA};
-
-const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+use crate::scene::ID;
 
 /// Creates an Event as a kubelet does for the output of a failed probe.
 fn report_probe_failure(alive: &Alive, pod: &str, uid: &str, words: &str) {
@@ -34,7 +33,7 @@ fn reports_of_members_and_of_their_controller_reach_the_user() {
 fn the_identity_of_a_cluster_is_that_of_most_members() {
     let alive = Alive::cluster("reported");
     let members = alive.members();
-    let knows = |what: &str| {
+    let identity_of = |what: &str| {
         let object: Value =
             serde_json::from_str(&alive.admin(&["get", what, "--output=json"]).succeeded()).unwrap();
         object["metadata"]["annotations"]["gatera.dev/identity"].as_str().unwrap_or_default().to_owned()
@@ -42,7 +41,7 @@ fn the_identity_of_a_cluster_is_that_of_most_members() {
     let (pods, set) =
         (members.iter().map(|(pod, _)| format!("pod/{pod}")), "statefulset/galera-instance-galera");
     let pods: Vec<_> = pods.collect();
-    assert_eq!((knows(&pods[0]), knows(set)), ("unknown".to_owned(), String::new()));
+    assert_eq!((identity_of(&pods[0]), identity_of(set)), ("unknown".to_owned(), String::new()));
     for (pod, uid) in &members[..2] {
         report_probe_failure(&alive, pod, uid, &format!("the server is SYNCED; its cluster is {ID}"));
     }
@@ -53,10 +52,10 @@ fn the_identity_of_a_cluster_is_that_of_most_members() {
         "of-another-pod",
         "the server is SYNCED; its cluster is 7a2c1d10-0000-11f1-91b9-7e68ccac15f1",
     );
-    eventually("it to be recorded", || {
-        (knows(set) == ID && knows(&pods[0]) == ID && knows(&pods[1]) == ID).then_some(())
+    eventually("the identity to be recorded", || {
+        (identity_of(set) == ID && identity_of(&pods[0]) == ID && identity_of(&pods[1]) == ID).then_some(())
     });
-    assert_eq!(knows(&pods[2]), "unknown", "it has not reported");
+    assert_eq!(identity_of(&pods[2]), "unknown", "a pod that has not reported is annotated");
 }
 
 fn a_refusal_names_the_state_of_members() {
@@ -92,8 +91,8 @@ fn cluster_with_a_member_that_cannot_be_created() -> Alive {
     assert!(deleted.stderr.contains("the members of galera-instance-galera run with it"), "{deleted}");
 
     let until = Timestamp::now() + jiff::SignedDuration::from_mins(30);
-    let release = format!("gatera.dev/override=G10 until={until:.0} reason=test");
-    alive.kubectl(&["annotate", "serviceaccount", "galera", &release]).succeeded();
+    let annotation = format!("gatera.dev/override=G10 until={until:.0} reason=test");
+    alive.kubectl(&["annotate", "serviceaccount", "galera", &annotation]).succeeded();
     alive.kubectl(&["delete", "serviceaccount", "galera"]).succeeded();
     alive.kubectl(&["delete", "pod", "galera-instance-galera-1", "--wait=false"]).succeeded();
     alive
@@ -105,13 +104,9 @@ fn the_reason_why_a_member_cannot_be_created_is_shown(alive: &Alive) {
     let words = &format!(
         "cannot be created: {create} Pod galera-instance-galera-1 in StatefulSet galera-instance-galera failed error"
     );
-    eventually("gatera status to say why", || {
-        let output = std::process::Command::new(guarded::program())
-            .args(["status", "--namespace", &alive.ns])
-            .env("KUBECONFIG", alive.plane.kubeconfig(User::Admin))
-            .output()
-            .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+    eventually("gatera status to give the reason", || {
+        let status = ["status", "--namespace", &alive.ns];
+        let text = guarded::ask(&alive.plane.kubeconfig(User::Admin), &status).stdout;
         (text.contains(words) && text.contains("serviceaccount \"galera\" not found")).then_some(())
     });
     // The guard sees the reason, too, and names it when it refuses the deletion of another member.

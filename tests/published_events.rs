@@ -24,7 +24,7 @@ pub fn deletion(plural: &str, kind: &str, group: &str, object: &Value) -> Value 
 }
 
 /// Returns a review of the deletion of the StatefulSet, with these changes to the object in the review.
-fn set(change: impl Fn(&mut Value)) -> Value {
+fn deletion_of_set(change: impl Fn(&mut Value)) -> Value {
     let (_, mut object) = Scene::default().object(&format!("StatefulSet/{STATEFUL_SET}"));
     change(&mut object);
     deletion("statefulsets", "StatefulSet", "apps", &object)
@@ -42,16 +42,22 @@ fn reported_by(origin: Origin, world: &World, body: &Value, proven: bool) -> Vec
     events::notices(&review, &decision, &view, proven).iter().map(|it| format!("{it:?}")).collect()
 }
 
+/// Returns the only Event of this list.
+fn only(events: Vec<String>) -> String {
+    let [event] = <[String; 1]>::try_from(events).unwrap_or_else(|all| panic!("not one Event: {all:?}"));
+    event
+}
+
 #[test]
 fn events_are_published_only_about_objects_in_the_view() {
     let world = Scene::default().world(&Settings::default());
-    let known = reported(&world, &set(|_| {}), false);
+    let known = reported(&world, &deletion_of_set(|_| {}), false);
     assert_eq!(known.len(), 1, "{known:?}");
     assert!(known[0].contains("\"this may not be deleted: ") && !known[0].contains("mallory"), "{known:?}");
     for (what, body) in [
-        ("another uid", set(|it| it["metadata"]["uid"] = json!("made-up"))),
-        ("no uid", set(|it| it["metadata"]["uid"] = Value::Null)),
-        ("another name", set(|it| it["metadata"]["name"] = json!("made-up"))),
+        ("another uid", deletion_of_set(|it| it["metadata"]["uid"] = json!("made-up"))),
+        ("no uid", deletion_of_set(|it| it["metadata"]["uid"] = Value::Null)),
+        ("another name", deletion_of_set(|it| it["metadata"]["name"] = json!("made-up"))),
     ] {
         assert_eq!(reported(&world, &body, false), Vec::<String>::new(), "{what}");
     }
@@ -60,10 +66,10 @@ fn events_are_published_only_about_objects_in_the_view() {
 #[test]
 fn a_caller_is_named_only_if_the_api_server_is_authenticated() {
     let world = Scene::default().world(&Settings::default());
-    let proven = reported(&world, &set(|_| {}), true);
+    let proven = reported(&world, &deletion_of_set(|_| {}), true);
     assert!(proven[0].contains("\"mallory may not delete this: "), "{proven:?}");
     let overridden = json!({ "gatera.dev/override": "G03 until=2026-12-01T10:00:00Z reason=moving house" });
-    let body = set(|it| it["metadata"]["annotations"] = overridden.clone());
+    let body = deletion_of_set(|it| it["metadata"]["annotations"] = overridden.clone());
     let [without_name, with_name] = [false, true].map(|proven| reported(&world, &body, proven).concat());
     assert!(without_name.contains("G03 was overridden: ") && !without_name.contains("mallory"));
     assert!(without_name.contains("(reason: moving house)"), "{without_name}");
@@ -110,7 +116,7 @@ fn a_bootstrap_deployment_that_is_kept_at_zero_is_reported_on_the_stateful_set()
         } })
     };
     let world = Scene::default().world(&Settings::default());
-    let [reported] = &reported_by(Origin::Mutating, &world, &applied(false), true)[..] else { panic!() };
+    let reported = only(reported_by(Origin::Mutating, &world, &applied(false), true));
     let says = format!(
         "Deployment {} is kept at 0 replicas: cluster {STATEFUL_SET} already has data (3 of 3 members Synced, seen now); remove this \
          Deployment from your manifests",
@@ -119,7 +125,7 @@ fn a_bootstrap_deployment_that_is_kept_at_zero_is_reported_on_the_stateful_set()
     assert!(reported.contains("\"BootstrapKeptAtZero\"") && reported.contains(&says), "{reported}");
     assert!(reported.contains("kind: Some(\"StatefulSet\")"), "{reported}");
     let none = Vec::<String>::new();
-    assert_eq!(reported_by(Origin::Mutating, &world, &applied(true), true), none, "nothing is written");
+    assert_eq!(reported_by(Origin::Mutating, &world, &applied(true), true), none, "an Event about a dry run");
     let first = Scene {
         data: "none".to_owned(),
         members: vec!["absent".to_owned(); 3],
@@ -130,24 +136,24 @@ fn a_bootstrap_deployment_that_is_kept_at_zero_is_reported_on_the_stateful_set()
     assert_eq!(
         reported_by(Origin::Mutating, &first, &applied(false), true),
         none,
-        "a first install is as it should be"
+        "an Event about a first install, which needs its bootstrap node"
     );
 }
 
 #[tokio::test]
-async fn one_object_gets_a_few_events_a_minute() {
-    let (tell, mut notices) = events::channel();
+async fn few_events_a_minute_are_published_about_one_object() {
+    let (sender, mut notices) = events::channel();
     let mut guard = Arc::into_inner(router::guard(Scene::default().world(&Settings::default()))).unwrap();
-    guard.events = Some(tell);
+    guard.events = Some(sender);
     let guard: Arc<Guard> = Arc::new(guard);
     for _ in 0..20 {
-        assert_eq!(ask(&guard, "/validate", &set(|_| {})).await["response"]["allowed"], false);
+        assert_eq!(ask(&guard, "/validate", &deletion_of_set(|_| {})).await["response"]["allowed"], false);
     }
     let mut count = 0;
     while notices.try_recv().is_ok() {
         count += 1;
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 6, "Events about 20 refusals within a minute");
 }
 
 /// Events about the recovery of a cluster that is down show every user from which position it starts, and who asked for it.
@@ -172,41 +178,32 @@ fn a_recovery_is_reported_when_it_is_granted_and_when_it_is_over() {
         format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z accept-loss=12 transactions");
     let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     let granted = with(marks.clone());
-    let [reported_of_it] = &reported(&world, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
+    let event = only(reported(&world, &change(&granted, &with(json!({}))), true));
     let done = format!("the recovery is done: {STATEFUL_SET}-1 started the cluster from {ID}:363, by alice");
-    assert!(
-        reported_of_it.contains("\"RecoveryOver\"") && reported_of_it.contains(&done),
-        "{reported_of_it}"
-    );
+    assert!(event.contains("\"RecoveryOver\"") && event.contains(&done), "{event}");
     assert_eq!(
         reported(&world, &change(&granted, &with(marks)), true),
         Vec::<String>::new(),
-        "nothing is new"
+        "an Event about an unchanged recovery"
     );
     let alone = with(json!({ "gatera.dev/recover": "any" }));
     assert_eq!(
         reported(&world, &change(&alone, &with(json!({}))), true),
         Vec::<String>::new(),
-        "none was granted"
+        "an Event about a recovery that was not granted"
     );
     let reported_at =
         |seqno| format!("reported position {ID}:{seqno}, stopped in order, safe_to_bootstrap 0");
     let down = Scene { members: [375, 363, 360].map(reported_at).to_vec(), ..Scene::default() };
     let down = down.world(&Settings::default());
-    let [reported_of_it] = &reported(&down, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
+    let event = only(reported(&down, &change(&granted, &with(json!({}))), true));
     let back = format!("the recovery request was withdrawn, by alice: {STATEFUL_SET}-1 does not serve");
-    assert!(
-        reported_of_it.contains("\"RecoveryOver\"") && reported_of_it.contains(&back),
-        "{reported_of_it}"
-    );
-    let [reported_of_it] = &reported(&down, &change(&with(json!({})), &granted), true)[..] else { panic!() };
+    assert!(event.contains("\"RecoveryOver\"") && event.contains(&back), "{event}");
+    let event = only(reported(&down, &change(&with(json!({})), &granted), true));
     let note = format!(
         "{STATEFUL_SET}-1 may start the cluster again from {ID}:363, until 2026-12-01T10:00:00Z, by alice; accepted as lost: 12 transactions"
     );
-    assert!(
-        reported_of_it.contains("\"RecoveryGranted\"") && reported_of_it.contains(&note),
-        "{reported_of_it}"
-    );
+    assert!(event.contains("\"RecoveryGranted\"") && event.contains(&note), "{event}");
     // A cluster that serves needs no recovery, so this request is refused, and no Event says that it was granted.
     let refused = reported(&world, &change(&with(json!({})), &granted), true);
     assert!(!refused.concat().contains("RecoveryGranted"), "{refused:?}");

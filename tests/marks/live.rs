@@ -91,7 +91,7 @@ fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
     assert_one_entry_per_request(&plane);
 
     let ns = namespace_with_cluster(&plane, Some("enforce"));
-    assert_updates_are_sent_once(&plane, &ns);
+    assert_only_relevant_updates_are_sent(&plane, &ns);
     let owner = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"].clone();
     let create = |name: &str, annotations: Value| {
         let mut pod =
@@ -172,10 +172,10 @@ fn assert_one_entry_per_request(plane: &ControlPlane) {
     }
 }
 
-/// Checks that an update of a StatefulSet is sent to the guard only if it changes something that a rule reads, and to the mutating
-/// entry only if it touches the guard's annotations, the template, or an immutable field. In the latter two cases the API server
-/// would otherwise refuse first, with a message that does not help.
-fn assert_updates_are_sent_once(plane: &ControlPlane, ns: &str) {
+/// Checks that an update of a StatefulSet is sent to the guard only if it changes something that a rule reads, and to the
+/// mutating entry only if it touches the guard's annotations, the template, or an immutable field. In the latter two cases the
+/// API server would otherwise refuse first, with a message that does not help.
+fn assert_only_relevant_updates_are_sent(plane: &ControlPlane, ns: &str) {
     let annotated =
         || plane.get(ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"].clone();
     eventually("the marks of the guard", || annotated()["gatera.dev/configuration"].as_str().map(drop));

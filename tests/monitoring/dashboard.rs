@@ -73,7 +73,7 @@ fn prometheus_reads_every_expression() {
     for (chart, [least, _], _) in BOARDS {
         let dashboard = dashboard_of(chart);
         let expressions = expressions(&dashboard);
-        assert!(expressions.len() >= least, "{chart}: {}", expressions.len());
+        assert!(expressions.len() >= least, "{chart} has only {} expressions", expressions.len());
         rules.extend(expressions.iter().enumerate().map(|(index, (_, expression, _))| {
             json!({ "record": format!("{chart}:{index}"), "expr": filled_in(expression) })
         }));
@@ -91,7 +91,10 @@ fn counters_are_shown_as_rates_or_increases() {
         for (at, _) in expression.match_indices("_total{") {
             let start = expression[..at].rfind('(').unwrap();
             let function = &expression[..start];
-            assert!(function.ends_with("rate") || function.ends_with("increase"), "{title}: {expression}");
+            assert!(
+                function.ends_with("rate") || function.ends_with("increase"),
+                "{title} shows a bare counter: {expression}"
+            );
         }
     }
 }
@@ -109,7 +112,7 @@ fn histories_name_every_state() {
         let expression = text(&panel["targets"][0], "expr");
         for (index, state) in states.iter().enumerate() {
             let number = index + 1;
-            assert_eq!(names[number.to_string()]["text"], *state);
+            assert_eq!(names[number.to_string()]["text"], *state, "the name of {number} in panel {id}");
             let selector = format!(r#"cluster=~"$cluster", state="{state}"}} * {number}"#);
             assert!(expression.contains(&selector) && expression.contains(metric), "{state}: {expression}");
         }
@@ -122,10 +125,13 @@ async fn expressions_use_existing_metrics_of_one_guard() {
     let dashboard = dashboard();
     for (title, expression, legend) in expressions(&dashboard) {
         let asked = asked(&filled_in(expression));
-        assert_eq!(reported.knows(&asked), Ok(()), "{title}");
+        assert_eq!(reported.check(&asked), Ok(()), "{title}");
         for selector in &asked.selectors {
             let labels: Vec<_> = selector.matchers.iter().map(|it| &*it.label).collect();
-            assert!(labels.starts_with(&["namespace", "job"]), "{title}: {expression} mixes guards");
+            assert!(
+                labels.starts_with(&["namespace", "job"]),
+                "{title}: {expression} mixes the metrics of several guards"
+            );
         }
         assert_legend_uses_grouped_labels(legend, &asked, title);
     }
@@ -135,7 +141,10 @@ async fn expressions_use_existing_metrics_of_one_guard() {
 fn assert_legend_uses_grouped_labels(legend: &str, asked: &Asked, title: &str) {
     let named = legend.split("{{").skip(1).map(|rest| rest.split("}}").next().unwrap());
     for label in named {
-        assert!(asked.grouped.contains(label), "{title}: its legend names {label}");
+        assert!(
+            asked.grouped.contains(label),
+            "{title}: its legend names the label {label}, which its expression does not keep"
+        );
     }
 }
 
@@ -152,37 +161,46 @@ fn check_panels(dashboard: &Value) {
         let title = text(panel, "title");
         assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}: another panel has the same id");
         let of = |side: &str| panel["gridPos"][side].as_u64().unwrap();
-        assert!(of("w") > 0 && of("h") > 0 && of("x") + of("w") <= COLUMNS, "{title}");
+        assert!(
+            of("w") > 0 && of("h") > 0 && of("x") + of("w") <= COLUMNS,
+            "{title} does not lie in the grid"
+        );
         for y in of("y")..of("y") + of("h") {
             for x in of("x")..of("x") + of("w") {
                 assert!(taken.insert((x, y)), "{title} lies over another panel at {x}, {y}");
             }
         }
         if panel["type"] == "row" {
-            assert_eq!(of("w"), COLUMNS, "{title}");
+            assert_eq!(of("w"), COLUMNS, "the width of row {title}");
             continue;
         }
-        assert!(["stat", "state-timeline", "timeseries"].contains(&text(panel, "type")), "{title}");
-        assert!(text(panel, "description").ends_with('.'), "{title}");
+        assert!(
+            ["stat", "state-timeline", "timeseries"].contains(&text(panel, "type")),
+            "the type of panel {title}"
+        );
+        assert!(text(panel, "description").ends_with('.'), "the description of {title} is not a sentence");
         text(&panel["fieldConfig"]["defaults"], "unit");
         let targets = panel["targets"].as_array().unwrap();
         let refs: BTreeSet<_> = targets.iter().map(|target| text(target, "refId")).collect();
-        assert!(!targets.is_empty() && refs.len() == targets.len(), "{title}: {refs:?}");
+        assert!(
+            !targets.is_empty() && refs.len() == targets.len(),
+            "{title} needs queries with ids of their own: {refs:?}"
+        );
     }
 }
 
-/// The dashboard does not depend on the uid of a data source, and keeps its address after an upgrade.
+/// A dashboard does not depend on the uid of a data source, and keeps its address after an upgrade.
 #[test]
-fn it_can_be_imported_into_any_grafana() {
+fn dashboards_can_be_imported_into_any_grafana() {
     for (chart, [_, least], variables) in BOARDS {
         let dashboard = dashboard_of(chart);
         assert_eq!((&dashboard["uid"], dashboard.get("id")), (&json!(chart), None));
         assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 39);
         let mut sources = Vec::new();
         data_sources(&dashboard, &mut sources);
-        assert!(sources.len() >= least, "{chart}: {}", sources.len());
+        assert!(sources.len() >= least, "{chart} has only {} data sources", sources.len());
         for source in sources {
-            assert_eq!(source, json!({ "type": "prometheus", "uid": "${datasource}" }));
+            assert_eq!(source, json!({ "type": "prometheus", "uid": "${datasource}" }), "{chart}");
         }
         let list = dashboard["templating"]["list"].as_array().unwrap();
         assert_eq!(list.iter().map(|it| text(it, "name")).collect::<Vec<_>>(), variables, "{chart}");
@@ -201,7 +219,7 @@ fn data_sources(value: &Value, found: &mut Vec<Value>) {
 }
 
 #[test]
-fn the_chart_provides_it_in_a_config_map() {
+fn the_chart_provides_the_dashboard_in_a_config_map() {
     let choice = ["--set=dashboard.enabled=true", "--show-only=templates/dashboard.yaml"];
     let [map] = &objects(&rendered(&choice).succeeded())[..] else { panic!("one object") };
     assert_eq!((&map["kind"], &map["metadata"]["namespace"]), (&json!("ConfigMap"), &json!("gatera")));

@@ -20,7 +20,7 @@ use crate::scene::{self, Scene};
 use super::promql::{Asked, Matcher, Selector, asked};
 
 /// The labels that Prometheus adds.
-const OF_THE_TARGET: [&str; 3] = ["namespace", "job", "pod"];
+const TARGET_LABELS: [&str; 3] = ["namespace", "job", "pod"];
 
 /// The values of every label of every metric.
 pub struct Reported(BTreeMap<String, BTreeMap<String, BTreeSet<String>>>);
@@ -68,12 +68,12 @@ impl Reported {
     }
 
     /// Checks that every metric, label and value that is `asked` for exists; the error names one that does not.
-    pub fn knows(&self, asked: &Asked) -> Result<(), String> {
-        let mut labels: BTreeSet<&str> = OF_THE_TARGET.into();
+    pub fn check(&self, asked: &Asked) -> Result<(), String> {
+        let mut labels: BTreeSet<&str> = TARGET_LABELS.into();
         for Selector { metric, matchers } in &asked.selectors {
             let values = self.0.get(metric).ok_or_else(|| format!("no guard has {metric}"))?;
             labels.extend(values.keys().map(String::as_str));
-            let own = matchers.iter().filter(|it| !OF_THE_TARGET.contains(&&*it.label));
+            let own = matchers.iter().filter(|it| !TARGET_LABELS.contains(&&*it.label));
             for Matcher { label, values: wanted } in own {
                 let there = values.get(label).ok_or_else(|| format!("{metric} has no {label}"))?;
                 if let Some(value) = wanted.iter().find(|value| !there.contains(*value)) {
@@ -113,13 +113,13 @@ fn scale_to_zero() -> Value {
 }
 
 #[tokio::test]
-async fn what_is_reported_is_known_and_nothing_else() {
+async fn only_reported_metrics_labels_and_values_pass_the_check() {
     let reported = Reported::by_a_guard().await;
     for metric in ["gatera_overrides_total", "gatera_decision_seconds_bucket", "gatera_view_current"] {
-        assert!(reported.has(metric), "{metric}");
+        assert!(reported.has(metric), "{metric} is missing");
     }
     for metric in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "start_time_seconds"] {
-        assert!(reported.has(&format!("process_{metric}")), "{metric}");
+        assert!(reported.has(&format!("process_{metric}")), "process_{metric} is missing");
     }
     assert_eq!(reported.0["gatera_build_info"]["version"], [env!("CARGO_PKG_VERSION").to_owned()].into());
     assert_eq!(reported.0["gatera_overrides_total"]["rule"].len(), gatera::rulebook().rules().len());
@@ -130,13 +130,13 @@ async fn what_is_reported_is_known_and_nothing_else() {
         (r#"gatera_clusters{state=~"DOWN|GONE"}"#, "gatera_clusters is never reported with state=GONE"),
         ("sum by (rule) (gatera_leader)", "nothing has a label rule"),
     ] {
-        assert_eq!(reported.knows(&asked(expression)), Err(words.to_owned()));
+        assert_eq!(reported.check(&asked(expression)), Err(words.to_owned()));
     }
 }
 
 /// Scrapers get OpenMetrics by default, and the older text format with `scrape_protocols: [PrometheusText0.0.4]` or `text/plain`.
 #[tokio::test]
-async fn the_older_text_is_there_for_those_that_ask_for_it() {
+async fn openmetrics_is_the_default_and_the_older_text_format_is_available() {
     let guard = router::guard(Scene::default().world(&Settings::default()));
     router::ask(&guard, "/validate", &scale_to_zero()).await;
     let both = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
@@ -147,14 +147,14 @@ async fn the_older_text_is_there_for_those_that_ask_for_it() {
     }
     for accept in ["text/plain", "text/plain;version=0.0.4;q=1.0,*/*;q=0.1"] {
         let (kind, text) = scraped(&guard, accept).await;
-        assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
+        assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8", "{accept}");
         assert!(text.contains("# TYPE gatera_reviews_total counter\n"), "{text}");
         assert!(!text.contains("# EOF") && !text.contains(" info\n"), "{text}");
     }
 }
 
 #[tokio::test]
-async fn a_dry_run_is_no_refusal() {
+async fn a_dry_run_is_not_counted_as_a_refusal() {
     let guard = router::guard(Scene::default().world(&Settings::default()));
     let mut request = scale_to_zero();
     request["request"]["dryRun"] = json!(true);

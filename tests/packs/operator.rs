@@ -17,10 +17,10 @@ pub struct Operator<'a> {
 impl Operator<'_> {
     /// Runs one pass of its loop; the error is the refusal that stopped it.
     pub fn reconcile(&self) -> Result<(), Output> {
-        let owner = self.get("wordpress", self.name).expect("its Wordpress is there");
+        let owner = self.get("wordpress", self.name).expect("its Wordpress exists");
         let password = owner["spec"]["sqlrootpassword"].clone();
         self.make(&owner, "PersistentVolumeClaim", "v1", "mysql-pv-claim", &claim())?;
-        let mysql = self.pods(
+        let mysql = self.deployment_spec(
             "mysql",
             "mysql:5.6",
             "MYSQL_ROOT_PASSWORD",
@@ -36,7 +36,7 @@ impl Operator<'_> {
             return Ok(());
         }
         self.make(&owner, "PersistentVolumeClaim", "v1", "wp-pv-claim", &claim())?;
-        let site = self.pods(
+        let site = self.deployment_spec(
             "frontend",
             "wordpress:5.4-apache",
             "WORDPRESS_DB_PASSWORD",
@@ -58,6 +58,7 @@ impl Operator<'_> {
         (!text.trim().is_empty()).then(|| serde_json::from_str(&text).expect("kubectl prints JSON"))
     }
 
+    /// Creates an object that the Wordpress owns, if it does not exist.
     fn make(&self, owner: &Value, kind: &str, version: &str, name: &str, spec: &Value) -> Result<(), Output> {
         if self.get(kind, name).is_some() {
             return Ok(());
@@ -69,7 +70,8 @@ impl Operator<'_> {
         if made.status == 0 { Ok(()) } else { Err(made) }
     }
 
-    fn pods(
+    /// Returns the spec of a Deployment with one container and one volume.
+    fn deployment_spec(
         &self,
         tier: &str,
         image: &str,

@@ -9,8 +9,9 @@ use crate::guarded::{self, Guard, Start};
 use crate::lab::{ControlPlane, Output, User, eventually};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/rds-operator");
-/// Installed as its README says: release and namespace have this name.
+/// The name of the operator's release and namespace, as in its README.
 const RELEASE: &str = "rdsoperator";
+/// The flag with which kubectl acts as the operator's account.
 const ACCOUNT: &str = "--as=system:serviceaccount:rdsoperator:rdsoperator-otc-rds-operator";
 
 struct Shop {
@@ -84,7 +85,7 @@ fn shop() -> Shop {
 fn ways_out_work_with_the_operators_own_chart_and_definition() {
     let shop = shop();
     let plane = &shop.plane;
-    // No object of the operator's release is refused; the commands in the warning's page are followed.
+    // No object of the operator's release is refused; the commands on the page of rule R17 are followed.
     let install = ["install", RELEASE, CHART, "--namespace", RELEASE, "--create-namespace", "--skip-crds"];
     let installed = plane.helm(User::Admin, &install);
     assert!(installed.status == 0 && installed.stderr.contains("[R17]"), "{installed}");
@@ -161,7 +162,7 @@ fn take_over(shop: &Shop) {
     shop.assert_allowed_as_advised("R12", || shop.patch("legacy", patch));
     shop.remove_override("legacy");
     shop.assert_allowed_as_advised("R12", || shop.patch("legacy", r#"{"status":{"id":""}}"#));
-    eventually("the guard to know it", || {
+    eventually("the guard to see that the Rds has no instance", || {
         let namespace = shop.run(&["delete", "namespace", &shop.ns, "--dry-run=server"]);
         namespace.stderr.contains("none has a status.id").then_some(())
     });
