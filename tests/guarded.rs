@@ -1,8 +1,8 @@
 //! A control plane with the guard in front of it: the real program, with the rights of `charts/gatera` and no more.
 //!
-//! The tests in this folder and the demo use it. The guard runs as a child process, outside the cluster, so its webhooks are
+//! Tests, benchmarks and the demo use it. The guard runs as a child process, outside the cluster, so its webhooks are
 //! registered by URL; everything else is as in a cluster.
-#![allow(dead_code, reason = "the demo uses less of it than the tests")]
+#![allow(dead_code, reason = "the demo and the benchmarks use less of it than the tests")]
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use gatera::rulebook;
 
+use crate::cluster::STATEFUL_SET;
 use crate::guarded::{self, Guard, Start, free_lease, install, program};
 use crate::lab::{Asked, ControlPlane, User, eventually};
+use crate::living_cluster::GALERA;
 use crate::wire::{Balancer, Load};
-
-const GALERA: &str = include_str!("fixtures/galera.yaml");
-const STATEFUL_SET: &str = "galera-instance-galera";
 
 fn guarded_namespace(plane: &ControlPlane) -> String {
     let ns = plane.namespace_with_labels("out", &[("gatera.dev/mode", "enforce")]);

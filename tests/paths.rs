@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cluster::{STATEFUL_SET, running_cluster};
 use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};
+use crate::living_cluster::GALERA;
 
 /// A namespace with a running cluster, the user who types commands there, and the page with their output.
 pub struct Terminal {
@@ -287,8 +288,7 @@ fn evictions_wait_with_429_and_go_through_one_at_a_time() {
 fn the_bootstrap_node_is_kept_while_members_join() {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels("joining", &[("gatera.dev/mode", "enforce")]);
-    let galera = include_str!("fixtures/galera.yaml");
-    plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], galera).succeeded();
+    plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], GALERA).succeeded();
     plane.make_pod_ready(&ns, &format!("{STATEFUL_SET}-0"));
     let node = eventually("the bootstrap pod", || {
         let get = [

@@ -6,12 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::cluster::STATEFUL_SET;
 use crate::guarded::{self, Guard, Start};
 use crate::lab::{ControlPlane, User, eventually};
+use crate::living_cluster::GALERA;
 
 const DEFINITIONS: &str = include_str!("fixtures/reports-crds.yaml");
-const GALERA: &str = include_str!("fixtures/galera.yaml");
-const STATEFUL_SET: &str = "galera-instance-galera";
 
 /// A control plane, and the namespace of the test.
 struct Namespaced {

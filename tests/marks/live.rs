@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use super::{INJECTED_MARKS, mark_names, member};
 use crate::guarded::{self, Guard, Start, install, program};
 use crate::lab::{ControlPlane, User, eventually};
+use crate::living_cluster::GALERA;
 use crate::scene::STATEFUL_SET;
-
-const GALERA: &str = include_str!("../fixtures/galera.yaml");
 
 fn namespace_with_cluster(plane: &ControlPlane, mode: Option<&str>) -> String {
     let labels: Vec<_> = mode.map(|mode| ("gatera.dev/mode", mode)).into_iter().collect();
