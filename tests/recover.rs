@@ -1,5 +1,6 @@
-//! `gatera recover` without a cluster: what it prints in each situation; in `reader.rs`, if a pod does not run; and, in
-//! `search.rs`, everything that can happen during a recovery.
+//! `gatera recover` without an API server: what it prints in each situation. `reader.rs`: members whose pods do not run;
+//! `by_hand.rs`: servers that the step script does not start; `others.rs`: joiners without a donor and members of another
+//! cluster; `stop.rs`: `gatera stop` and `gatera start`; `search.rs`, with `model.rs`: the possible courses of a recovery.
 
 mod by_hand;
 mod model;
@@ -51,17 +52,22 @@ fn printed(scene: &Scene, want: &RecoveryOptions, unchanged: i64) -> String {
     }
 }
 
-/// Returns situations in which a member's step script refused to start the server. If it did so before the recovery, the cause
-/// may have been removed since.
-fn scenes_refused_by_the_step() -> [(&'static str, Scene, RecoveryOptions, i64); 2] {
+/// Returns situations in which a member's step script refused to start the server. If it did so before the command began, the
+/// cause may have been removed since.
+fn scenes_with_a_refused_start() -> [(&'static str, Scene, RecoveryOptions, i64); 2] {
     let scene = || Scene {
         members: vec![REFUSED.to_owned(), reported_at(ID, 363), reported_at(ID, 360)],
         ..Scene::default()
     };
     [
-        ("one was refused by its step, in this run", scene(), RecoveryOptions::default(), 600),
         (
-            "one was refused by its step before",
+            "a step script refused to start its server after the command began",
+            scene(),
+            RecoveryOptions::default(),
+            600,
+        ),
+        (
+            "a step script refused to start its server before the command began",
             scene(),
             RecoveryOptions { before: vec!["pod-0".to_owned()], ..RecoveryOptions::default() },
             600,
@@ -87,7 +93,7 @@ fn what_recover_prints() {
     };
     let other = reported_at(OTHER, 400);
     let rows = [
-        ("it serves", members(["ready", "starting", "ready"]), default(), 0),
+        ("members serve", members(["ready", "starting", "ready"]), default(), 0),
         ("0 replicas", Scene { replicas: Some(0), ..members(["absent"; 3]) }, default(), 0),
         (
             "a first install",
@@ -96,22 +102,22 @@ fn what_recover_prints() {
             0,
         ),
         ("a pod is missing", members([&old, "absent", &newer]), default(), 0),
-        ("one has not reported yet", members([&old, "starting", &newer]), default(), 0),
-        ("one reported nothing for long", members([&old, &newest, "starting"]), default(), 600),
-        ("the newest", down(), default(), 0),
-        ("an older one by name", down(), from("0", None), 0),
-        ("an older one and its price", down(), from("0", Some("12 transactions")), 0),
-        ("another price", down(), from("0", Some("1 transaction")), 0),
-        ("no member has that name", down(), from("7", None), 0),
+        ("a member has not reported yet", members([&old, "starting", &newer]), default(), 0),
+        ("a member does not report for ten minutes", members([&old, &newest, "starting"]), default(), 600),
+        ("all have reported their positions", down(), default(), 0),
+        ("--from names an older member", down(), from("0", None), 0),
+        ("--from names an older member, with the loss", down(), from("0", Some("12 transactions")), 0),
+        ("--from names an older member, with another loss", down(), from("0", Some("1 transaction")), 0),
+        ("--from names no member", down(), from("7", None), 0),
         ("two histories", members([&other, &newest, &newer]), default(), 0),
         (
-            "one is empty",
+            "a member is empty",
             members(["reported empty, safe_to_bootstrap unknown", &newest, &newer]),
             default(),
             0,
         ),
         (
-            "one has an interrupted copy",
+            "a state transfer to a member was interrupted",
             members(["reported a state transfer was not finished, safe_to_bootstrap 0", &newest, &newer]),
             default(),
             0,
@@ -126,43 +132,38 @@ fn what_recover_prints() {
             0,
         ),
         ("granted", granted([&*old, &*newest, &*newer]), default(), 0),
-        ("granted, and its pod has gone", granted([&*old, "absent", &*newer]), default(), 0),
-        ("granted, and it leaves", granted([&*old, "going", &*newer]), default(), 0),
-        ("granted, and it gives a copy", granted([&*old, "gives", &*newer]), default(), 30),
+        ("granted, and its pod is gone", granted([&*old, "absent", &*newer]), default(), 0),
+        ("granted, and its pod is being deleted", granted([&*old, "going", &*newer]), default(), 0),
+        ("granted; started, not Ready for 30 seconds", granted([&*old, "gives", &*newer]), default(), 30),
+        ("granted; started, not Ready for 90 seconds", granted([&*old, "gives", "absent"]), default(), 90),
+        ("a member that served is not Ready for 30 seconds", members([&old, "gives", &newer]), default(), 30),
+        ("a member that served is not Ready for 90 seconds", members([&old, "gives", &newer]), default(), 90),
+        ("granted, and another member serves", granted(["ready", &*newest, &*newer]), default(), 0),
+        ("granted, and it is Ready", granted([&*old, "ready", "absent"]), default(), 0),
         (
-            "granted, it started, and has not been Ready for long",
-            granted([&*old, "gives", "absent"]),
-            default(),
-            90,
-        ),
-        ("one that served is not Ready", members([&old, "gives", &newer]), default(), 30),
-        ("one that served is not Ready for long", members([&old, "gives", &newer]), default(), 90),
-        ("granted, and another one serves", granted(["ready", &*newest, &*newer]), default(), 0),
-        ("the first is back", granted([&*old, "ready", "absent"]), default(), 0),
-        (
-            "the first is back, and a node does not answer",
+            "granted, and it is Ready; another member's node does not answer",
             Scene { also: vec![unreachable_node(0)], ..granted([&*old, "ready", "absent"]) },
             default(),
             0,
         ),
         (
-            "all are back but one on a node that does not answer",
+            "all are Ready but one on a node that does not answer",
             Scene { also: vec![unreachable_node(0)], ..granted([&*old, "ready", "ready"]) },
             default(),
             0,
         ),
         (
-            "one is on a node that does not answer",
+            "a member's node does not answer",
             Scene { also: vec![unreachable_node(0)], ..down() },
             default(),
             0,
         ),
-        ("one cannot be placed", members(["pending", &newest, &newer]), default(), 600),
-        ("all are back", granted(["ready"; 3]), default(), 0),
+        ("no node accepts a member's pod", members(["pending", &newest, &newer]), default(), 600),
+        ("granted, and all are Ready", granted(["ready"; 3]), default(), 0),
     ];
     let page: String = rows
         .into_iter()
-        .chain(scenes_refused_by_the_step())
+        .chain(scenes_with_a_refused_start())
         .map(|(what, scene, want, unchanged)| {
             format!("{what}\n{}\n\n", printed(&scene, &want, unchanged).trim_end())
         })
@@ -175,10 +176,10 @@ fn what_recover_prints() {
 /// If a server leaves no termination message, Kubernetes shows the end of its log instead, which may contain an old report of its
 /// step script.
 #[test]
-fn a_report_inside_the_end_of_a_log_is_not_believed() {
+fn a_report_inside_the_end_of_a_log_does_not_count() {
     let reported =
         format!("start of 2026-12-01T09:29:00Z: position {ID}:351, stopped in order, safe_to_bootstrap 0");
-    for (message, believed) in [
+    for (message, counts) in [
         (format!("{reported}\n"), true),
         (format!("Startup probe failed: the server is DISCONNECTED; {reported}\n"), true),
         (
@@ -196,14 +197,14 @@ fn a_report_inside_the_end_of_a_log_is_not_believed() {
         pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = json!(message);
         scene.also.push(pod);
         let text = printed(&scene, &RecoveryOptions::default(), 0);
-        let silent = format!("waiting: {STATEFUL_SET}-0 has not reported its position yet");
-        assert_eq!(text == silent, !believed, "{message}: {text}");
+        let unreported = format!("waiting: {STATEFUL_SET}-0 has not reported its position yet");
+        assert_eq!(text != unreported, counts, "whether {message:?} counts as a report: {text}");
     }
 }
 
 /// A server that joined and then failed had reported its position before it joined. The Event with that report still exists.
 #[test]
-fn a_report_of_an_earlier_run_is_not_believed() {
+fn a_report_from_before_the_server_joined_does_not_count() {
     let said = format!(
         "Startup probe failed: the server is DISCONNECTED; start of 2026-12-01T09:25:00Z: position {ID}:351, stopped in order, \
          safe_to_bootstrap 0"
@@ -211,16 +212,11 @@ fn a_report_of_an_earlier_run_is_not_believed() {
     let run = json!({ "startedAt": "2026-12-01T09:25:00Z" });
     let ended =
         json!({ "exitCode": 137, "startedAt": "2026-12-01T09:25:00Z", "message": "WSREP: Synchronized" });
-    let rests = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
-    for (what, state, last, believed) in [
+    let back_off = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+    for (what, state, last, counts) in [
         ("it runs, and has not joined", json!({ "running": run }), json!({}), true),
         ("it joined, and crashed a moment ago", json!({ "terminated": ended }), json!({}), false),
-        (
-            "it joined, crashed, and is not started again yet",
-            rests.clone(),
-            json!({ "terminated": ended }),
-            false,
-        ),
+        ("it joined, crashed, and is not started again yet", back_off, json!({ "terminated": ended }), false),
     ] {
         let mut scene = Scene {
             members: vec!["starting".to_owned(), reported_at(ID, 363), reported_at(ID, 360)],
@@ -249,14 +245,19 @@ fn a_report_of_an_earlier_run_is_not_believed() {
             recovery::next(cluster, &view, &want, SignedDuration::from_secs(unchanged))
         };
         let asks = matches!(step(0, &[]), RecoveryStep::Ask { .. });
-        assert_eq!(asks, believed, "{what}: {:?}", step(0, &[]));
+        assert_eq!(asks, counts, "{what}: whether a recovery is requested: {:?}", step(0, &[]));
         // The kubelet may back off for minutes, so the pod is re-created once.
         let member = format!("{STATEFUL_SET}-0");
-        let anew =
+        let recreates =
             matches!(step(20, &["pod-0"]), RecoveryStep::Restart { member: again, .. } if again == member);
-        assert_eq!(anew, !believed, "{what}: {:?}", step(20, &["pod-0"]));
-        let refuses = matches!(step(600, &["pod-of-before"]), RecoveryStep::Refuse { from: Some(_), .. });
-        assert_eq!(refuses, !believed, "{what}: {:?}", step(600, &["pod-of-before"]));
+        assert_eq!(recreates, !counts, "{what}: whether its pod is re-created: {:?}", step(20, &["pod-0"]));
+        let refuses = matches!(step(600, &["another-pod"]), RecoveryStep::Refuse { from: Some(_), .. });
+        assert_eq!(
+            refuses,
+            !counts,
+            "{what}: whether the command gives up after ten minutes: {:?}",
+            step(600, &["another-pod"])
+        );
     }
 }
 
@@ -264,11 +265,11 @@ fn a_report_of_an_earlier_run_is_not_believed() {
 /// for minutes.
 #[test]
 fn a_pod_without_a_report_is_recreated_once() {
-    for (restarts, before, unchanged, asked) in [
+    for (restarts, before, unchanged, is_recreated) in [
         (1, "pod-0", 60, true),
         (1, "pod-0", 59, false),
         (0, "pod-0", 600, false),
-        (1, "a pod of before", 600, false),
+        (1, "another-pod", 600, false),
     ] {
         let mut scene = Scene {
             members: vec!["starting".to_owned(), reported_at(ID, 363), reported_at(ID, 360)],
@@ -281,11 +282,15 @@ fn a_pod_without_a_report_is_recreated_once() {
         let text = printed(&scene, &want, unchanged);
         let again =
             format!("{STATEFUL_SET}-0: re-creating its pod, so that it reports again where its data ends");
-        assert_eq!(text == again, asked, "{restarts} {before} {unchanged}: {text}");
+        assert_eq!(
+            text == again,
+            is_recreated,
+            "{restarts} restarts, {before} existed before, {unchanged} s without a change: {text}"
+        );
     }
 }
 
-/// A replica of the guard grants a recovery, and gives the right to it to a new pod, only as far as its view permits.
+/// A replica of the guard gives a new pod the right to start the cluster, and grants a recovery, only if its view permits it.
 #[test]
 fn the_right_to_start_is_given_only_as_far_as_the_view_permits() {
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
@@ -301,26 +306,26 @@ fn the_right_to_start_is_given_only_as_far_as_the_view_permits() {
     let with = |members: [&str; 3]| Scene { members: members.map(str::to_owned).to_vec(), ..down.clone() };
     let (old, newer) = (reported_at(ID, 351), reported_at(ID, 360));
     let settings = Settings::default();
-    for (what, scene, leads) in [
-        ("as it was verified", down.clone(), true),
-        ("another view is old", Scene { view: "stale".into(), ..down.clone() }, false),
-        ("another pod has a right", Scene { also: vec![other.clone()], ..down.clone() }, false),
-        ("another one serves", with(["ready", "absent", &newer]), false),
-        ("another one has gone on", with([&old, "absent", &reported_at(ID, 364)]), false),
-        ("another one has gone on in another history", with([&old, "absent", &reported_at(OTHER, 3)]), false),
-        ("another one is away", with([&old, "absent", "absent"]), false),
+    for (what, scene, gets_the_right) in [
+        ("as when the request was verified", down.clone(), true),
+        ("the view is stale", Scene { view: "stale".into(), ..down.clone() }, false),
+        ("another pod has the right already", Scene { also: vec![other.clone()], ..down.clone() }, false),
+        ("another member serves", with(["ready", "absent", &newer]), false),
+        ("another member has newer data", with([&old, "absent", &reported_at(ID, 364)]), false),
+        ("another member has data of another history", with([&old, "absent", &reported_at(OTHER, 3)]), false),
+        ("another member has no pod", with([&old, "absent", "absent"]), false),
     ] {
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         assert_eq!(
             engine::grant::recovery_started_by(cluster, &format!("{STATEFUL_SET}-1"), &view).is_some(),
-            leads,
-            "{what}"
+            gets_the_right,
+            "{what}: whether a new pod of the requested member gets the right to start"
         );
         assert!(
             engine::grant::recovery_started_by(cluster, &format!("{STATEFUL_SET}-2"), &view).is_none(),
-            "{what}"
+            "{what}: a member that the request does not name gets the right to start"
         );
     }
     let scene = Scene { also: vec![other], ..with([&old, &reported_at(ID, 363), &newer]) };

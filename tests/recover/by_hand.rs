@@ -1,5 +1,5 @@
-//! Servers that are not started by the step: `gatera recover` creates no pod for them, whichever pods exist, and says what a
-//! person has to do. Also, the node of the pod that starts a cluster.
+//! Servers that the step script does not start: in no state of the pods does `gatera recover` create one; it prints what a person
+//! has to do. Also: the node of the pod that starts a cluster, and the pod of the manual procedure.
 
 use facts::settings::Settings;
 use facts::view::View;
@@ -25,7 +25,7 @@ fn next(scene: &Scene, want: &RecoveryOptions) -> RecoveryStep {
 }
 
 #[test]
-fn no_pod_is_created_whose_server_the_step_does_not_start() {
+fn no_pod_is_created_for_a_server_that_the_step_script_does_not_start() {
     let server = |more: Value| {
         let mut server = json!({ "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 3306 }, { "containerPort": 4567 }],
             "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }] });
@@ -41,14 +41,14 @@ fn no_pod_is_created_whose_server_the_step_does_not_start() {
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
     let granted = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     for (what, template) in [
-        ("a BASH_ENV of one's own in Bitnami's image", bitnamis.clone()),
+        ("a custom BASH_ENV in Bitnami's image", bitnamis.clone()),
         (
-            "a command of one's own",
+            "a custom command",
             server(json!({ "command": ["sh", "-c", "exec docker-entrypoint.sh mariadbd"] })),
         ),
-        ("an image that is not known", server(json!({ "image": "our/db:1" }))),
-        ("a position that its command looks for", server(json!({ "command": ["mysqld_safe"] }))),
-        ("its command is left alone", keep),
+        ("an unknown image", server(json!({ "image": "our/db:1" }))),
+        ("a command that looks for the position itself", server(json!({ "command": ["mysqld_safe"] }))),
+        ("annotation gatera.dev/start: keep", keep),
     ] {
         for members in [["absent"; 3], ["starting", "absent", "absent"], [&*reported, "stuck", "absent"]] {
             for all in [false, true] {
@@ -61,11 +61,15 @@ fn no_pod_is_created_whose_server_the_step_does_not_start() {
                 );
                 // The right to start was granted before the template was changed.
                 scene.stateful_set["metadata"]["annotations"] = granted.clone();
-                assert!(matches!(next(&scene, &want), RecoveryStep::TakeBack(_)), "{what} {members:?}");
+                assert!(
+                    matches!(next(&scene, &want), RecoveryStep::TakeBack(_)),
+                    "{what} {members:?}, granted: {:?}",
+                    next(&scene, &want)
+                );
             }
         }
     }
-    // That the members were stopped in order makes no difference.
+    // It makes no difference that the members were stopped in order.
     let stopped =
         Scene { replicas: Some(0), ended: vec![363, 360, 351], ..scene_with(["absent"; 3], &bitnamis) };
     assert!(matches!(
@@ -79,7 +83,7 @@ fn no_pod_is_created_whose_server_the_step_does_not_start() {
         panic!("{:?}", next(&deletes, &RecoveryOptions::default()))
     };
     assert!(why.contains("whenScaled is Delete"), "{why}");
-    // Where a member serves, or none ever held data, none of this is said.
+    // If a member serves, or no member ever held data, nothing has to be done by hand.
     assert_eq!(
         next(&scene_with(["ready", "absent", "absent"], &bitnamis), &RecoveryOptions::default()),
         RecoveryStep::Serves
@@ -97,10 +101,9 @@ fn no_pod_is_created_whose_server_the_step_does_not_start() {
     });
 }
 
-/// This pod was created while no guard ran: beside it the others would form a cluster with a member that does not know its
-/// position.
+/// This pod was created while no guard ran: the other members would form a cluster with a member that does not know its position.
 #[test]
-fn no_pod_is_created_beside_one_without_the_step() {
+fn no_pod_is_created_beside_one_without_the_step_script() {
     let mut scene =
         Scene { members: ["starting", "absent", "absent"].map(str::to_owned).to_vec(), ..Scene::default() };
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
@@ -113,7 +116,8 @@ fn no_pod_is_created_beside_one_without_the_step() {
     );
 }
 
-/// Another member's pod waits for a node, so the pod that starts the cluster goes back to its own node, if that accepts it.
+/// Another member's pod waits for a node, so the new pod of the member that starts the cluster goes back to the node of its old
+/// pod, if that node accepts pods.
 #[test]
 fn the_member_that_starts_the_cluster_keeps_its_node() {
     let says = "0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules";
@@ -130,13 +134,15 @@ fn the_member_that_starts_the_cluster_keeps_its_node() {
         ..Scene::default()
     };
     add_unscheduled_pod(&mut down);
-    let lost = RecoveryOptions {
+    let accepts_loss = RecoveryOptions {
         from: Some("0".to_owned()),
         loss: Some("unknown".to_owned()),
         unreadable: vec!["pod-2".to_owned()],
         ..RecoveryOptions::default()
     };
-    let RecoveryStep::Ask { node, .. } = next(&down, &lost) else { panic!("{:?}", next(&down, &lost)) };
+    let RecoveryStep::Ask { node, .. } = next(&down, &accepts_loss) else {
+        panic!("{:?}", next(&down, &accepts_loss))
+    };
     assert_eq!(node.as_deref(), Some("node-0"));
     let text = printed(&down, &RecoveryOptions::default(), 0);
     assert_eq!(text, format!("waiting: {STATEFUL_SET}-2: its pod does not run: {says}"));
@@ -159,9 +165,9 @@ fn the_member_that_starts_the_cluster_keeps_its_node() {
         node
     };
     let away = json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
-    for (what, also, of, place) in [
+    for (what, also, ordinal, place) in [
         ("as it was", node(json!({})), 0, Some("node-0")),
-        ("another pod", node(json!({})), 1, None),
+        ("the pod of another member", node(json!({})), 1, None),
         ("its node is cordoned", node(json!({ "spec": { "unschedulable": true } })), 0, None),
         ("its node does not answer", node(away), 0, None),
     ] {
@@ -171,7 +177,7 @@ fn the_member_that_starts_the_cluster_keeps_its_node() {
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        let pod = json!({ "metadata": { "name": format!("{STATEFUL_SET}-{of}") } }).to_string();
+        let pod = json!({ "metadata": { "name": format!("{STATEFUL_SET}-{ordinal}") } }).to_string();
         let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod) else { panic!("a pod") };
         assert_eq!(engine::grant::node_to_start_on(cluster, &pod, &view), place, "{what}");
     }
@@ -185,7 +191,7 @@ fn the_member_that_starts_the_cluster_keeps_its_node() {
     assert_eq!(why, Some(format!("the pod of {STATEFUL_SET}-0 is not on node node-1")));
 }
 
-/// The manual procedure starts a pod that looks at each volume, and the namespace may be restricted.
+/// The manual procedure of G20 creates a pod that reads a volume, and the namespace may be restricted by Pod Security.
 #[test]
 fn a_restricted_namespace_accepts_the_pod_that_reads_a_volume() {
     let page = include_str!("../../docs/rules/G20.md");

@@ -1,5 +1,5 @@
-//! Three members and their data, for `search.rs`: members behave as the step script and Galera make them, servers crash, others
-//! delete pods, no node accepts a pod, a granted request is withdrawn.
+//! A model of three members and their data, for `search.rs`. Members behave as the step script and Galera make them. Servers
+//! crash, users delete pods, no node accepts a pod, a granted request is withdrawn.
 //!
 //! Must not know: what the command does in a state.
 
@@ -19,9 +19,9 @@ pub struct Pod {
     /// The position from which it may start the cluster.
     pub right: Option<u64>,
     /// It has started the cluster.
-    pub led: bool,
+    pub started: bool,
     pub phase: Phase,
-    /// It was started after the member that serves, whose address it therefore knows.
+    /// It was started while a member served, so it finds that member.
     pub finds: bool,
     /// The pod that reads this member's data while this one does not run.
     pub read: Option<Reader>,
@@ -55,7 +55,7 @@ impl Reader {
 }
 
 impl Phase {
-    /// Whether clients and members find a server there, Ready or not.
+    /// Returns whether clients and members find a server there, Ready or not.
     pub fn serves(self) -> bool {
         matches!(self, Self::Serves | Self::Donor)
     }
@@ -77,7 +77,7 @@ pub struct State {
     pub kept: bool,
 }
 
-pub const NEW: Pod = Pod { right: None, led: false, phase: Phase::Starts, finds: false, read: None };
+pub const NEW: Pod = Pod { right: None, started: false, phase: Phase::Starts, finds: false, read: None };
 
 impl State {
     pub fn serves(&self) -> bool {
@@ -88,7 +88,7 @@ impl State {
         self.pods[it].as_ref().map(|pod| pod.phase)
     }
 
-    /// Returns the world as API servers show it.
+    /// Returns the world as the objects at the API server show it.
     pub fn world(&self, settings: &Settings) -> World {
         let mut scene = Scene { members: vec!["absent".to_owned(); 3], ..Scene::default() };
         scene.stateful_set = json!({ "metadata": { "annotations": { "gatera.dev/identity": ID } } });
@@ -111,7 +111,7 @@ impl State {
             status["state"]["running"]["startedAt"] =
                 json!(if pod.phase.serves() { "2026-12-01T09:10:00Z" } else { began });
             status["started"] = json!(pod.phase.serves());
-            status["restartCount"] = json!(u8::from(pod.led && !pod.phase.serves()));
+            status["restartCount"] = json!(u8::from(pod.started && !pod.phase.serves()));
             if pod.phase == Phase::BackOff {
                 let status = &mut object["status"]["containerStatuses"][0];
                 status["restartCount"] = json!(1);
@@ -162,13 +162,13 @@ impl State {
 
     /// Returns a new pod as the guard prepares it and the scheduler places it.
     pub fn new_pod(&self, ordinal: usize) -> Pod {
-        let right = self.leads(&Settings::default()).filter(|it| it.0 == ordinal);
+        let right = self.may_start_first(&Settings::default()).filter(|it| it.0 == ordinal);
         let placed = self.has_a_node() || right.is_some() && self.kept && self.goes_back(ordinal);
         let phase = if placed { Phase::Starts } else { Phase::Pending };
         Pod { right: right.map(|it| it.1), phase, finds: self.serves(), ..NEW }
     }
 
-    /// Whether the guard names the node for it, even if other pods wait for one.
+    /// Returns whether the guard sends the pod back to its node, even if other pods wait for one.
     fn goes_back(&self, ordinal: usize) -> bool {
         let settings = Settings::default();
         let world = self.world(&settings);
@@ -184,7 +184,7 @@ impl State {
     }
 
     /// Returns the member whose new pod would get the right to start the cluster, and the position from which.
-    pub fn leads(&self, settings: &Settings) -> Option<(usize, u64)> {
+    pub fn may_start_first(&self, settings: &Settings) -> Option<(usize, u64)> {
         let (member, _) = self.granted?;
         let world = self.world(settings);
         let view = View::new(&world, scene::now(), settings);
@@ -193,21 +193,21 @@ impl State {
         Some((member, right.position.seqno))
     }
 
-    /// Returns the states after a guard that decides by an earlier view: by its first member and its verified requests.
-    pub fn seen_late(&self, led: Option<(usize, u64)>, believed: &[(usize, u64)]) -> Vec<Self> {
-        let made = led.filter(|it| self.pods[it.0].is_none()).map(|(member, at)| {
+    /// Returns the states after a guard with an earlier view gives its first member the right, or grants what it verified then.
+    pub fn seen_late(&self, first: Option<(usize, u64)>, verified: &[(usize, u64)]) -> Vec<Self> {
+        let made = first.filter(|it| self.pods[it.0].is_none()).map(|(member, at)| {
             let mut late = self.clone();
             late.pods[member] = Some(Pod { right: Some(at), ..self.new_pod(member) });
             late
         });
         // The current grant is on the object itself, so a late view does not hide it.
-        let asked = believed.iter().filter(|it| self.granted.is_none_or(|granted| granted.0 == it.0));
+        let asked = verified.iter().filter(|it| self.granted.is_none_or(|granted| granted.0 == it.0));
         made.into_iter().chain(asked.map(|it| Self { granted: Some(*it), ..self.clone() })).collect()
     }
 
-    /// Returns the state after the first member's pod is created while no guard runs, so that it is not prepared.
+    /// Returns the state after the first member's pod is created while no guard runs, so that it does not get the right.
     pub fn unguarded(&self, settings: &Settings) -> Option<Self> {
-        let (member, _) = self.leads(settings).filter(|it| self.pods[it.0].is_none())?;
+        let (member, _) = self.may_start_first(settings).filter(|it| self.pods[it.0].is_none())?;
         let mut after = self.clone();
         // Without the guard no node is reserved for it either.
         let phase = if self.has_a_node() { Phase::Starts } else { Phase::Pending };
@@ -289,20 +289,20 @@ impl State {
                 Some(pod) => {
                     let becomes = after.pods[it].as_mut().unwrap();
                     match pod.phase {
-                        Phase::Starts => match pod.right.filter(|_| !pod.led) {
+                        Phase::Starts => match pod.right.filter(|_| !pod.started) {
                             Some(right) if right != self.data[it] => becomes.phase = Phase::Refused,
                             Some(_) => {
                                 if self.serves() {
                                     return Err(format!(
-                                        "{it} starts a cluster beside one that serves: {self:?}"
+                                        "member {it} starts a cluster beside one that serves: {self:?}"
                                     ));
                                 }
                                 if self.data.iter().any(|other| *other > self.data[it]) {
                                     return Err(format!(
-                                        "{it} starts the cluster, and others have newer data: {self:?}"
+                                        "member {it} starts the cluster, and others have newer data: {self:?}"
                                     ));
                                 }
-                                (becomes.led, becomes.phase) = (true, Phase::Serves);
+                                (becomes.started, becomes.phase) = (true, Phase::Serves);
                                 after.views[it] = 0;
                                 after = after.changes_view();
                             }
@@ -347,23 +347,23 @@ impl State {
         for it in 0..3 {
             let Some(pod) = &self.pods[it] else { continue };
             if pod.phase == Phase::Serves {
-                let mut gives = self.clone();
-                let pod = gives.pods[it].as_mut().unwrap();
+                let mut donor = self.clone();
+                let pod = donor.pods[it].as_mut().unwrap();
                 // It has reported its cluster, and the guard has recorded that in its annotation.
                 (pod.phase, pod.right) = (Phase::Donor, None);
-                all.push(gives);
+                all.push(donor);
             }
             if pod.phase.serves() {
-                let mut falls = self.clone();
-                let fell = falls.pods[it].as_mut().unwrap();
-                (fell.phase, fell.finds) = (Phase::Starts, false);
-                falls.views[it] = self.view();
-                let falls = falls.changes_view();
-                let mut rests = falls.clone();
-                rests.pods[it].as_mut().unwrap().phase = Phase::BackOff;
-                all.extend([falls, rests]);
+                let mut crashed = self.clone();
+                let pod = crashed.pods[it].as_mut().unwrap();
+                (pod.phase, pod.finds) = (Phase::Starts, false);
+                crashed.views[it] = self.view();
+                let crashed = crashed.changes_view();
+                let mut in_back_off = crashed.clone();
+                in_back_off.pods[it].as_mut().unwrap().phase = Phase::BackOff;
+                all.extend([crashed, in_back_off]);
             }
-            // One such pod is enough.
+            // One pod that no node accepts is enough.
             let held = || (0..3).any(|other| self.phase(other) == Some(Phase::Pending));
             if pod.phase == Phase::Starts && self.nodes.is_none() && !held() {
                 let mut held = self.clone();
@@ -389,7 +389,7 @@ impl State {
         all
     }
 
-    /// Returns the state after the pod got a node. The view ignores what was read of its data, while the reader still exists.
+    /// Returns the state after the pod got a node. Its reader may still exist, but the view ignores what that has reported.
     pub fn placed(&self, it: usize) -> Self {
         let mut after = self.clone();
         let pod = after.pods[it].as_mut().unwrap();

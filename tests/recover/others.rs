@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{OTHER, reported_at};
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
-/// The first member was restarted while others copied from it: a joiner that started earlier has no donor any more and does not
-/// notice for minutes. A joiner that started later, or beside a member that did, may have a donor.
+/// The member that started the cluster was restarted while others copied from it: a joiner that started before that has lost its
+/// donor and does not notice it for minutes. A joiner that started later, or beside a member that did, may have a donor.
 #[test]
 fn a_joiner_without_a_donor_is_recreated() {
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
@@ -53,26 +53,27 @@ fn a_joiner_without_a_donor_is_recreated() {
             engine::grant::may_recreate(cluster, &pod, &view),
         )
     };
-    assert_eq!(next(before, before, true, ""), (true, true));
-    assert_eq!(next(after, before, true, ""), (false, false), "it began after the first one");
+    assert_eq!(next(before, before, true, ""), (true, true), "both joiners started before their donor");
+    assert_eq!(next(after, before, true, ""), (false, false), "it started after its donor");
     assert_eq!(
         next(before, after, true, ""),
         (false, false),
-        "it may have found the first one through another one"
+        "it may have found the donor through the third member"
     );
     assert_eq!(next(before, before, false, ""), (false, false), "no recovery is under way");
-    // Its transfer was interrupted, whichever member started first.
-    let broke_off = ", and nothing comes in; it says: node restart required";
-    assert_eq!(next(after, after, true, broke_off), (true, true));
-    assert_eq!(next(after, after, false, broke_off), (false, false), "a person decides");
+    // Its transfer was interrupted, in any order of the starts.
+    let interrupted = ", and nothing comes in; it says: node restart required";
+    assert_eq!(next(after, after, true, interrupted), (true, true), "nothing comes in");
+    assert_eq!(next(after, after, false, interrupted), (false, false), "without a recovery a person decides");
 }
 
-/// Seen on real nodes: two members without a position formed a cluster of their own, and the command waited for them endlessly.
+/// It happened on real nodes: two members without a position formed a cluster of their own, and the command waited for them
+/// endlessly.
 #[test]
 fn a_member_in_another_cluster_is_reported_and_not_waited_for() {
     let asked = format!("{STATEFUL_SET}-0 at {ID}:363 until=2026-12-01T10:00:00Z");
     let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
-    let says = |first: &str, granted: bool| {
+    let next = |first: &str, granted: bool| {
         let mut scene = Scene { members: vec![first.to_owned(); 3], ..Scene::default() };
         if granted {
             scene.stateful_set = json!({ "metadata": { "annotations": marks } });
@@ -101,7 +102,7 @@ fn a_member_in_another_cluster_is_reported_and_not_waited_for() {
         "{STATEFUL_SET}-1, {STATEFUL_SET}-2 are Synced in another cluster than the recorded one, and may hold rows that the others lack: \
          gatera explain G04, \"A member in another cluster\", explains how to compare the tables and keep the right one"
     );
-    assert_eq!(says(&reported_at(ID, 363), false), RecoveryStep::Cannot(why));
-    let away = [1, 2].map(|ordinal| format!("{STATEFUL_SET}-{ordinal}")).to_vec();
-    assert_eq!(says("ready", true), RecoveryStep::Finish { without: away }, "the first one serves");
+    assert_eq!(next(&reported_at(ID, 363), false), RecoveryStep::Cannot(why));
+    let without = [1, 2].map(|ordinal| format!("{STATEFUL_SET}-{ordinal}")).to_vec();
+    assert_eq!(next("ready", true), RecoveryStep::Finish { without }, "the recorded cluster serves");
 }

@@ -1,5 +1,5 @@
-//! A member whose pod does not run: a reader pod reads the position of its data, and the result counts until the member's own pod
-//! has run.
+//! Members whose pods do not run: a reader pod reads the position of the member's data, and the result counts until the member's
+//! own pod has run.
 
 use facts::marks::recovery::Recovery;
 use facts::settings::Settings;
@@ -37,7 +37,7 @@ pub fn pod(own: &Value, reported: Option<u64>) -> Value {
     pod
 }
 
-/// Returns the member's pod where no node accepts it.
+/// Returns the pod of a member that no node accepts.
 fn unscheduled_pod(scene: &Scene, ordinal: usize) -> Value {
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
     pod["spec"].as_object_mut().unwrap().remove("nodeName");
@@ -45,7 +45,7 @@ fn unscheduled_pod(scene: &Scene, ordinal: usize) -> Value {
     pod
 }
 
-/// Returns a scene whose first member does not run and has a reader, with a change to both pods.
+/// Returns a scene in which the pod of member 0 does not run and has a reader, with a change to both pods.
 fn scene_with_reader(change: impl Fn(&mut Value, &mut Value), reported: Option<u64>) -> Scene {
     let mut scene = Scene {
         members: vec![reported_at(ID, 351), reported_at(ID, 363), reported_at(ID, 360)],
@@ -89,7 +89,7 @@ fn what_recover_prints_about_a_member_whose_pod_does_not_run() {
     let runs = |own: &mut Value, _: &mut Value| own["status"]["phase"] = json!("Running");
     let mut serves = scene_with_reader(unchanged, Some(351));
     serves.members[1] = "ready".to_owned();
-    let mine = || RecoveryOptions {
+    let existed_before = || RecoveryOptions {
         before: vec![format!("reader-of-{STATEFUL_SET}-0")],
         ..RecoveryOptions::default()
     };
@@ -97,11 +97,11 @@ fn what_recover_prints_about_a_member_whose_pod_does_not_run() {
     let asked = format!("{STATEFUL_SET}-0 at {ID}:370 until=2026-12-01T10:00:00Z");
     let marks = json!({ "metadata": { "annotations": { "gatera.dev/recover": asked, "gatera.dev/recovery": asked } } });
     let rows = [
-        ("it waits for a node since a moment", without(&[0]), RecoveryOptions::default(), 0),
-        ("it waits for a node", without(&[0]), RecoveryOptions::default(), 30),
-        ("its image cannot be had", unpulled, RecoveryOptions::default(), 30),
+        ("its pod waits for a node, since a moment ago", without(&[0]), RecoveryOptions::default(), 0),
+        ("its pod waits for a node", without(&[0]), RecoveryOptions::default(), 30),
+        ("its image cannot be pulled", unpulled, RecoveryOptions::default(), 30),
         (
-            "its claim has no volume yet",
+            "its claim does not exist",
             Scene { claims: false, ..without(&[0]) },
             RecoveryOptions::default(),
             30,
@@ -112,27 +112,42 @@ fn what_recover_prints_about_a_member_whose_pod_does_not_run() {
             RecoveryOptions { unreadable: vec!["pod-0".to_owned()], ..RecoveryOptions::default() },
             600,
         ),
-        ("it is read", scene_with_reader(unchanged, None), RecoveryOptions::default(), 600),
-        ("another command has it read", scene_with_reader(unchanged, None), mine(), 600),
-        ("the pod that reads it waits, too", scene_with_reader(waits, None), mine(), 30),
-        ("it waits for long", scene_with_reader(waits, None), mine(), 600),
-        ("it runs by now", scene_with_reader(runs, Some(351)), RecoveryOptions::default(), 0),
-        ("it has less", scene_with_reader(unchanged, Some(351)), RecoveryOptions::default(), 0),
-        ("it has more", scene_with_reader(unchanged, Some(370)), RecoveryOptions::default(), 0),
-        ("it has more, and is named", scene_with_reader(unchanged, Some(370)), from("0"), 0),
-        ("it could not be read", scene_with_reader(failed, Some(0)), RecoveryOptions::default(), 600),
-        ("it could not be read by then", scene_with_reader(failed, Some(0)), mine(), 600),
-        ("it is refused", scene_with_reader(refused, Some(0)), RecoveryOptions::default(), 600),
+        ("its data is being read", scene_with_reader(unchanged, None), RecoveryOptions::default(), 600),
+        (
+            "its data is being read, by a reader of an earlier command",
+            scene_with_reader(unchanged, None),
+            existed_before(),
+            600,
+        ),
+        ("its reader waits for a node, too", scene_with_reader(waits, None), existed_before(), 30),
+        ("its reader waits for ten minutes", scene_with_reader(waits, None), existed_before(), 600),
+        ("its pod runs by now", scene_with_reader(runs, Some(351)), RecoveryOptions::default(), 0),
+        ("its data is older", scene_with_reader(unchanged, Some(351)), RecoveryOptions::default(), 0),
+        ("its data is newer", scene_with_reader(unchanged, Some(370)), RecoveryOptions::default(), 0),
+        ("its data is newer, and --from names it", scene_with_reader(unchanged, Some(370)), from("0"), 0),
+        ("its data could not be read", scene_with_reader(failed, Some(0)), RecoveryOptions::default(), 600),
+        (
+            "its data could not be read, by a reader of an earlier command",
+            scene_with_reader(failed, Some(0)),
+            existed_before(),
+            600,
+        ),
+        (
+            "the step script refused in the reader",
+            scene_with_reader(refused, Some(0)),
+            RecoveryOptions::default(),
+            600,
+        ),
         ("a member serves", serves, RecoveryOptions::default(), 0),
         ("no pod runs", without(&[0, 1, 2]), RecoveryOptions::default(), 600),
         (
-            "it was to start first a while ago",
+            "it was to start the cluster 90 seconds ago",
             Scene { stateful_set: marks.clone(), ..without(&[0]) },
             RecoveryOptions::default(),
             90,
         ),
         (
-            "it was to start first",
+            "it was to start the cluster five minutes ago",
             Scene { stateful_set: marks, ..without(&[0]) },
             RecoveryOptions::default(),
             300,
@@ -146,17 +161,17 @@ fn what_recover_prints_about_a_member_whose_pod_does_not_run() {
     });
 }
 
-/// The position of a reader counts only if that pod has the member's claim and gatera's step, and was created for the very pod
-/// that waits; and only until that pod has run. This limits which users can write what the guard reads.
+/// A reader's report counts only if the reader has the member's claim and gatera's step script, and was created for the pod that
+/// waits; and only until that pod has run. This limits which users can forge a report.
 #[test]
-fn a_reader_is_believed_until_the_member_has_run() {
+fn the_report_of_a_reader_counts_until_the_member_has_run() {
     let run = json!({ "startedAt": "2026-12-01T09:28:30Z" });
     let ran = |state: Value| {
         move |own: &mut Value, _: &mut Value| {
             own["status"]["containerStatuses"] = json!([{ "name": "mariadb", "state": state }]);
         }
     };
-    let believed = |scene: &Scene| {
+    let counts = |scene: &Scene| {
         let settings = Settings::default();
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);
@@ -165,44 +180,56 @@ fn a_reader_is_believed_until_the_member_has_run() {
             Recovery::of(&format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z")).unwrap();
         engine::grant::refusal(&asked, cluster, &view).is_none()
     };
-    assert!(believed(&scene_with_reader(unchanged, Some(351))));
+    assert!(
+        counts(&scene_with_reader(unchanged, Some(351))),
+        "the report of an unchanged reader does not count"
+    );
     let changes: [(&str, Change); 10] = [
         (
-            "its kubelet turned it away after a restart",
+            "the kubelet rejected the member's pod after a restart",
             Box::new(|own, _| own["status"] = json!({ "phase": "Failed" })),
         ),
-        ("its own phase is not known", Box::new(|own, _| own["status"] = json!({ "phase": "Unknown" }))),
-        ("not mounted", Box::new(|_, reader| reader["spec"]["containers"][0]["volumeMounts"] = json!([]))),
-        ("it runs by now", Box::new(ran(json!({ "running": run })))),
-        ("it has run since", Box::new(ran(json!({ "terminated": run })))),
-        ("its pod is another one", Box::new(|own, _| own["metadata"]["uid"] = json!("pod-later"))),
-        ("without the claim", Box::new(|_, reader| reader["spec"]["volumes"] = json!([]))),
         (
-            "of another's claim",
+            "the phase of the member's pod is unknown",
+            Box::new(|own, _| own["status"] = json!({ "phase": "Unknown" })),
+        ),
+        (
+            "the reader does not mount the volume",
+            Box::new(|_, reader| reader["spec"]["containers"][0]["volumeMounts"] = json!([])),
+        ),
+        ("the member's pod runs by now", Box::new(ran(json!({ "running": run })))),
+        ("the member's pod has run since", Box::new(ran(json!({ "terminated": run })))),
+        (
+            "the reader was created for an earlier pod",
+            Box::new(|own, _| own["metadata"]["uid"] = json!("pod-later")),
+        ),
+        ("the reader has no claim", Box::new(|_, reader| reader["spec"]["volumes"] = json!([]))),
+        (
+            "the reader has the claim of another member",
             Box::new(|_, reader| {
                 reader["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] =
                     json!(format!("datadir-{STATEFUL_SET}-1"));
             }),
         ),
         (
-            "without the step",
+            "the reader has no step script",
             Box::new(|_, reader| reader["spec"]["containers"][0]["command"] = json!(["sh", "-c", "true"])),
         ),
-        ("without the label", Box::new(|_, reader| reader["metadata"]["labels"] = json!({}))),
+        ("the reader has no label", Box::new(|_, reader| reader["metadata"]["labels"] = json!({}))),
     ];
     for (what, change) in changes {
-        assert!(!believed(&scene_with_reader(change, Some(351))), "{what}");
+        assert!(!counts(&scene_with_reader(change, Some(351))), "its report counts, although: {what}");
     }
 }
 
-/// The reader is found by its label, in any order in which objects arrive, and is not counted as a pod of the cluster.
+/// The reader is found by its label, in any order of the objects, and is not counted as a pod of the cluster.
 #[test]
 fn a_reader_is_not_a_pod_of_the_cluster() {
     let scene = scene_with_reader(unchanged, Some(351));
     let settings = Settings::default();
-    for turned in [false, true] {
+    for reversed in [false, true] {
         let mut objects = scene.objects();
-        if turned {
+        if reversed {
             objects.reverse();
         }
         let mut facts = rulebook().facts(&settings.adoption);
@@ -219,15 +246,18 @@ fn a_reader_is_not_a_pod_of_the_cluster() {
     }
 }
 
-/// The pod of a waiting member as the API server holds it, and the reader that is derived from it.
+/// A reader is derived from the pod of the waiting member, as the API server holds it.
 #[test]
 fn a_reader_pod_lacks_what_keeps_the_member_from_running() {
     let own = waiting_member();
     let mut pod = recovery::reader_pod(&own, "mariadb", Some("mariadb:11.8")).unwrap();
     let script = pod["spec"]["containers"][0]["command"][2].take();
     let script = script.as_str().unwrap();
-    let doubled = !script.replace("$$", "").contains('$');
-    assert!(script.contains("$${GATERA_ONLY_TELLS:-}") && doubled, "a dollar sign is not doubled");
+    let all_doubled = !script.replace("$$", "").contains('$');
+    assert!(
+        script.contains("$${GATERA_ONLY_TELLS:-}") && all_doubled,
+        "a dollar sign is not doubled: {script}"
+    );
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("reader_pod", serde_json::to_string_pretty(&pod).unwrap());
     });
@@ -236,15 +266,15 @@ fn a_reader_pod_lacks_what_keeps_the_member_from_running() {
     bare["spec"]["containers"][1]["command"] = json!(["docker-entrypoint.sh"]);
     assert_eq!(recovery::reader_pod(&bare, "mariadb", None), Err(NoReader::NoStep));
     assert_eq!(recovery::reader_pod(&own, "database", None), Err(NoReader::NoServer));
-    // The server's option files may be created at each start, by an init container.
+    // An init container may create the server's option files at each start.
     let mut prepared = own;
     prepared["spec"]["volumes"][1] = json!({ "name": "config", "emptyDir": {} });
     prepared["spec"]["initContainers"][0]["volumeMounts"][0]["name"] = json!("config");
     assert_eq!(recovery::reader_pod(&prepared, "mariadb", None), Err(NoReader::Prepared));
 }
 
-/// The chart copies the folders of Bitnami's image into an empty volume; the place of the data does not depend on them. The
-/// image's setup is not run.
+/// Bitnami's chart copies folders of the image into an empty volume, so a reader, which has no init containers, finds its option
+/// file elsewhere. The image's setup is not run.
 #[test]
 fn in_bitnamis_image_the_reader_runs_only_the_server() {
     let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });

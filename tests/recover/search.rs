@@ -1,6 +1,6 @@
-//! A search through the possible courses of a recovery, in the model of `model.rs`. A killed command is not an event, because the
-//! command keeps no state. A member may start the cluster only if it has the newest data and no member serves; and from every
-//! state the command alone leads back to a serving cluster.
+//! A search through the possible courses of a recovery, in the model of `model.rs`: a member starts the cluster only if it has
+//! the newest data and no member serves, and from every state the command alone brings the cluster back. Killing the command is
+//! not an event, because the command keeps no state.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,8 @@ use super::model::{NEW, Phase, Pod, Reader, State};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET};
 
 impl State {
-    /// Returns the state after the command's next step; `None` if nothing is left to do.
+    /// Returns the state after the command's next step; `None` if nothing is left to do. `patient`: nothing has changed for more
+    /// than five minutes.
     fn after_command(
         &self,
         settings: &Settings,
@@ -38,7 +39,7 @@ impl State {
             }
             RecoveryStep::Finish { without } => {
                 let held = |name: &String| self.phase(ordinal(name)) == Some(Phase::Pending);
-                assert!(without.iter().all(held), "{self:?}");
+                assert!(without.iter().all(held), "finished without {without:?}: {self:?}");
                 (after.granted, after.kept) = (None, false);
                 for pod in after.pods.iter_mut().flatten() {
                     pod.read = None;
@@ -46,7 +47,9 @@ impl State {
                 return Ok((after != *self).then_some(after));
             }
             RecoveryStep::Serves | RecoveryStep::Wait(_) => {}
-            RecoveryStep::Scale { .. } => panic!("no event changes the replicas: {self:?}"),
+            RecoveryStep::Scale { .. } => {
+                panic!("the command scales, although no event changes the replicas: {self:?}")
+            }
             RecoveryStep::Create { ordinal, .. } => {
                 let ordinal = usize::try_from(ordinal).unwrap();
                 after.pods[ordinal].get_or_insert_with(|| self.new_pod(ordinal));
@@ -56,7 +59,10 @@ impl State {
             }
             RecoveryStep::StopReading { member, .. } => {
                 let pod = after.pods[ordinal(&member)].as_mut().unwrap();
-                assert!(pod.phase != Phase::Pending || self.serves(), "it is still needed: {self:?}");
+                assert!(
+                    pod.phase != Phase::Pending || self.serves(),
+                    "the reader of {member} is deleted, and still needed: {self:?}"
+                );
                 pod.read = None;
             }
             RecoveryStep::Restart { member, .. } => {
@@ -66,7 +72,7 @@ impl State {
                 }
             }
             RecoveryStep::Ask { member, at, node, loss } => {
-                assert_eq!(loss, None, "{self:?}");
+                assert_eq!(loss, None, "the command asks for a recovery with a loss: {self:?}");
                 let until: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
                 let kept = node.is_some();
                 let asked = Recovery { member: member.clone(), position: at.clone(), node, until, loss };
@@ -83,8 +89,8 @@ impl State {
         Ok(Some(after))
     }
 
-    /// Checks that the command alone leads back to a serving cluster if nothing bad happens any more. A pod that no node accepts
-    /// gets a node only when the command has nothing else to do.
+    /// Checks that the command alone brings the cluster back if no further fault happens. A pod that no node accepts gets a node
+    /// only when the command has nothing else to do.
     fn recovers(mut self, settings: &Settings) -> Result<(), String> {
         let from = self.clone();
         let mut patient = false;
@@ -98,8 +104,8 @@ impl State {
             let after_command = self.after_command(settings, &RecoveryOptions::default(), patient);
             // As many members serve as there are nodes, and nothing is left to do.
             let serving = self.pods.iter().flatten().filter(|pod| pod.phase == Phase::Serves).count();
-            let all = self.nodes == Some(serving);
-            if all
+            let every_node_serves = self.nodes == Some(serving);
+            if every_node_serves
                 && after_command.as_ref().is_ok_and(|after| after.as_ref().is_none_or(|after| *after == self))
             {
                 return Ok(());
@@ -172,7 +178,7 @@ fn no_course_of_events_loses_data_or_blocks_the_recovery() {
         // The first member serves, and another one has joined it.
         State {
             pods: [
-                Some(Pod { right: Some(3), led: true, phase: Phase::Serves, ..NEW }),
+                Some(Pod { right: Some(3), started: true, phase: Phase::Serves, ..NEW }),
                 Some(Pod { phase: Phase::Serves, finds: true, ..NEW }),
                 pod(Phase::Reported),
             ],
@@ -225,12 +231,12 @@ fn no_course_of_events_loses_data_or_blocks_the_recovery() {
         next.extend(state.faults());
         next.extend(state.unguarded(&settings));
         if depth + 2 <= max_depth {
-            let leads = state.leads(&settings);
-            let late = next.iter().flat_map(|after| after.seen_late(leads, &asked));
+            let first = state.may_start_first(&settings);
+            let late = next.iter().flat_map(|after| after.seen_late(first, &asked));
             queue.extend(late.map(|state| (state.normal(), depth + 2)));
         }
         queue.extend(next.into_iter().map(|state| (state.normal(), depth + 1)));
     }
     println!("{} states", seen.len());
-    assert!(seen.len() > 500, "{} states", seen.len());
+    assert!(seen.len() > 500, "the search has reached only {} states", seen.len());
 }

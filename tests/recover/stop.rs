@@ -1,4 +1,4 @@
-//! `gatera stop` and `gatera start`, without a cluster: the output in each situation, and that the guard permits each step.
+//! `gatera stop` and `gatera start` without an API server: the output in each situation, and that the guard permits each step.
 
 use facts::review::{self, Origin};
 use facts::settings::Settings;
@@ -18,7 +18,7 @@ fn members(words: [&str; 3]) -> Scene {
     Scene { members: words.map(str::to_owned).to_vec(), ..Scene::default() }
 }
 
-/// Returns the next step.
+/// Returns the next step of `gatera stop`.
 fn next(scene: &Scene) -> StopStep {
     let settings = Settings::default();
     let world = scene.world(&settings);
@@ -43,34 +43,34 @@ fn what_stop_and_start_print() {
     let asked = json!({ "metadata": { "annotations": { "gatera.dev/recover": "x" } } });
     let stopped =
         || Scene { replicas: Some(0), ended: vec![363, 360, 351], ..members(["absent", "absent", "absent"]) };
-    let half = |words| Scene { replicas: Some(2), ended: vec![0, 0, 351], ..members(words) };
-    let rolls = json!({ "status": { "observedGeneration": 1, "currentRevision": "a", "updateRevision": "b", "updatedReplicas": 1 } });
+    let under_way = |words| Scene { replicas: Some(2), ended: vec![0, 0, 351], ..members(words) };
+    let rollout = json!({ "status": { "observedGeneration": 1, "currentRevision": "a", "updateRevision": "b", "updatedReplicas": 1 } });
     let deletes = json!({ "spec": { "persistentVolumeClaimRetentionPolicy": { "whenScaled": "Delete" } } });
-    let (_, mut going) =
+    let (_, mut deleted_claim) =
         members(["ready"; 3]).object(&format!("PersistentVolumeClaim/datadir-{STATEFUL_SET}-1"));
-    going["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
-    going["apiVersion"] = json!("v1");
+    deleted_claim["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
+    deleted_claim["apiVersion"] = json!("v1");
     let (_, mut blind) = members(["ready"; 3]).object(&format!("Pod/{STATEFUL_SET}-1"));
     blind["spec"]["containers"][0]["command"] = json!(["docker-entrypoint.sh"]);
-    let (_, mut alone) = Scene { bootstrap: "running".into(), ..Scene::default() }
+    let (_, mut bare_bootstrap) = Scene { bootstrap: "running".into(), ..Scene::default() }
         .object("Pod/galera-instance-bootstrap-6d5f7");
-    alone["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    bare_bootstrap["metadata"].as_object_mut().unwrap().remove("ownerReferences");
     let mark = |key: &str, text: &str| json!({ "metadata": { "annotations": { key: text } } });
-    let none = mark("gatera.dev/identity", "none");
+    let no_identity = mark("gatera.dev/identity", "none");
     let overrides =
         |reason| mark("gatera.dev/override", &format!("G01 until=2026-12-01T10:00:00Z reason={reason}"));
-    let (released, ours) = (overrides("moving house"), overrides(stop::OVERRIDE_REASON));
+    let (anothers, ours) = (overrides("moving house"), overrides(stop::OVERRIDE_REASON));
     let rows = [
         ("all are Ready", members(["ready"; 3])),
-        ("and that is recorded", Scene { ended: vec![0; 3], ..members(["ready"; 3]) }),
-        ("the first one leaves", half(["ready", "ready", "going"])),
-        ("the first one is gone", half(["ready", "ready", "absent"])),
-        ("another one failed meanwhile", half(["ready", "stuck", "absent"])),
-        ("all are gone", stopped()),
-        ("all are gone, and it is not recorded", Scene { ended: vec![], ..stopped() }),
-        ("one is not Ready", members(["ready", "starting", "ready"])),
+        ("all are Ready, and the stop is recorded", Scene { ended: vec![0; 3], ..members(["ready"; 3]) }),
+        ("the last member is being deleted", under_way(["ready", "ready", "going"])),
+        ("the last member is gone", under_way(["ready", "ready", "absent"])),
+        ("the last member is gone, and another one has failed", under_way(["ready", "stuck", "absent"])),
+        ("all are stopped", stopped()),
+        ("all are stopped, and the stop is not recorded", Scene { ended: vec![], ..stopped() }),
+        ("a member is not Ready", members(["ready", "starting", "ready"])),
         ("no member is Ready", members(["stuck"; 3])),
-        ("a rollout is under way", Scene { stateful_set: rolls, ..members(["ready"; 3]) }),
+        ("a rollout is under way", Scene { stateful_set: rollout, ..members(["ready"; 3]) }),
         ("a recovery is under way", Scene { stateful_set: asked, ..members(["ready"; 3]) }),
         (
             "no member ever held data",
@@ -78,36 +78,36 @@ fn what_stop_and_start_print() {
         ),
         ("no claims", Scene { claims: false, ..members(["ready"; 3]) }),
         (
-            "one has neither a pod nor a claim",
+            "a member has neither a pod nor a claim",
             Scene { claims: false, ..members(["absent", "ready", "ready"]) },
         ),
-        ("claims go with their members", Scene { stateful_set: deletes, ..members(["ready"; 3]) }),
-        ("a claim is being deleted", Scene { also: vec![going], ..members(["ready"; 3]) }),
-        ("it could not be started again", Scene { also: vec![blind], ..members(["ready"; 3]) }),
-        ("it has no identity", Scene { stateful_set: none, ..members(["ready"; 3]) }),
-        ("another override is set", Scene { stateful_set: released, ..members(["ready"; 3]) }),
+        ("claims are deleted with their members", Scene { stateful_set: deletes, ..members(["ready"; 3]) }),
+        ("a claim is being deleted", Scene { also: vec![deleted_claim], ..members(["ready"; 3]) }),
+        ("a member has no step script", Scene { also: vec![blind], ..members(["ready"; 3]) }),
+        ("it has no identity", Scene { stateful_set: no_identity, ..members(["ready"; 3]) }),
+        ("another override is set", Scene { stateful_set: anothers, ..members(["ready"; 3]) }),
         (
             "the override of an earlier stop was left",
             Scene { stateful_set: ours, ended: vec![0, 0, 0], ..members(["ready"; 3]) },
         ),
-        ("the bootstrap node is there", Scene { bootstrap: "running".into(), ..members(["ready"; 3]) }),
+        ("the bootstrap node exists", Scene { bootstrap: "running".into(), ..members(["ready"; 3]) }),
         (
-            "the bootstrap node is there, and nothing proves a member Synced",
+            "the bootstrap node exists, and nothing proves that a member is Synced",
             Scene { bootstrap: "running".into(), ..members(["ready", "unverified", "ready"]) },
         ),
         (
-            "the bootstrap node is there, and the mode is audit",
+            "the bootstrap node exists, and the mode is audit",
             Scene { bootstrap: "running".into(), mode: Some("audit".into()), ..members(["ready"; 3]) },
         ),
         (
-            "the bootstrap node is there, and was not made by a Deployment",
-            Scene { bootstrap: "running".into(), also: vec![alone], ..members(["ready"; 3]) },
+            "the bootstrap node exists, and no Deployment created it",
+            Scene { bootstrap: "running".into(), also: vec![bare_bootstrap], ..members(["ready"; 3]) },
         ),
         (
-            "the first one leaves, and its node does not answer",
-            Scene { also: vec![unreachable_node(2)], ..half(["ready", "ready", "going"]) },
+            "the last member is being deleted, and its node does not answer",
+            Scene { also: vec![unreachable_node(2)], ..under_way(["ready", "ready", "going"]) },
         ),
-        ("nothing is known", Scene { view: "stale".into(), ..members(["ready"; 3]) }),
+        ("the view is stale", Scene { view: "stale".into(), ..members(["ready"; 3]) }),
     ];
     let mut page: String = rows
         .iter()
@@ -121,16 +121,16 @@ fn what_stop_and_start_print() {
     let rows = [
         ("after a stop", stopped()),
         ("the stop is not recorded", Scene { ended: vec![], ..stopped() }),
-        ("the stop was not completed", half(["ready", "ready", "absent"])),
-        ("one is still leaving", half(["ready", "ready", "going"])),
-        ("one of those that stayed failed", half(["ready", "stuck", "absent"])),
-        ("all those that stayed failed", half(["stuck", "stuck", "absent"])),
+        ("the stop was not completed", under_way(["ready", "ready", "absent"])),
+        ("the last member is still being deleted", under_way(["ready", "ready", "going"])),
+        ("a member that was not stopped has failed", under_way(["ready", "stuck", "absent"])),
+        ("all members that were not stopped have failed", under_way(["stuck", "stuck", "absent"])),
         ("all reported, and nothing changed", reported([363, 360, 351])),
-        ("one has newer data than at its stop", reported([363, 370, 351])),
-        ("all volumes are older", reported([300, 300, 300])),
-        ("all are back", Scene { ended: vec![363, 360, 351], ..members(["ready"; 3]) }),
+        ("a member has newer data than at its stop", reported([363, 370, 351])),
+        ("all members have older data than at their stop", reported([300, 300, 300])),
+        ("all are Ready again", Scene { ended: vec![363, 360, 351], ..members(["ready"; 3]) }),
         ("it was never stopped", members(["ready"; 3])),
-        ("it was never stopped, and one is not Ready", members(["ready", "starting", "ready"])),
+        ("it was never stopped, and a member is not Ready", members(["ready", "starting", "ready"])),
     ];
     page.extend(
         rows.iter().map(|(what, scene)| format!("start: {what}\n{}\n\n", printed(scene, &all, 0).trim_end())),
@@ -140,7 +140,7 @@ fn what_stop_and_start_print() {
     });
 }
 
-/// Whether the guard permits this scale request.
+/// Returns whether the guard permits this scale request.
 fn permits(scene: &Scene, to: i64) -> bool {
     let settings = Settings::default();
     let world = scene.world(&settings);
@@ -151,28 +151,34 @@ fn permits(scene: &Scene, to: i64) -> bool {
         .allowed()
 }
 
-/// In every state of the members, a member leaves only if it has the highest ordinal and all others are Ready; and the guard
-/// permits every step of both commands except the one to 0, for which a person takes responsibility.
+/// In every state of the members, `gatera stop` lets only the last member leave, and only if all others are Ready. The guard
+/// permits every scale request of both commands except the one to 0, which needs an override.
 #[test]
-fn the_guard_permits_what_the_commands_do() {
+fn the_guard_permits_the_scale_requests_of_stop_and_start() {
     let words = ["ready", "starting", "stuck", "going", "absent"];
     let (mut left, mut scaled) = (0, 0);
     for number in 0..words.len().pow(3) {
-        let does =
-            |place: usize| words[number / words.len().pow(u32::try_from(place).unwrap()) % words.len()];
+        let word =
+            |ordinal: usize| words[number / words.len().pow(u32::try_from(ordinal).unwrap()) % words.len()];
         for (replicas, ended, parallel) in (0..=3).flat_map(|replicas| {
             [vec![], vec![0; 3], vec![0, 360, 351]]
                 .into_iter()
                 .flat_map(move |ended| [false, true].map(|parallel| (replicas, ended.clone(), parallel)))
         }) {
             let scene =
-                Scene { replicas: Some(replicas), ended, parallel, ..members([does(0), does(1), does(2)]) };
+                Scene { replicas: Some(replicas), ended, parallel, ..members([word(0), word(1), word(2)]) };
             if let StopStep::Leave { member, to, .. } = next(&scene) {
                 let kept = usize::try_from(replicas).unwrap();
                 assert_eq!((member, to), (format!("{STATEFUL_SET}-{to}"), replicas - 1), "{scene:?}");
-                assert!(scene.members[..kept].iter().all(|it| it == "ready"), "{scene:?}");
-                assert!(scene.members[kept..].iter().all(|it| it == "absent"), "{scene:?}");
-                assert_eq!(permits(&scene, to), to > 0, "{scene:?}");
+                assert!(
+                    scene.members[..kept].iter().all(|it| it == "ready"),
+                    "a member that stays is not Ready: {scene:?}"
+                );
+                assert!(
+                    scene.members[kept..].iter().all(|it| it == "absent"),
+                    "an earlier member is not gone: {scene:?}"
+                );
+                assert_eq!(permits(&scene, to), to > 0, "whether a scale to {to} is permitted: {scene:?}");
                 left += 1;
             }
             let settings = Settings::default();
@@ -183,10 +189,10 @@ fn the_guard_permits_what_the_commands_do() {
             if let recovery::RecoveryStep::Scale { to } =
                 recovery::next(cluster, &view, &want, SignedDuration::ZERO)
             {
-                assert!(permits(&scene, to), "to {to}: {scene:?}");
+                assert!(permits(&scene, to), "the guard refuses that start scales to {to}: {scene:?}");
                 scaled += 1;
             }
         }
     }
-    assert!(left >= 6 && scaled > 20, "{left} {scaled}");
+    assert!(left >= 6 && scaled > 20, "too few steps were judged: {left} of stop, {scaled} of start");
 }
