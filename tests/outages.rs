@@ -79,7 +79,7 @@ fn no_request_fails_while_replicas_are_rolled() {
         )
     };
     let (one, two) = (start("one"), start("two"));
-    service.lead_to(&[one.webhooks, two.webhooks]);
+    service.set_backends(&[one.webhooks, two.webhooks]);
     one.until_registered();
     two.until_registered();
     let ns = guarded_namespace(&plane);
@@ -96,7 +96,7 @@ fn no_request_fails_while_replicas_are_rolled() {
         (leader.get("/readyz").is_none_or(|(status, _)| status == 503)).then_some(())
     });
     // As with endpoints, an unready pod gets no new connections.
-    service.lead_to(&[other.webhooks, three.webhooks]);
+    service.set_backends(&[other.webhooks, three.webhooks]);
     let (status, log) = leader.until_ended(Duration::from_secs(60));
     assert!(status.success(), "{log}");
     eventually("a successor to lead", || (leads(&other) || leads(&three)).then_some(()));
@@ -263,7 +263,7 @@ fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
     let (plane, _) = guarded::shared();
     let wire = Balancer::start();
     let real: SocketAddr = plane.url().strip_prefix("https://").unwrap().parse().unwrap();
-    wire.lead_to(&[real]);
+    wire.set_backends(&[real]);
     let guard = Guard::start(
         plane,
         &program(),
@@ -286,7 +286,7 @@ fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
     eventually("the metric to report a stale view", || {
         guard.get("/metrics")?.1.contains("gatera_view_current 0\n").then_some(())
     });
-    wire.lead_to(&[real]);
+    wire.set_backends(&[real]);
     eventually("the view to be current again", || view("current"));
 }
 

@@ -18,7 +18,7 @@ fn each_step_of_the_manual_recovery_is_admitted_with_the_override() {
         run(&["patch", what, "--type=merge", &format!("--patch={patch}")])
     };
     let (config, set) = ("configmap/galera-instance-nodeconfig", format!("statefulset/{STATEFUL_SET}"));
-    let make_file_found = || patch(config, json!({ "data": { "galera.cnf": FOUNDING_FILE } }));
+    let set_founding_file = || patch(config, json!({ "data": { "galera.cnf": FOUNDING_FILE } }));
     let keep_only_member_two =
         || patch(&set, json!({ "spec": { "replicas": 1, "ordinals": { "start": 2 } } }));
 
@@ -30,10 +30,10 @@ fn each_step_of_the_manual_recovery_is_admitted_with_the_override() {
         assert!(output.stderr.contains(words), "expected {words:?}:\n{}", output.stderr);
     };
     let refused = eventually("the guard to see that the cluster is down", || {
-        let output = make_file_found();
+        let output = set_founding_file();
         output.stderr.contains("0 of 3 members").then_some(output)
     });
-    assert_eq!(refused.status, 1);
+    assert_eq!(refused.status, 1, "a founding file is refused without an override: {refused}");
     assert_says(
         &refused,
         &format!(
@@ -48,8 +48,9 @@ fn each_step_of_the_manual_recovery_is_admitted_with_the_override() {
     for what in [config, &set] {
         run(&["annotate", what, &override_mark]).succeeded();
     }
-    let overridden =
-        eventually("the override to be seen", || Some(make_file_found()).filter(|output| output.status == 0));
+    let overridden = eventually("the override to be seen", || {
+        Some(set_founding_file()).filter(|output| output.status == 0)
+    });
     assert_says(&overridden, "Warning: [G04] ConfigMap ");
     let step = keep_only_member_two();
     assert_eq!(step.status, 0, "{}", step.stderr);
@@ -69,7 +70,7 @@ fn each_step_of_the_manual_recovery_is_admitted_with_the_override() {
     });
     assert!(
         my_cnf.contains("wsrep_status_file") && !my_cnf.contains("wsrep_cluster_address"),
-        "the address in it would keep member 2 from founding: {my_cnf}"
+        "with an address in its option file, member 2 would not found the cluster: {my_cnf}"
     );
     plane.make_pod_ready(&ns, &format!("{STATEFUL_SET}-2"));
 
@@ -78,12 +79,12 @@ fn each_step_of_the_manual_recovery_is_admitted_with_the_override() {
         run(&["annotate", what, "gatera.dev/override-"]).succeeded();
     }
     let back = patch(config, json!({ "data": { "galera.cnf": JOINING_FILE } }));
-    assert_eq!((back.status, &*back.stderr), (0, ""));
+    assert_eq!((back.status, &*back.stderr), (0, ""), "the joining file needs no override");
     let up = eventually("the guard to see the member", || {
         Some(patch(&set, json!({ "spec": { "replicas": 3, "ordinals": { "start": 0 } } })))
             .filter(|output| output.status == 0)
     });
-    assert_eq!(&*up.stderr, "");
+    assert_eq!(&*up.stderr, "", "the scale back to 3 needs no override");
     plane.run_stateful_set(&ns, STATEFUL_SET);
     let scaled = eventually("a healthy cluster again", || {
         Some(run(&["scale", "statefulset", STATEFUL_SET, "--replicas=4"])).filter(|output| output.status == 0)
@@ -91,7 +92,8 @@ fn each_step_of_the_manual_recovery_is_admitted_with_the_override() {
     assert_says(&scaled, "4 members survive no more failures than 3 do");
 }
 
-/// Without a guard, as measured, every pod is 1/1 Running after these two commands and every table is gone.
+/// All pods are deleted, and the manifest is applied again. Without a guard, as measured, every pod is then 1/1 Running and every
+/// table is gone.
 #[test]
 fn the_two_commands_that_erase_a_database_erase_nothing() {
     let (plane, ns) = running_cluster("erase");
@@ -105,7 +107,8 @@ fn the_two_commands_that_erase_a_database_erase_nothing() {
     };
     let before = uids();
     let output = run(&["delete", "pods", "--selector=app=galera", "--wait=false"]);
-    assert_eq!((output.status, output.stderr.matches("[G02] Pod ").count()), (1, 2), "{}", output.stderr);
+    let refused = output.stderr.matches("[G02] Pod ").count();
+    assert_eq!((output.status, refused), (1, 2), "two of three deletions are refused: {}", output.stderr);
     plane.finish_deletes(&ns);
     let kept = uids().into_iter().filter(|uid| before.contains(uid)).count();
     assert_eq!(kept, 2, "more than one member was deleted");
@@ -130,7 +133,7 @@ fn the_two_commands_that_erase_a_database_erase_nothing() {
         );
     }
     let bootstrap = plane.get(&ns, "deployment/galera-instance-bootstrap");
-    assert_eq!(bootstrap["spec"]["replicas"], 0);
+    assert_eq!(bootstrap["spec"]["replicas"], 0, "the bootstrap Deployment is kept at 0 replicas");
     let pods = run(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).succeeded();
     assert_eq!(pods, "", "a bootstrap node would found a second, empty cluster");
 }

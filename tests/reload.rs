@@ -1,4 +1,5 @@
-//! Settings that change while the guard runs: what takes effect at once, what waits for the watches, and what stays.
+//! Settings that change while the guard runs: what takes effect at once, what waits for the next lists of the watches, and what
+//! happens if they are invalid.
 
 use std::sync::Arc;
 
@@ -29,30 +30,30 @@ fn modes_change_at_once_and_adoption_with_the_next_list() {
     let settings = guard.settings.load_full();
     assert_eq!((settings.mode("G01"), &settings.adoption), (Mode::Warn, &Adoption::default()));
     let both = Adoption::default().and(Adoption::from_texts(["team=db"]).unwrap());
-    assert_eq!(*adoption.borrow(), both, "the watches get both");
+    assert_eq!(*adoption.borrow(), both, "the watches get both the selector and the defaults");
 
     reload::apply(Err("no settings: here".into()), &guard, &adopted);
-    assert_eq!(*guard.settings.load_full(), *settings, "the last good ones stay");
+    assert_eq!(*guard.settings.load_full(), *settings, "the last valid settings stay in effect");
     assert!(settings.is_own("us"), "the guard's own user is not a setting");
-    let said = |guard: &Guard| guard.readiness_report().text;
+    let readiness = |guard: &Guard| guard.readiness_report().text;
     assert!(
-        said(&guard).contains("[+] settings: no settings: here; the last valid ones stay in effect\n"),
+        readiness(&guard).contains("[+] settings: no settings: here; the last valid ones stay in effect\n"),
         "{}",
-        said(&guard)
+        readiness(&guard)
     );
     assert!(guard.metrics.text().contains("gatera_config_current 0\n"));
 
     reload::apply(read("{}"), &guard, &adopted);
     assert_eq!(guard.settings.load().mode("G01"), Mode::Enforce);
     assert_eq!(*adoption.borrow(), Adoption::default());
-    assert!(said(&guard).contains("[+] settings: current\n"), "{}", said(&guard));
+    assert!(readiness(&guard).contains("[+] settings: current\n"), "{}", readiness(&guard));
     assert!(guard.metrics.text().contains("gatera_config_current 1\n"));
 }
 
 /// Settings and world are swapped one after the other, so a request between the two is judged by the adoption for which the
 /// world was built.
 #[test]
-fn adoption_is_that_of_the_current_world() {
+fn a_view_uses_the_adoption_for_which_its_world_was_built() {
     let before = Settings::default();
     let world = scene::Scene::default().world(&before);
     let after = before.with_adoption(Adoption::from_texts(["team=db"]).unwrap());
@@ -82,19 +83,19 @@ fn the_settings_file_is_read_again_when_it_changes() {
         let scale = ["scale", "statefulset", "galera-instance-galera", "--replicas=0", "--dry-run=server"];
         plane.kubectl(User::Editor, &[&["--namespace", &*ns], &scale[..]].concat())
     };
-    assert!(to_zero().stderr.contains("[G01]") && to_zero().status == 1, "{}", to_zero());
+    assert!(to_zero().stderr.contains("[G01]") && to_zero().status == 1, "in mode enforce: {}", to_zero());
 
     write("modes: {G01: warn}");
-    eventually("the mode to count", || (to_zero().status == 0).then_some(()));
+    eventually("mode warn to take effect", || (to_zero().status == 0).then_some(()));
     assert!(to_zero().stderr.contains("not enforced here: mode warn"), "{}", to_zero());
 
     write("modes: {G01: perhaps}");
-    eventually("/readyz to say what is wrong", || {
+    eventually("/readyz to report the invalid settings", || {
         let (status, text) = guard.get("/readyz")?;
-        assert_eq!(status, 200, "wrong settings are no reason to be unready: {text}");
+        assert_eq!(status, 200, "invalid settings do not make the guard unready: {text}");
         text.contains("G01 cannot be \"perhaps\"").then_some(())
     });
-    assert_eq!(to_zero().status, 0, "the last good ones stay");
+    assert_eq!(to_zero().status, 0, "the last valid settings stay in effect");
 
     let create = |label: &str| {
         let set = serde_json::json!({
@@ -112,16 +113,19 @@ fn the_settings_file_is_read_again_when_it_changes() {
     };
     assert_eq!(create("team").status, 0, "{}", create("team"));
     write("adopt: [team=db]");
-    eventually("the API server to ask about other labels", || {
+    eventually("the webhook to be called about a label in `adopt`", || {
         create("team").stderr.contains("[G11]").then_some(())
     });
-    assert!(create("gatera.dev/cluster").stderr.contains("[G11]"), "and about the usual ones as before");
+    assert!(
+        create("gatera.dev/cluster").stderr.contains("[G11]"),
+        "the webhook is not called about the default labels any more"
+    );
     write("{adopt: [team=db], adoptDefaults: false}");
-    eventually("the API server to ask about the usual labels no more", || {
+    eventually("the webhook not to be called about the default labels any more", || {
         (create("gatera.dev/cluster").status == 0).then_some(())
     });
     assert!(create("team").stderr.contains("[G11]"), "{}", create("team"));
-    assert_eq!(to_zero().status, 0, "what is no longer adopted is not guarded: {}", to_zero());
+    assert_eq!(to_zero().status, 0, "a cluster that is no longer adopted is guarded: {}", to_zero());
 
     // Until it is confirmed, users see that the cluster was guarded and no longer is.
     let subject = format!(
@@ -135,7 +139,7 @@ fn the_settings_file_is_read_again_when_it_changes() {
         guarded::ask(&plane.kubeconfig(User::Admin), &["status", &config]).stdout
     };
     assert!(status().contains(&format!("adoption: {subject}")), "{}", status());
-    let event = eventually("an Event", || {
+    let event = eventually("an Event of reason NoLongerGuarded", || {
         let arguments = [
             "get",
             "events",
@@ -148,8 +152,11 @@ fn the_settings_file_is_read_again_when_it_changes() {
     let confirm = format!("kubectl -n {ns} annotate statefulset galera-instance-galera gatera.dev/data-");
     assert!(event.ends_with(&confirm) && status().contains(&confirm), "{event}");
     plane.kubectl(User::Admin, &confirm.split(' ').skip(1).collect::<Vec<_>>()).succeeded();
-    eventually("the guard to see it", || (settings() == "[+] settings: current").then_some(()));
-    // Now the cluster is left unguarded on purpose, which a remark still mentions.
-    let says = status();
-    assert!(!says.contains(&confirm) && says.contains("looks like Galera and is not guarded"), "{says}");
+    eventually("the guard to see the confirmation", || (settings() == "[+] settings: current").then_some(()));
+    // The cluster is now unguarded on purpose; a remark still mentions it.
+    let printed = status();
+    assert!(
+        !printed.contains(&confirm) && printed.contains("looks like Galera and is not guarded"),
+        "{printed}"
+    );
 }

@@ -1,8 +1,9 @@
 //! Three replicas of the guard receive requests for the removal of different members at the same moment: one member may leave,
 //! never two.
 //!
-//! The reviews are those that an API server sends, sent to all replicas at once. An allowed removal is then carried out as the
-//! control plane does it, and the next round begins when all members are back. `GATERA_ROUNDS` sets the number of rounds.
+//! The test sends the reviews as an API server does, each to one of the replicas and all at once. An allowed removal is then
+//! carried out as the control plane does it, and the next round begins when all members are back. `GATERA_ROUNDS` sets the number
+//! of rounds.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -27,11 +28,11 @@ struct Replica {
 
 impl Replica {
     fn start(alive: &Alive, runtime: &Runtime, name: &str) -> Self {
-        Self::start_by(alive, runtime, name, Start::default())
+        Self::start_with(alive, runtime, name, Start::default())
     }
 
-    fn start_by(alive: &Alive, runtime: &Runtime, name: &str, start: Start) -> Self {
-        // With this name the entries keep leading to the shared guard, whose lease and reservations the replicas share.
+    fn start_with(alive: &Alive, runtime: &Runtime, name: &str, start: Start) -> Self {
+        // The webhook entries still point to the shared guard, whose Lease and reservations the replicas share.
         let arguments = vec!["--configuration=other".into()];
         let start = Start { identity: name.to_owned(), arguments, ..start };
         let guard = Guard::start(alive.plane, &program(), &start);
@@ -74,7 +75,7 @@ fn removal_reviews(alive: &Alive) -> Vec<(String, Value)> {
         let evict = json!({ "name": name, "operation": "CREATE", "subResource": "eviction", "object": { "metadata": { "name": name } } });
         removal_reviews.push((name.clone(), review(kind, pods.clone(), evict)));
         let kind = json!({ "group": "", "version": "v1", "kind": "Pod" });
-        let of = |memory: &str| {
+        let with_memory = |memory: &str| {
             let mut pod = pod.clone();
             let server = &mut pod["spec"]["containers"][0];
             server["resizePolicy"] =
@@ -82,7 +83,7 @@ fn removal_reviews(alive: &Alive) -> Vec<(String, Value)> {
             server["resources"] = json!({ "requests": { "memory": memory } });
             pod
         };
-        let resize = json!({ "name": name, "operation": "UPDATE", "subResource": "resize", "oldObject": of("1Gi"), "object": of("2Gi") });
+        let resize = json!({ "name": name, "operation": "UPDATE", "subResource": "resize", "oldObject": with_memory("1Gi"), "object": with_memory("2Gi") });
         removal_reviews.push((name, review(kind, pods.clone(), resize)));
     }
     let last = format!("{STATEFUL_SET}-2");
@@ -107,7 +108,7 @@ fn simultaneous_removals_at_three_replicas_let_one_member_leave() {
     let runtime = Runtime::new().unwrap();
     let replicas: Vec<_> =
         ["left", "middle", "right"].map(|name| Replica::start(&alive, &runtime, name)).into();
-    let (mut allowed, mut words) = (0, BTreeSet::new());
+    let (mut allowed, mut refusals) = (0, BTreeSet::new());
     for round in 0..rounds {
         let removal_reviews = removal_reviews(&alive);
         let outcomes: Vec<_> = thread::scope(|scope| {
@@ -124,7 +125,7 @@ fn simultaneous_removals_at_three_replicas_let_one_member_leave() {
         let removed: BTreeSet<_> =
             outcomes.iter().filter(|(_, it)| it.is_ok()).map(|(member, _)| *member).collect();
         assert!(removed.len() <= 1, "round {round}: {removed:?} may leave together: {outcomes:#?}");
-        words.extend(outcomes.iter().filter_map(|(_, it)| it.clone().err()));
+        refusals.extend(outcomes.iter().filter_map(|(_, it)| it.clone().err()));
         let Some(member) = removed.first() else { continue };
         allowed += 1;
         let before = alive.members();
@@ -144,11 +145,14 @@ fn simultaneous_removals_at_three_replicas_let_one_member_leave() {
             eventually("the replica to see all members back", || replica.allows(&runtime, &review).ok());
         }
     }
-    assert_eq!(allowed, rounds, "in each round one member may leave: {words:#?}");
-    assert!(words.iter().any(|it| it.contains("was allowed to leave")), "{words:#?}");
+    assert_eq!(allowed, rounds, "in some rounds no member was allowed to leave: {refusals:#?}");
+    assert!(
+        refusals.iter().any(|it| it.contains("was allowed to leave")),
+        "no refusal names the member that was allowed to leave: {refusals:#?}"
+    );
 }
 
-/// Returns the review of the deletion of a member.
+/// Returns the review of the deletion of a member's pod.
 fn deletion(alive: &Alive, ordinal: usize) -> Value {
     let name = format!("{STATEFUL_SET}-{ordinal}");
     let deletes =
@@ -156,7 +160,7 @@ fn deletion(alive: &Alive, ordinal: usize) -> Value {
     removal_reviews(alive).into_iter().find(deletes).expect("each member can be deleted").1
 }
 
-/// Every replica respects what another one has allowed, even if it has just started.
+/// Every replica respects the reservations of the others, even if it has just started.
 #[test]
 fn a_replica_that_has_just_started_knows_earlier_reservations() {
     let alive = Alive::cluster("reserved");
@@ -164,7 +168,9 @@ fn a_replica_that_has_just_started_knows_earlier_reservations() {
     let runtime = Runtime::new().unwrap();
     let before = Replica::start(&alive, &runtime, "before");
     before.allows(&runtime, &deletion(&alive, 0)).unwrap();
-    before.allows(&runtime, &deletion(&alive, 0)).expect("the same member may be asked for again");
+    before
+        .allows(&runtime, &deletion(&alive, 0))
+        .expect("the removal of the same member may be requested again");
     drop(before);
     let get = ["--namespace=gatera", "get", "leases", "--output=json"];
     let leases: Value = serde_json::from_str(&alive.plane.kubectl(User::Admin, &get).succeeded()).unwrap();
@@ -196,7 +202,7 @@ fn without_an_answer_of_the_api_server_no_member_may_leave() {
     alive.until_ready(3);
     let runtime = Runtime::new().unwrap();
     let link = Link::start(alive.plane);
-    let replica = Replica::start_by(
+    let replica = Replica::start_with(
         &alive,
         &runtime,
         "unreserved",

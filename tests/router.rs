@@ -68,7 +68,7 @@ async fn malformed_bodies_are_refused_with_the_reason() {
             "it ends too early",
         ),
         ("empty", "application/json", http(""), 400, "it ends too early"),
-        ("no JSON", "application/json", http("apiVersion: v1"), 400, "it is not JSON"),
+        ("not JSON", "application/json", http("apiVersion: v1"), 400, "it is not JSON"),
         (
             "another content type",
             "application/yaml",
@@ -178,7 +178,7 @@ async fn an_answer_with_many_findings_is_short() {
 }
 
 #[tokio::test]
-async fn each_answer_has_the_uid_of_its_request() {
+async fn unusual_requests_are_answered_with_their_uid() {
     let guard = healthy();
     let kind = json!({ "group": "apps", "version": "v1", "kind": "StatefulSet" });
     let scale = json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" });
@@ -211,13 +211,13 @@ async fn each_answer_has_the_uid_of_its_request() {
             "[G00] StatefulSet db/x: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a string",
         ),
         (
-            "a Scale without spec is 0",
+            "a Scale without a spec, which means 0 replicas",
             json!({ "kind": scale, "resource": sets, "subResource": "scale", "name": scene::STATEFUL_SET, "operation": "UPDATE", "oldObject": { "spec": { "replicas": 3 } }, "object": {} }),
             false,
             "3 -> 0 replicas stops every member",
         ),
         (
-            "a Scale of a cluster the view does not know",
+            "a Scale of a cluster that is not in the view",
             json!({ "kind": scale, "resource": sets, "subResource": "scale", "operation": "UPDATE", "oldObject": { "spec": { "replicas": 3 } }, "object": {} }),
             true,
             "",
@@ -242,9 +242,9 @@ async fn each_answer_has_the_uid_of_its_request() {
     }
 }
 
-/// The removal of several members of a healthy cluster is requested before a watch reports the first one.
+/// The removals of three members of a healthy cluster are requested before a watch reports the first one.
 #[tokio::test]
-async fn of_members_removed_at_the_same_time_only_one_is_allowed() {
+async fn only_one_of_several_simultaneous_removals_is_allowed() {
     let guard = healthy();
     let removal = |ordinal: usize, subresource: &str, dry_run: bool| {
         let name = format!("{}-{ordinal}", scene::STATEFUL_SET);
@@ -276,8 +276,12 @@ async fn of_members_removed_at_the_same_time_only_one_is_allowed() {
     for answer in at_once {
         answers.push(answer.await.unwrap());
     }
-    let gone = answers.iter().position(|answer| answer["allowed"] == true).expect("one may go");
-    assert_eq!(answers.iter().filter(|answer| answer["allowed"] == true).count(), 1, "{answers:#?}");
+    let gone = answers.iter().position(|answer| answer["allowed"] == true).expect("one removal is allowed");
+    assert_eq!(
+        answers.iter().filter(|answer| answer["allowed"] == true).count(),
+        1,
+        "several are allowed: {answers:#?}"
+    );
     for refused in answers.iter().filter(|answer| answer["allowed"] == false) {
         let message = refused["status"]["message"].as_str().unwrap();
         assert!(
@@ -289,7 +293,7 @@ async fn of_members_removed_at_the_same_time_only_one_is_allowed() {
         );
     }
     // The removal of the same member may be requested again, and scaling down has to wait, too.
-    assert_eq!(asked(removal(gone, "", false)).await["allowed"], true);
+    assert_eq!(asked(removal(gone, "", false)).await["allowed"], true, "the same removal, again");
     let scale = |replicas: i64| json!({ "metadata": { "name": scene::STATEFUL_SET }, "spec": { "replicas": replicas } });
     let body = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "kind": { "group": "autoscaling", "version": "v1", "kind": "Scale" }, "resource": { "group": "apps", "version": "v1", "resource": "statefulsets" },
@@ -317,10 +321,10 @@ async fn of_members_removed_at_the_same_time_only_one_is_allowed() {
     // The watch shows that the pod is back with another uid, so the next member may leave.
     let mut back = Scene::default();
     let (_, mut pod) = back.object(&format!("Pod/{}-{gone}", scene::STATEFUL_SET));
-    pod["metadata"]["uid"] = json!("anew");
+    pod["metadata"]["uid"] = json!("another");
     back.also.push(pod);
     guard.world.store(Arc::new(back.world(&Settings::default())));
-    assert_eq!(asked(removal((gone + 1) % 3, "", false)).await["allowed"], true);
+    assert_eq!(asked(removal(next, "", false)).await["allowed"], true, "the first member is back");
 }
 
 /// Any client that reaches the port can send a forged review. Only the removal of an existing pod is allowed and reserved.
@@ -338,11 +342,13 @@ async fn a_forged_deletion_reserves_nothing() {
             "namespace": "db", "name": name, "operation": "DELETE", "oldObject": pod,
         } })
     };
-    for (body, allowed) in
-        [(deletion(0, Some("made-up")), false), (deletion(1, None), true), (deletion(2, None), false)]
-    {
+    for (what, body, allowed) in [
+        ("a uid that no pod has", deletion(0, Some("made-up")), false),
+        ("an existing pod", deletion(1, None), true),
+        ("a second one", deletion(2, None), false),
+    ] {
         let answer = ask(&guard, "/validate", &body).await;
-        assert_eq!(answer["response"]["allowed"], allowed, "{answer}");
+        assert_eq!(answer["response"]["allowed"], allowed, "{what}: {answer}");
     }
 }
 
@@ -359,7 +365,7 @@ async fn operation(guard: &Arc<Guard>, path: &str) -> (StatusCode, String) {
 }
 
 #[tokio::test]
-async fn readyz_says_why() {
+async fn readyz_gives_the_reasons() {
     let loading = guard(World::default());
     let (status, text) = operation(&loading, "/readyz").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);

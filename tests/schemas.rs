@@ -40,7 +40,7 @@ pub fn valid(schema: &Value, document: &Value) {
     let validator = jsonschema::validator_for(&closed(schema)).unwrap();
     let errors: Vec<_> =
         validator.iter_errors(document).map(|it| format!("{}: {it}", it.instance_path())).collect();
-    assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
+    assert!(errors.is_empty(), "the document does not conform to its schema: {errors:#?}\n{document:#}");
 }
 
 /// Returns the schema in a form that allows no fields that it does not describe.
@@ -91,7 +91,7 @@ fn json_output_conforms_to_its_schemas() {
 fn settings_and_their_schema_agree() {
     let schema = settings::schema().to_value();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    for (yaml, is_taken) in [
+    for (yaml, is_accepted) in [
         ("{}", true),
         ("{adopt: [app=db], adoptDefaults: false, mode: warn, modes: {G11: audit}, pages: a/b}", true),
         ("{packs: {wordpress: false}, rds: {operators: ['system:serviceaccount:a:b']}}", true),
@@ -104,7 +104,7 @@ fn settings_and_their_schema_agree() {
         ("{webhooks: {timeout: 5}}", false),
     ] {
         let file: Value = serde_saphyr::from_str(yaml).unwrap();
-        assert_eq!(validator.is_valid(&file), is_taken, "{yaml}");
-        assert_eq!(rulebook().settings(yaml).is_ok(), is_taken, "{yaml}");
+        assert_eq!(validator.is_valid(&file), is_accepted, "whether the schema accepts {yaml}");
+        assert_eq!(rulebook().settings(yaml).is_ok(), is_accepted, "whether the program accepts {yaml}");
     }
 }

@@ -35,7 +35,7 @@ fn at(columns: usize, typed: &str) -> Seen {
         .stdin(Stdio::null())
         .output()
         .expect("util-linux has `script`");
-    // A terminal ends lines with two characters.
+    // The terminal writes \r\n at the end of a line.
     let text = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");
     Seen { code: output.status.code().unwrap(), text }
 }
@@ -66,7 +66,7 @@ fn cleared_lines_are_not_kept() {
     assert_eq!(remaining(&text), "one\ntwo\nthree");
 }
 
-/// Returns the output of a command line on each of the terminals, one below the other.
+/// Returns the output of a command line on terminals of all widths, one below the other.
 fn on_each_terminal(typed: &str) -> String {
     let mut all = String::new();
     for columns in WIDTHS {
@@ -82,7 +82,7 @@ fn output_is_folded_at_the_width_of_the_terminal() {
     snapshot("screen-explain", &on_each_terminal("NO_COLOR=1 gatera explain G05"));
 }
 
-/// The rows and the tree are as `gatera doctor` and `gatera status` print them.
+/// The rows and the tree are like those that `gatera doctor` and `gatera status` print.
 #[test]
 fn rows_and_trees_are_folded_too() {
     let well = "19 entries of ValidatingWebhookConfiguration gatera, as the guard writes them";
@@ -148,7 +148,7 @@ fn output_for_programs_is_the_same_on_a_terminal() {
     }
     // Lines that fit are not changed, and a pipe is not a terminal.
     let text = piped("check seed.yaml");
-    assert!(text.lines().any(|line| line.len() > 120), "nothing is long");
+    assert!(text.lines().any(|line| line.len() > 120), "no line of the output is too long for the terminal");
     assert_eq!(at(40, "gatera check seed.yaml | cat").text, text);
     let short = "check bitnami-like.yaml --color never --rule G01";
     assert_eq!(at(120, &format!("gatera {short} 2>/dev/null")).text, piped(short));
@@ -192,18 +192,18 @@ fn a_progress_line_shows_what_is_being_done() {
     let awaited = at(80, &format!("(sleep 2; echo 'a: 1') | gatera check {file} - --color never")).text;
     assert!(
         awaited.starts_with("1 object: 0 would be refused"),
-        "no progress line while input is awaited: {awaited}"
+        "a progress line was printed while standard input was awaited: {awaited}"
     );
     let elsewhere = at(80, &format!("rm {pipe}; {slow} 2>/dev/null")).text;
     assert!(
         elsewhere.starts_with("1 object: 0 would be refused"),
-        "no progress line without a terminal: {elsewhere}"
+        "a progress line was printed although stderr is not a terminal: {elsewhere}"
     );
 }
 
 /// The API server accepts a connection and does not answer.
 #[test]
-fn a_progress_line_shows_what_was_asked() {
+fn a_progress_line_shows_the_request_that_has_no_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();

@@ -147,14 +147,12 @@ fn output_about(object: &Value, before: &Value, log: &Log) -> String {
     if let Ok(read) = Object::read(kind, &object.to_string()) {
         facts.put(read);
     }
-    for (kind, other) in [Kind::StatefulSet, Kind::ConfigMap].map(|it| (it, Scene::default())) {
-        if scene::kind_of(object) != kind {
-            let name = if kind == Kind::StatefulSet {
-                "StatefulSet/galera-instance-galera"
-            } else {
-                "ConfigMap/galera-instance-nodeconfig"
-            };
-            facts.put(Object::read(kind, &other.object(name).1.to_string()).unwrap());
+    for (other, name) in [
+        (Kind::StatefulSet, "StatefulSet/galera-instance-galera"),
+        (Kind::ConfigMap, "ConfigMap/galera-instance-nodeconfig"),
+    ] {
+        if kind != other {
+            facts.put(Object::read(other, &Scene::default().object(name).1.to_string()).unwrap());
         }
     }
     let held = World::build(facts, Freshness::Current);
@@ -168,12 +166,12 @@ fn output_about(object: &Value, before: &Value, log: &Log) -> String {
     let file =
         |name: &str, text: String| Input { name: name.into(), below: Path::new("").into(), text: Ok(text) };
     let text = |name: &str, it: &Value| file(name, serde_json::to_string_pretty(it).unwrap());
-    // The object is in few lines, as some people write YAML, with spaces as in the output of `kubectl get -o json`.
+    // The object in few lines, as in YAML in flow style, with the spaces of `kubectl get -o json`.
     let flow = |it: &Value| {
         let text = it.to_string().replace("\",\"", "\",\n \"").replace("\"value\":", "\"value\": ");
         [file("flow.yaml", text)]
     };
-    // The StatefulSet is there because a Secret is judged by its readers.
+    // The StatefulSet is added because a Secret is judged by its readers.
     let beside = text("beside.yaml", &Scene::default().stateful_set());
     let input = |it: &Value| [text("object.yaml", it), beside.clone()];
     let options = CheckOptions {
@@ -204,7 +202,7 @@ fn output_about(object: &Value, before: &Value, log: &Log) -> String {
     all
 }
 
-/// A writer that collects what is logged in this thread.
+/// A writer that collects the log of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -224,18 +222,18 @@ impl Write for Log {
     }
 }
 
-/// The test below examines real output, because a secret is noticed in nearly every place.
+/// Gatera reports a secret in nearly every place, which proves that the test below examines real output.
 #[test]
-fn planted_secrets_are_noticed() {
-    let unnoticed = PLACES.iter().filter(|(object, pointer, around)| {
+fn planted_secrets_are_reported() {
+    let unreported = PLACES.iter().filter(|(object, pointer, around)| {
         let (mut planted, clean) = (objects(), objects());
         plant(&mut planted[*object], pointer, &around.replace('@', "hunter2hunter2"));
         let all = output_about(&planted[*object], &clean[*object], &Log::default());
         !["[G06]", "[G09]", "[G11]", "[G12]", "cannot be read"].iter().any(|words| all.contains(words))
     });
     // Annotations of other programs are skipped while reading.
-    let unnoticed: Vec<_> = unnoticed.map(|(_, pointer, _)| *pointer).collect();
-    assert_eq!(unnoticed, ["/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration"]);
+    let unreported: Vec<_> = unreported.map(|(_, pointer, _)| *pointer).collect();
+    assert_eq!(unreported, ["/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration"]);
 }
 
 proptest! {

@@ -1,5 +1,5 @@
-//! What every command that looks at a cluster reads from it: the guard's settings, and the time. The API server is a
-//! stand-in with prepared answers: its clock is two hours ahead, and its guard adopts by a label of its own.
+//! The guard's settings and the time, which every command that looks at a cluster reads from it. The API server is a stand-in
+//! with prepared answers: its clock is two hours ahead, and its guard adopts by a label of its own.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,13 +30,15 @@ fn server_time() -> Timestamp {
     Timestamp::now() + SignedDuration::from_hours(2)
 }
 
-/// The objects of the stand-in, and the status code with which it answers a request for the guard's settings.
+/// The state of the stand-in.
 struct StandIn {
+    /// Its objects, each with the plural of its kind.
     objects: Vec<(&'static str, Value)>,
-    settings: u16,
+    /// The status code of the answer to a request for the guard's settings.
+    settings_status: u16,
     /// The plural of a kind that the stand-in offers but cannot list.
     broken: Option<&'static str>,
-    /// For each override that was written, how long it counts from then on, or why it does not count.
+    /// For each override that was written, how long it was to count, or why it did not count.
     overrides: Vec<Result<SignedDuration, String>>,
 }
 
@@ -47,13 +49,14 @@ struct Server {
 
 impl Server {
     /// Starts a stand-in with this scene, whose members have the label of the guard's own selector.
-    fn of(scene: &Scene, settings: u16) -> Self {
+    fn of(scene: &Scene, settings_status: u16) -> Self {
         let text = |object: &Value| object.to_string().replace(r#""app":"galera""#, r#""team":"own""#);
         let objects = scene.objects().into_iter().map(|(kind, mut object)| {
             object["metadata"]["resourceVersion"] = json!("1");
             (kind.plural(), serde_json::from_str(&text(&object)).unwrap())
         });
-        let stand_in = StandIn { objects: objects.collect(), settings, broken: None, overrides: Vec::new() };
+        let stand_in =
+            StandIn { objects: objects.collect(), settings_status, broken: None, overrides: Vec::new() };
         let stand_in = Arc::new(Mutex::new(stand_in));
         let (shared, folder) = (Arc::clone(&stand_in), tempfile::tempdir().unwrap());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -102,20 +105,6 @@ fn status(code: u16, message: &str) -> (u16, Value) {
     )
 }
 
-fn merge(into: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        *into = patch.clone();
-        return;
-    };
-    for (key, value) in fields {
-        if value.is_null() {
-            into.as_object_mut().map(|it| it.remove(key));
-        } else {
-            merge(&mut into[key], value);
-        }
-    }
-}
-
 impl StandIn {
     fn answer(&mut self, method: &Method, path: &str, body: &Bytes) -> (u16, Value) {
         let words: Vec<_> = path.split('/').filter(|it| !it.is_empty()).collect();
@@ -142,11 +131,15 @@ impl StandIn {
                     json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": { "name": "gatera" }, "webhooks": [{ "name": "a.gatera.dev", "clientConfig": client, "admissionReviewVersions": ["v1"], "sideEffects": "None" }] }),
                 )
             }
-            (_, ["configmaps", "gatera-settings"]) if self.settings == 200 && path.contains("/guards/") => (
-                200,
-                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "gatera-settings" }, "data": { "settings.yaml": ADOPT } }),
-            ),
-            (_, ["configmaps", "gatera-settings"]) => status(self.settings, "it is not for you"),
+            (_, ["configmaps", "gatera-settings"])
+                if self.settings_status == 200 && path.contains("/guards/") =>
+            {
+                (
+                    200,
+                    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "gatera-settings" }, "data": { "settings.yaml": ADOPT } }),
+                )
+            }
+            (_, ["configmaps", "gatera-settings"]) => status(self.settings_status, "it is not for you"),
             (&Method::GET, &[plural]) if self.broken == Some(plural) => {
                 status(500, "conversion webhook failed")
             }
@@ -188,7 +181,7 @@ impl StandIn {
             if sub == Some("scale") && read(object).is_err() {
                 return status(403, "[G01] the last member stays");
             }
-            merge(object, &patch);
+            json_patch::merge(object, &patch);
             object["metadata"]["resourceVersion"] =
                 json!(format!("{}0", object["metadata"]["resourceVersion"].as_str().unwrap()));
             if patch["metadata"]["annotations"].get(OVERRIDE).is_some() {
@@ -236,8 +229,8 @@ fn stop_uses_the_clock_of_the_api_server_and_restores_an_override() {
         let [Ok(counts), Err(_)] = &stand_in.overrides[..] else {
             panic!("{:?} {stopped}", stand_in.overrides)
         };
-        let minutes = SignedDuration::from_secs(90)..SignedDuration::from_secs(121);
-        assert!(minutes.contains(counts), "{counts}");
+        let about_two_minutes = SignedDuration::from_secs(90)..SignedDuration::from_secs(121);
+        assert!(about_two_minutes.contains(counts), "the override counted for {counts}");
         let set = stand_in.objects.iter().find(|it| it.0 == "statefulsets").unwrap();
         assert_eq!(set.1["metadata"]["annotations"].get(OVERRIDE), before.map(Value::from).as_ref());
     }
@@ -269,7 +262,7 @@ fn a_kind_that_cannot_be_listed_is_reported_and_the_rest_is_audited() {
     assert!(audited.stderr.ends_with(said), "{audited}");
 }
 
-/// Every command that looks at a cluster sees what the guard sees, and names the settings that it uses.
+/// Every command that looks at a cluster uses the settings of the guard, and prints where its settings come from.
 #[test]
 fn every_command_uses_the_settings_of_the_guard() {
     let ask = |code: u16, arguments: &[&str]| {
@@ -301,7 +294,8 @@ fn every_command_uses_the_settings_of_the_guard() {
         let by_defaults = ask(403, command);
         let said = "gatera: settings: the defaults, because those of the guard cannot be read: it is not for you; --config FILE names others\n";
         assert!(by_defaults.stderr.starts_with(said), "{command:?} {by_defaults}");
-        assert_eq!(by_defaults.stderr.contains("there is no Galera cluster"), names_it, "{command:?}");
+        let finds_none = by_defaults.stderr.contains("there is no Galera cluster");
+        assert_eq!(finds_none, names_it, "the defaults adopt nothing here: {command:?} {by_defaults}");
         // While the settings cannot be fetched, judging by the defaults would be a guess.
         let away = ask(503, command);
         let said = "gatera: asking for the guard's settings: it is not for you\n";
@@ -309,5 +303,6 @@ fn every_command_uses_the_settings_of_the_guard() {
     }
     let found = ask(200, &["status"]);
     assert!(found.stdout.contains(STATEFUL_SET), "{found}");
-    assert!(ask(200, &["audit", "--quiet"]).stderr.is_empty());
+    let quiet = ask(200, &["audit", "--quiet"]);
+    assert!(quiet.stderr.is_empty(), "{quiet}");
 }

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::guarded::{Guard, Start, install, program, shared};
 use crate::lab::{ControlPlane, eventually};
-use crate::wire::without_identity;
+use crate::wire::client_without_credentials;
 
 /// The proxy. It parses HTTP, so it can hold a single watch.
 pub struct Link {
@@ -27,7 +27,7 @@ pub struct Link {
     _runtime: Runtime,
 }
 
-/// The text that the path and query of held requests contain; `None` if none are held.
+/// A text that the path and query of every held request contain; `None` if no requests are held.
 type Held = Option<String>;
 
 impl Link {
@@ -35,7 +35,7 @@ impl Link {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (held, holds) = watch::channel(None);
-        let api_server = runtime.block_on(without_identity(plane));
+        let api_server = runtime.block_on(client_without_credentials(plane));
         let address = runtime.block_on(async move {
             let app =
                 Router::new().fallback(move |request| forward(api_server.clone(), request, holds.clone()));
@@ -62,7 +62,7 @@ impl Link {
     }
 }
 
-/// Waits while requests with this path are held.
+/// Waits while requests with this path and query are held.
 async fn until_released(path: &str, holds: &mut watch::Receiver<Held>) {
     let _ = holds.wait_for(|held| held.as_ref().is_none_or(|part| !path.contains(part.as_str()))).await;
 }
@@ -173,7 +173,11 @@ fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
             view_of(guard).filter(|(current, _)| *current)
         });
     }
-    assert!(released.elapsed() < Duration::from_secs(15), "{:?}", released.elapsed());
+    assert!(
+        released.elapsed() < Duration::from_secs(15),
+        "current again only after {:?}",
+        released.elapsed()
+    );
 }
 
 /// The leader's link stalls and recovers repeatedly: at no moment do both replicas report that they lead.
@@ -193,7 +197,7 @@ fn a_leader_whose_link_stalls_steps_down_before_the_next_one_leads() {
         |guard: &Guard| guard.get("/metrics").is_some_and(|(_, text)| text.contains("gatera_leader 1\n"));
     let leader = || {
         let lead: Vec<_> = replicas.iter().map(|(guard, _)| leads(guard)).collect();
-        assert!(lead != [true, true], "two leaders");
+        assert!(lead != [true, true], "both replicas report that they lead");
         lead.iter().position(|leads| *leads)
     };
     let mut now = eventually("a first leader", leader);

@@ -1,4 +1,4 @@
-//! SIGTERM at every stage: while the guard starts, and while it waits for its callers before it stops.
+//! SIGTERM while the guard starts, in its lame-duck phase, and while it drains its connections.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,12 +12,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::guarded::{guard_of, program};
 use crate::lab::{ends_with_this_process, eventually};
 
-struct Stopping {
+struct GuardProcess {
     shell: Child,
     pid: Pid,
 }
 
-impl Stopping {
+impl GuardProcess {
     /// Starts the real program with this address as its API server.
     fn start(folder: &Path, api_server: SocketAddr, arguments: &[&str]) -> Self {
         let kubeconfig = folder.join("kubeconfig");
@@ -37,7 +37,7 @@ impl Stopping {
             .spawn()
             .unwrap();
         let pid = eventually("the guard to run", || {
-            assert_eq!(shell.try_wait().unwrap(), None, "it ended");
+            assert_eq!(shell.try_wait().unwrap(), None, "the guard has ended");
             guard_of(shell.id())
         });
         Self { shell, pid: Pid::from_raw(i32::try_from(pid).unwrap()).unwrap() }
@@ -57,24 +57,25 @@ impl Stopping {
     }
 }
 
-/// In a container, a signal without a handler has no effect.
+/// In a container the guard is process 1, on which a signal without a handler has no effect.
 #[test]
 fn one_signal_ends_a_guard_that_is_starting() {
     let folder = tempfile::tempdir().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let guard = Stopping::start(folder.path(), silent.local_addr().unwrap(), &["--listen=127.0.0.1:0"]);
+    let guard = GuardProcess::start(folder.path(), silent.local_addr().unwrap(), &["--listen=127.0.0.1:0"]);
     let _asked = silent.accept().unwrap();
-    assert!(guard.terminate());
-    assert!(guard.ended() < Duration::from_secs(3));
+    assert!(guard.terminate(), "the guard has ended before the signal");
+    let took = guard.ended();
+    assert!(took < Duration::from_secs(3), "the guard ended only after {took:?}");
 }
 
 #[test]
-fn each_further_signal_ends_a_wait() {
+fn each_further_signal_ends_a_phase_of_the_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (closed, webhooks) = (free(), free());
     let listen = format!("--listen={webhooks}");
-    let guard = Stopping::start(
+    let guard = GuardProcess::start(
         folder.path(),
         closed,
         &[&listen, "--lame-duck=60", "--drain=60", "--namespace=default"],
@@ -82,13 +83,13 @@ fn each_further_signal_ends_a_wait() {
     // The guard does not wait long for a missing handshake; the second connection stays open until the end.
     let connect = || TcpStream::connect(webhooks).ok();
     drop(eventually("the guard to listen", connect));
-    assert!(guard.terminate());
+    assert!(guard.terminate(), "the guard has ended before the first signal");
     sleep(Duration::from_millis(200));
     let _open = connect().expect("it still serves in the lame-duck phase");
-    assert!(guard.terminate());
+    assert!(guard.terminate(), "the guard has ended in its lame-duck phase");
     eventually("the guard to accept no further connection", || connect().is_none().then_some(()));
     // On a busy machine the connection may have timed out, and the guard may have ended.
-    let asked = guard.terminate();
+    let still_ran = guard.terminate();
     let took = guard.ended();
-    assert!(!asked || took < Duration::from_secs(3), "{took:?}");
+    assert!(!still_ran || took < Duration::from_secs(3), "the guard ended only after {took:?}");
 }

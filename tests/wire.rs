@@ -1,9 +1,10 @@
-//! Helpers between the API server and the guard, and load on both: a Service that can be cut, and continuous requests.
+//! Test helpers for the path from the API server to the guard: a Service that can be cut, and continuous load on both.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{Patch, PatchParams};
@@ -13,8 +14,8 @@ use serde_json::json;
 
 use crate::lab::{ControlPlane, User};
 
-/// Returns a client of the API server for a proxy. It has no identity, because the proxied requests bring their own token.
-pub async fn without_identity(plane: &ControlPlane) -> Client {
+/// Returns a client of the API server for a proxy. It has no credentials, because each proxied request carries its own token.
+pub async fn client_without_credentials(plane: &ControlPlane) -> Client {
     let file = Kubeconfig::read_from(plane.kubeconfig(User::Admin)).unwrap();
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
     config.auth_info = AuthInfo::default();
@@ -57,20 +58,22 @@ impl Balancer {
         Self { address, backends, open }
     }
 
-    pub fn lead_to(&self, backends: &[SocketAddr]) {
+    /// Forwards new connections to these backends from now on.
+    pub fn set_backends(&self, backends: &[SocketAddr]) {
         *self.backends.lock().unwrap() = backends.to_vec();
     }
 
     /// Drops new connections and closes those that are open.
     pub fn cut(&self) {
-        self.lead_to(&[]);
+        self.set_backends(&[]);
         for stream in self.open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Load on admission: dry-run writes of a guarded StatefulSet, as fast as the API server accepts them.
+/// Load on admission: dry-run writes of a guarded StatefulSet, as fast as the API server accepts them, or 20 per second if they
+/// fail.
 pub struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
@@ -102,7 +105,10 @@ impl Load {
                     let patch = json!({ "metadata": { "labels": { "turn": turn.to_string() } } });
                     match api.patch(stateful_set, &params, &Patch::Merge(&patch)).await {
                         Ok(_) => drop(counted.fetch_add(1, Ordering::Relaxed)),
-                        Err(error) => reported.lock().unwrap().push(error.to_string()),
+                        Err(error) => {
+                            reported.lock().unwrap().push(error.to_string());
+                            tokio::time::sleep(Duration::from_millis(50)).await;
+                        }
                     }
                 }
             });

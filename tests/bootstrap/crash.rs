@@ -50,7 +50,7 @@ impl CrashLab {
             ..Start::default()
         };
         let guard = Guard::start(self.plane, &program(), &start);
-        self.service.lead_to(&[guard.webhooks]);
+        self.service.set_backends(&[guard.webhooks]);
         guard.until_registered();
         Leader { gate, guard, number }
     }

@@ -13,7 +13,7 @@ use kube::Client;
 use tokio::runtime::Runtime;
 
 use crate::lab::ControlPlane;
-use crate::wire::without_identity;
+use crate::wire::client_without_credentials;
 
 pub struct Gate {
     address: SocketAddr,
@@ -37,7 +37,7 @@ impl Gate {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let limit = Arc::<Mutex<Option<Limit>>>::default();
-        let (api_server, limits) = (runtime.block_on(without_identity(plane)), Arc::clone(&limit));
+        let (api_server, limits) = (runtime.block_on(client_without_credentials(plane)), Arc::clone(&limit));
         let address = runtime.block_on(async move {
             let app = Router::new().fallback(move |request: Request| {
                 let (api_server, limits) = (api_server.clone(), Arc::clone(&limits));

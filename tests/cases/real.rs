@@ -104,7 +104,7 @@ fn registered(plane: &ControlPlane, balancer: &Balancer) -> Start {
         ..Start::default()
     };
     let first = Guard::start(plane, &guarded::program(), &start);
-    balancer.lead_to(&[first.webhooks]);
+    balancer.set_backends(&[first.webhooks]);
     first.until_registered();
     let mut role = plane.get("gatera", "role/gatera");
     for rule in role["rules"].as_array_mut().unwrap() {
@@ -167,7 +167,7 @@ impl Stage {
             .succeeded();
         let guard = Guard::start(plane, &guarded::program(), start);
         balancer.cut();
-        balancer.lead_to(&[guard.webhooks]);
+        balancer.set_backends(&[guard.webhooks]);
         guard.until_registered();
         let guard = CountedGuard { guard, reviews: Cell::new(0) };
         guard.was_asked();

@@ -101,7 +101,7 @@ impl Setup {
             Guard::start(&self.plane, &program(), &start)
         };
         self.guards = identities.iter().map(start).collect();
-        self.service.lead_to(&self.guards.iter().map(|it| it.webhooks).collect::<Vec<_>>());
+        self.service.set_backends(&self.guards.iter().map(|it| it.webhooks).collect::<Vec<_>>());
     }
 
     /// Does the damage while the guards run, or, with [`Replicas::Restarted`], between their stop and their restart.

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::planned::stage_is;
+use super::planned::assert_stage;
 use super::situation::{File, Situation};
 
 #[test]
 fn no_member_restarts_while_something_else_is_under_way() {
     let old = ("ready", Some(File::Old));
     let new = || Situation { live: File::New.text(), ..Situation::recorded() };
-    let waits = |situation: Situation, why: &str| stage_is(&situation, why, "");
+    let waits = |situation: Situation, why: &str| assert_stage(&situation, why, "");
     for (word, why) in [
         ("starting", "waits: 2 of 3 members Synced, galera-1 is not Ready yet"),
         ("going", "waits: 2 of 3 members Synced, galera-1 is being deleted"),
@@ -18,9 +18,9 @@ fn no_member_restarts_while_something_else_is_under_way() {
         waits(Situation { members: vec![old, (word, Some(File::Old)), old], ..new() }, why);
     }
     let unverified = ("unverified", None);
-    let healed = Situation { members: vec![old, unverified, old], ..new() };
+    let unprepared = Situation { members: vec![old, unverified, old], ..new() };
     assert_eq!(
-        healed.stage().0,
+        unprepared.stage().0,
         "max_connections: galera-1 restarts first",
         "its pod was created while no guard ran"
     );
@@ -67,28 +67,28 @@ fn no_member_restarts_while_something_else_is_under_way() {
 #[test]
 fn an_unreadable_file_restarts_no_member_and_is_reported() {
     let live = |live| Situation { live, ..Situation::recorded() };
-    stage_is(
+    assert_stage(
         &live("[mysqld]\na=1\n[broken\n"),
         "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be read beyond line 3",
         "",
     );
     let old = ("ready", File::Old);
     let midway = Situation { live: "a", ..Situation::under_way(Some(2), [old, old, old]) };
-    stage_is(
+    assert_stage(
         &midway,
         "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be read beyond line 1",
         "",
     );
 }
 
-/// During a recovery a person may have one member found the cluster: the guard neither rolls out such a file nor refuses it.
+/// During a recovery a person may use a file with which a member founds the cluster: the guard does not roll it out.
 #[test]
 fn a_file_that_founds_a_cluster_is_never_rolled_out() {
     let founds = Situation {
         live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://\n",
         ..Situation::recorded()
     };
-    stage_is(
+    assert_stage(
         &founds,
         "held: ConfigMap galera-instance-nodeconfig makes every server that starts create a new cluster",
         "",
@@ -97,5 +97,5 @@ fn a_file_that_founds_a_cluster_is_never_rolled_out() {
         live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://a\n",
         ..Situation::recorded()
     };
-    stage_is(&other, "settled", "");
+    assert_stage(&other, "settled", "");
 }

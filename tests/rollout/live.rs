@@ -34,6 +34,20 @@ fn recorded(alive: &Alive) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
+/// Waits until the guard has recorded the configuration of the cluster, and returns its revision.
+fn first_revision(alive: &Alive) -> String {
+    eventually("the recorded configuration", || Some(recorded(alive)["good"].as_str()?.to_owned()))
+}
+
+/// Waits until all members run another revision than this one, and returns what the guard then recorded.
+fn until_rolled_out(alive: &Alive, before: &str) -> Value {
+    eventually("the rollout", || {
+        let recorded = recorded(alive);
+        (recorded["good"] != before && recorded["next"].is_null()).then_some(recorded)
+    })
+}
+
+/// Appends a line to the option file of the members.
 fn set_option(alive: &Alive, line: &str) {
     let map = alive.plane.get(&alive.ns, CONFIG);
     let (key, text) = map["data"].as_object().unwrap().iter().next().unwrap();
@@ -52,8 +66,7 @@ fn writes(alive: &Alive) -> Vec<String> {
 #[test]
 fn a_change_reaches_one_member_then_the_others() {
     let alive = Alive::cluster("rollout");
-    let good =
-        eventually("the recorded configuration", || Some(recorded(&alive)["good"].as_str()?.to_owned()));
+    let good = first_revision(&alive);
     let (before, written) = (alive.members(), writes(&alive).len());
     // The first pods get their snapshots from the webhook, which waits for the view for half a second at most.
     let at_first = revisions(&alive);
@@ -65,10 +78,7 @@ fn a_change_reaches_one_member_then_the_others() {
     set_option(&alive, "max_connections = 77");
     eventually("the first restart", || (alive.members() != before).then_some(()));
     eprintln!("from the change to a new pod: {:?}, of which the guard waits 10 s", changed.elapsed());
-    let done = eventually("the rollout", || {
-        let recorded = recorded(&alive);
-        (recorded["good"] != good && recorded["next"].is_null()).then_some(recorded)
-    });
+    let done = until_rolled_out(&alive, &good);
     let revision = done["good"].as_str().unwrap();
     for (name, (mark, mounted)) in revisions(&alive) {
         assert_eq!(mark, revision, "{name}");
@@ -108,8 +118,8 @@ fn a_change_reaches_one_member_then_the_others() {
     );
 }
 
-/// A new leader continues, after whichever write the old one was killed. By default it is killed after the first eviction;
-/// `GATERA_CRASHES=all` tries each write.
+/// A new leader continues the rollout of a leader that was killed. By default that leader is killed after the first eviction;
+/// `GATERA_CRASHES=all` also kills it after three other writes.
 #[test]
 fn the_next_leader_continues() {
     let lab = CrashLab::new();
@@ -123,18 +133,17 @@ fn the_next_leader_continues() {
         alive.apply(&[]).succeeded();
         alive.until_formed();
         alive.until_bootstrap_removed();
-        let good =
-            eventually("the recorded configuration", || Some(recorded(&alive)["good"].as_str()?.to_owned()));
+        let good = first_revision(&alive);
         leader.gate.allow_writes(&alive.ns, writes);
         set_option(&alive, "max_connections = 78");
         eventually("a write of the leader to be held", || leader.gate.holds_a_request().then_some(()));
         leader = lab.kill(leader);
-        let done = eventually("the rollout", || {
-            let recorded = recorded(&alive);
-            (recorded["good"] != good && recorded["next"].is_null()).then_some(recorded)
-        });
+        let done = until_rolled_out(&alive, &good);
         let revision = done["good"].as_str().unwrap();
-        assert!(revisions(&alive).values().all(|(mark, _)| mark == revision), "after {last}");
+        assert!(
+            revisions(&alive).values().all(|(mark, _)| mark == revision),
+            "a member does not run it: killed after {last}"
+        );
         let evicted = alive
             .plane
             .asked_by_the_guard()
@@ -142,8 +151,8 @@ fn the_next_leader_continues() {
             .filter(|it| it.namespace == alive.ns && it.resource == "pods/eviction" && it.code < 300);
         // A pod that is created while no guard runs reads the ConfigMap itself and is replaced once more in its turn.
         let evicted = evicted.count();
-        assert!(matches!(evicted, 3 | 4), "after {last}: {evicted}");
-        assert_eq!(events(&alive, "RollingOut").len(), 1, "after {last}");
+        assert!(matches!(evicted, 3 | 4), "{evicted} evictions: killed after {last}");
+        assert_eq!(events(&alive, "RollingOut").len(), 1, "killed after {last}");
     }
 }
 
@@ -151,8 +160,7 @@ fn the_next_leader_continues() {
 #[test]
 fn a_rollout_is_paused_resumed_and_undone_by_command() {
     let alive = Alive::cluster("asked");
-    let good =
-        eventually("the recorded configuration", || Some(recorded(&alive)["good"].as_str()?.to_owned()));
+    let good = first_revision(&alive);
     let rollout = |arguments: &[&str]| {
         let output = std::process::Command::new(guarded::program())
             .arg("rollout")
@@ -161,10 +169,10 @@ fn a_rollout_is_paused_resumed_and_undone_by_command() {
             .env("KUBECONFIG", alive.plane.kubeconfig(User::Admin))
             .output()
             .unwrap();
-        let [read, reported] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
-        let reported = reported
-            .strip_prefix("gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n");
-        (output.status.code().unwrap(), read + reported.unwrap())
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        let stderr =
+            stderr.strip_prefix("gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n");
+        (output.status.code().unwrap(), stdout + stderr.unwrap())
     };
     let says = |arguments: &[&str], begins: &str| {
         let (code, text) = rollout(arguments);
@@ -176,7 +184,7 @@ fn a_rollout_is_paused_resumed_and_undone_by_command() {
     assert!(settled.contains(&format!("{good}  good")), "{settled}");
     says(&["pause", STATEFUL_SET], &format!("{id} is paused"));
     set_option(&alive, "max_connections = 79");
-    eventually("status to say that it is paused", || {
+    eventually("`gatera rollout status` to show that it is paused", || {
         let (code, text) = rollout(&["status", STATEFUL_SET, "--watch"]);
         (code == 1 && text.contains(": waits (paused by annotation gatera.dev/rollout;")).then_some(())
     });
@@ -185,13 +193,10 @@ fn a_rollout_is_paused_resumed_and_undone_by_command() {
     alive.admin(&["delete", "pod", &format!("{STATEFUL_SET}-0")]).succeeded();
     alive.until_ready(3);
     assert!(revisions(&alive).values().all(|(mark, _)| *mark == good), "{:?}", revisions(&alive));
-    assert_eq!(alive.members()[1..], before[1..]);
+    assert_eq!(alive.members()[1..], before[1..], "a member restarted although the rollout is paused");
 
     says(&["resume", STATEFUL_SET], &format!("{id} continues"));
-    let done = eventually("the rollout", || {
-        let recorded = recorded(&alive);
-        (recorded["good"] != good && recorded["next"].is_null()).then_some(recorded)
-    });
+    let done = until_rolled_out(&alive, &good);
     let new = done["good"].as_str().unwrap().to_owned();
     says(&["status", STATEFUL_SET, "--watch"], &format!("{id}  configuration: done"));
     let history = says(&["history", STATEFUL_SET], &new);
@@ -244,7 +249,7 @@ fn a_template_with_which_a_member_hangs_is_taken_back() {
     let undone = alive.admin(&["rollout", "undo", "statefulset", STATEFUL_SET]);
     assert!(undone.status == 0 && undone.stderr.contains("[G14]"), "{undone}");
     assert!(undone.stderr.contains("its pod template changes back to that of the Ready members"), "{undone}");
-    let printed = eventually("status to name the command", || {
+    let printed = eventually("`gatera status` to print the command", || {
         let output = guarded::ask(
             &alive.plane.kubeconfig(User::Admin),
             &["status", STATEFUL_SET, "--namespace", &alive.ns],

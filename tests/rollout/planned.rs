@@ -6,32 +6,33 @@ use super::situation::{File, Situation};
 use crate::scene::{STATEFUL_SET, Scene};
 
 /// Asserts the stage of the rollout and its next step.
-pub(super) fn stage_is(situation: &Situation, says: &str, does: &str) {
+#[track_caller]
+pub(super) fn assert_stage(situation: &Situation, says: &str, does: &str) {
     let (said, done) = situation.stage();
-    assert_eq!((&*said, &*done), (says, does));
+    assert_eq!((&*said, &*done), (says, does), "the stage of the rollout and its next step");
 }
 
 #[test]
 fn the_running_configuration_is_recorded_once() {
     let first = "record {\"good\":\"OLD\"} after 0s";
-    stage_is(&Situation::default(), "recording which configuration members run", first);
+    assert_stage(&Situation::default(), "recording which configuration members run", first);
     // A StatefulSet that was recreated: the revision of its pods counts, not a change to the ConfigMap in the meantime.
     let orphaned = Situation { record: Value::Null, live: File::New.text(), ..Situation::recorded() };
-    stage_is(&orphaned, "recording which configuration members run", first);
-    stage_is(&Situation::recorded(), "settled", "");
+    assert_stage(&orphaned, "recording which configuration members run", first);
+    assert_stage(&Situation::recorded(), "settled", "");
     let comments = "# hello\n[server]\n  max-connections = 1 # same\n";
-    stage_is(&Situation { live: comments, ..Situation::recorded() }, "settled", "");
+    assert_stage(&Situation { live: comments, ..Situation::recorded() }, "settled", "");
     // A deleted snapshot is created again, but not one that exists and is too large for the view.
     let without = || Situation { snapshots: Vec::new(), ..Situation::recorded() };
-    stage_is(&without(), "creating a missing snapshot again", first);
-    stage_is(&Situation { unread: vec![File::Old], ..without() }, "settled", "");
+    assert_stage(&without(), "creating a missing snapshot again", first);
+    assert_stage(&Situation { unread: vec![File::Old], ..without() }, "settled", "");
 }
 
 #[test]
 fn a_change_reaches_one_member_then_all() {
     let new = |members| Situation { live: File::New.text(), members, ..Situation::recorded() };
     let (old, ready, new_file) = (("ready", Some(File::Old)), "ready", File::New);
-    stage_is(
+    assert_stage(
         &new(vec![old; 3]),
         "max_connections: galera-2 restarts first",
         "record {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\",\"canary\":2}} after 10s event RollingOut: max_connections: galera-2 restarts with \
@@ -40,26 +41,34 @@ fn a_change_reaches_one_member_then_all() {
     let under_way = |canary, members| Situation::under_way(canary, members);
     let old = (ready, File::Old);
     let first = under_way(Some(2), [old, old, old]);
-    stage_is(&first, "0 of 3 run with max_connections; galera-2 restarts next", "evict galera-2 after 0s");
+    assert_stage(
+        &first,
+        "0 of 3 run with max_connections; galera-2 restarts next",
+        "evict galera-2 after 0s",
+    );
     let starts = under_way(Some(2), [old, old, ("pending", new_file)]);
     assert_eq!(starts.stage().0, "galera-2 starts with max_connections");
     assert!(starts.stage().1.contains("does not become Ready with max_connections\"}} after 600s"));
     let well = under_way(Some(2), [old, old, (ready, new_file)]);
-    stage_is(
+    assert_stage(
         &well,
         "galera-2 is Ready with max_connections, and is watched for some seconds",
         "record {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\"}} after 10s",
     );
     let second = under_way(None, [old, old, (ready, new_file)]);
-    stage_is(&second, "1 of 3 run with max_connections; galera-1 restarts next", "evict galera-1 after 0s");
+    assert_stage(
+        &second,
+        "1 of 3 run with max_connections; galera-1 restarts next",
+        "evict galera-1 after 0s",
+    );
     let unwell = under_way(None, [("starting", File::Old), old, (ready, new_file)]);
-    stage_is(
+    assert_stage(
         &unwell,
         "1 of 3 run with max_connections; 2 of 3 members Synced, galera-0 is not Ready yet",
         "",
     );
     let done = under_way(None, [(ready, new_file); 3]);
-    stage_is(
+    assert_stage(
         &done,
         "every member runs the new configuration",
         "record {\"good\":\"NEW\"} after 0s event RolledOut: all 3 members run max_connections (NEW)",
@@ -70,7 +79,7 @@ fn a_change_reaches_one_member_then_all() {
 fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
     let old = ("ready", File::Old);
     let fails = Situation::under_way(Some(2), [old, old, ("stuck", File::New)]);
-    stage_is(
+    assert_stage(
         &fails,
         "galera-2 keeps failing with max_connections",
         "record {\"good\":\"OLD\",\"stopped\":{\"revision\":\"NEW\",\"why\":\"galera-2 keeps failing with max_connections\"}} after 20s event \
@@ -85,21 +94,21 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
         record: record.clone(),
         ..Situation::under_way(None, members)
     };
-    stage_is(
+    assert_stage(
         &stopped([old, old, ("stuck", File::New)]),
         "stopped: galera-2 fails; galera-2 returns to the previous configuration",
         "evict galera-2 after 0s",
     );
-    stage_is(&stopped([old, old, ("starting", File::Old)]), "stopped: galera-2 fails", "");
+    assert_stage(&stopped([old, old, ("starting", File::Old)]), "stopped: galera-2 fails", "");
     let given_up = stopped([old; 3]);
-    stage_is(&given_up, "stopped: galera-2 fails", "");
+    assert_stage(&given_up, "stopped: galera-2 fails", "");
     let says = "galera-2 fails; correct ConfigMap galera-instance-nodeconfig, which starts a new try, or try the same again: \
                 gatera rollout retry galera-instance-galera -n db";
     let status = given_up.status();
     assert!(status.contains("\n└── Steps of the guard: given up\n"), "{status}");
     assert!(status.contains(&format!("configuration: given up ({says})\n")), "{status}");
     // Members that are Ready with it also go back, one at a time.
-    stage_is(
+    assert_stage(
         &stopped([old, ("starting", File::Old), ("ready", File::New)]),
         "stopped: galera-2 fails; galera-2 returns to the previous configuration later: 2 of 3 members Synced, galera-1 is not Ready yet",
         "",
@@ -129,7 +138,7 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
     assert!(fails_again.stage().1.contains("\"retried\":\"2\""), "{:?}", fails_again.stage());
     // The snapshot of the good revision is gone.
     let lost = Situation { snapshots: vec![File::New], ..stopped([old, old, ("stuck", File::New)]) };
-    stage_is(&lost, "stopped: members cannot return to OLD, because no snapshot of it is kept", "");
+    assert_stage(&lost, "stopped: members cannot return to OLD, because no snapshot of it is kept", "");
     // The ConfigMap holds another revision: it is tried.
     let newer = Situation { live: File::Newer.text(), ..stopped([old; 3]) };
     let (says, does) = newer.stage();
@@ -142,7 +151,7 @@ fn a_failing_canary_is_reverted_and_no_other_member_restarts() {
     );
     // The ConfigMap holds the good revision again.
     let back = Situation { live: File::Old.text(), ..stopped([old; 3]) };
-    stage_is(
+    assert_stage(
         &back,
         "clearing the record of the configuration that failed",
         "record {\"good\":\"OLD\"} after 0s",
@@ -158,18 +167,22 @@ fn only_failures_that_the_new_file_may_cause_stop_a_rollout() {
     assert_eq!(says, "galera-2 keeps failing with max_connections");
     assert!(does.contains("after 20s"), "{does}");
     assert!(canary("ended unknown variable x").stage().0.ends_with("(unknown variable x)"));
-    stage_is(
+    assert_stage(
         &canary("unpulled"),
         "galera-2 cannot start with max_connections, because its image is not available",
         "event RolloutWaits: galera-2 cannot start with max_connections, because its image is not available: kubectl -n db describe pod galera-2 shows why; no other member restarts until the image is there or the change is reverted",
     );
     let waiting = ("starting", File::Old);
     let none_serves = Situation::under_way(Some(2), [waiting, waiting, ("starting", File::New)]);
-    stage_is(&none_serves, "galera-2 starts with max_connections", "");
+    assert_stage(&none_serves, "galera-2 starts with max_connections", "");
     // The others wait for the canary, which fails for another reason.
     let cured = [("stuck", Some(File::Old)), ("starting", Some(File::New)), ("starting", Some(File::New))];
     let cured = Situation { members: cured.to_vec(), ..Situation::under_way(Some(0), [waiting; 3]) };
-    stage_is(&cured, "2 of 3 run with max_connections; galera-0 restarts next", "evict galera-0 after 0s");
+    assert_stage(
+        &cured,
+        "2 of 3 run with max_connections; galera-0 restarts next",
+        "evict galera-0 after 0s",
+    );
 }
 
 #[test]
@@ -192,23 +205,23 @@ fn a_failing_member_is_the_canary_of_the_corrected_file() {
     assert!(does.contains("\"canary\":1"), "{does}");
     let next =
         Situation::under_way(Some(1), [("ready", File::Old), ("stuck", File::Old), ("ready", File::Old)]);
-    stage_is(&next, "0 of 3 run with max_connections; galera-1 restarts next", "evict galera-1 after 0s");
+    assert_stage(&next, "0 of 3 run with max_connections; galera-1 restarts next", "evict galera-1 after 0s");
 }
 
 #[test]
 fn a_change_during_a_rollout_starts_over_with_a_member_that_has_restarted() {
     let (old, new) = (("ready", File::Old), ("ready", File::New));
     let turned = |members| Situation { live: File::Newer.text(), ..Situation::under_way(None, members) };
-    stage_is(
+    assert_stage(
         &turned([old, new, new]),
         "the configuration changed again",
         "record {\"good\":\"OLD\",\"next\":{\"revision\":\"NEWER\",\"canary\":2}} after 10s",
     );
-    stage_is(&turned([old; 3]), "the configuration changed again", "record {\"good\":\"OLD\"} after 10s");
+    assert_stage(&turned([old; 3]), "the configuration changed again", "record {\"good\":\"OLD\"} after 10s");
     let back = Situation { live: File::Old.text(), ..Situation::under_way(None, [old, old, new]) };
-    stage_is(&back, "the configuration changed again", "record {\"good\":\"OLD\"} after 10s");
+    assert_stage(&back, "the configuration changed again", "record {\"good\":\"OLD\"} after 10s");
     let then = Situation { record: json!({ "good": File::Old.revision() }), ..back };
-    stage_is(&then, "stopped: galera-2 returns to the previous configuration", "evict galera-2 after 0s");
+    assert_stage(&then, "stopped: galera-2 returns to the previous configuration", "evict galera-2 after 0s");
 }
 
 #[test]
@@ -218,20 +231,24 @@ fn a_person_may_keep_a_revision_until_the_config_map_changes() {
         json!({ "metadata": { "annotations": { "gatera.dev/rollout": request } } })
     };
     let new = Situation { live: File::New.text(), ..Situation::recorded() };
-    stage_is(&Situation { set: keep(File::Old, File::New), ..new }, "settled", "");
+    assert_stage(&Situation { set: keep(File::Old, File::New), ..new }, "settled", "");
     let newer =
         Situation { live: File::Newer.text(), set: keep(File::Old, File::New), ..Situation::recorded() };
     assert!(newer.stage().1.contains("\"revision\":\"NEWER\""));
     let lost =
         Situation { live: File::New.text(), set: keep(File::Newer, File::New), ..Situation::recorded() };
-    stage_is(&lost, "held: annotation gatera.dev/rollout asks for NEWER, but no snapshot of it is kept", "");
+    assert_stage(
+        &lost,
+        "held: annotation gatera.dev/rollout asks for NEWER, but no snapshot of it is kept",
+        "",
+    );
 }
 
 #[test]
 fn a_file_that_a_new_template_brought_is_good_once_all_members_run_it() {
     let new = ("ready", Some(File::New));
     let done = Situation { live: File::New.text(), members: vec![new; 3], ..Situation::recorded() };
-    stage_is(
+    assert_stage(
         &done,
         "every member runs the new configuration",
         "record {\"good\":\"NEW\"} after 0s event RolledOut: all 3 members run max_connections (NEW)",
@@ -243,9 +260,9 @@ fn a_file_that_a_new_template_brought_is_good_once_all_members_run_it() {
         data: "none",
         ..Situation::recorded()
     };
-    stage_is(&forming, "no member holds data yet", "record {\"good\":\"NEW\"} after 0s");
+    assert_stage(&forming, "no member holds data yet", "record {\"good\":\"NEW\"} after 0s");
     let then = Situation { record: json!({ "good": File::New.revision() }), ..forming };
-    stage_is(&then, "stopped: galera-0 returns to the previous configuration", "evict galera-0 after 0s");
+    assert_stage(&then, "stopped: galera-0 returns to the previous configuration", "evict galera-0 after 0s");
 }
 
 #[test]
@@ -256,20 +273,20 @@ fn a_pod_that_is_broken_by_a_template_that_was_taken_back_is_replaced() {
         members: vec![("ready", Some(File::Old)), ("ready", Some(File::Old)), ("stuck", None)],
         ..Situation::recorded()
     };
-    stage_is(&it, "settled", "");
+    assert_stage(&it, "settled", "");
     let scene = Scene { members: ["ready", "ready", "stuck"].map(String::from).into(), ..Scene::default() };
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-2"));
     pod["metadata"]["labels"]["controller-revision-hash"] = json!("b");
     it.also = vec![pod];
-    stage_is(
+    assert_stage(
         &it,
         "galera-2 keeps failing with an earlier template and is replaced",
         "evict galera-2 after 30s",
     );
-    // It would be created again from the template that it has.
+    // Its new pod would get the same template again.
     let status = json!({ "status": { "currentRevision": "b", "updateRevision": "a", "currentReplicas": 3 } });
     it.set = status;
-    stage_is(&it, "settled", "");
+    assert_stage(&it, "settled", "");
     it.set["spec"] =
         json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "partition": 0 } } });
     assert_eq!(it.stage().1, "evict galera-2 after 30s");
@@ -282,11 +299,15 @@ fn a_failing_member_is_replaced_even_if_others_are_not_ready() {
     let record =
         json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "x" } });
     let two = Situation { record: record.clone(), ..Situation::under_way(None, [old, stuck, stuck]) };
-    stage_is(&two, "stopped: x; galera-2 returns to the previous configuration", "evict galera-2 after 0s");
+    assert_stage(
+        &two,
+        "stopped: x; galera-2 returns to the previous configuration",
+        "evict galera-2 after 0s",
+    );
     // A pod that was created while no guard ran reads the ConfigMap, which holds the revision that failed.
     let mut unmarked = Situation { record, ..Situation::under_way(None, [old, old, old]) };
     unmarked.members[1] = ("stuck", None);
-    stage_is(
+    assert_stage(
         &unmarked,
         "stopped: x; galera-1 returns to the previous configuration",
         "evict galera-1 after 0s",
@@ -300,7 +321,11 @@ fn a_failing_member_is_replaced_even_if_others_are_not_ready() {
         bootstrap: "running",
         ..Situation::recorded()
     };
-    stage_is(&forming, "stopped: galera-0 returns to the previous configuration", "evict galera-0 after 0s");
+    assert_stage(
+        &forming,
+        "stopped: galera-0 returns to the previous configuration",
+        "evict galera-0 after 0s",
+    );
     // The member fails during the rollout of a template, and the file has been corrected since.
     let set = json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } });
     let rolls = Situation { live: File::Newer.text(), set, ..Situation::recorded() };
@@ -313,19 +338,19 @@ fn a_failing_member_is_replaced_even_if_others_are_not_ready() {
     assert!(does.contains("\"canary\":2"), "{does}");
 }
 
-/// A member that is created without a snapshot a second time is not restarted again.
+/// A member whose second pod is created without a snapshot, too, is not restarted again.
 #[test]
 fn a_second_pod_without_a_snapshot_stops_the_rollout() {
     let old = ("ready", File::Old);
     let mut it = Situation::under_way(Some(2), [old, old, old]);
     it.members[2] = ("ready", None);
-    stage_is(
+    assert_stage(
         &it,
         "0 of 3 run with max_connections; galera-2 restarts next",
         "record {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\",\"canary\":2,\"healed\":[\"galera-2\",\"pod-2\"]}} after 0s",
     );
     it.record["next"]["healed"] = json!([format!("{STATEFUL_SET}-2"), "pod-2"]);
-    stage_is(&it, "0 of 3 run with max_connections; galera-2 restarts next", "evict galera-2 after 0s");
+    assert_stage(&it, "0 of 3 run with max_connections; galera-2 restarts next", "evict galera-2 after 0s");
     it.record["next"]["healed"] = json!([format!("{STATEFUL_SET}-2"), "another"]);
     let (says, does) = it.stage();
     assert_eq!(says, "galera-2 starts without a snapshot of its configuration");

@@ -1,13 +1,32 @@
 //! The warnings for a user who changes a ConfigMap, before the change takes effect.
 
-use facts::review::{self, Origin};
+use engine::verdict::Decision;
+use facts::review::{self, Origin, Review};
 use facts::settings::Settings;
 use facts::view::View;
 use gatera::rulebook;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::situation::{File, Situation};
 use crate::scene::{self, STATEFUL_SET};
+
+/// Returns the review of an operation on this ConfigMap, and the decision about it.
+fn judged(situation: &Situation, operation: &str, old: &Value, new: Option<&Value>) -> (Review, Decision) {
+    let body = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "1", "operation": operation, "namespace": scene::NAMESPACE, "name": old["metadata"]["name"],
+            "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+            "resource": { "group": "", "version": "v1", "resource": "configmaps" },
+            "userInfo": { "username": "editor" }, "oldObject": old, "object": new,
+        },
+    });
+    let body = body.to_string();
+    let review = review::read(body.as_bytes(), Origin::Validating, rulebook().kinds()).unwrap().review;
+    let (world, settings) = (situation.world(), Settings::default());
+    let decision = rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings));
+    (review, decision)
+}
 
 /// Returns the warnings about a change of the option file from the old text to this one.
 fn warnings(situation: &Situation, text: &str) -> Vec<String> {
@@ -15,20 +34,8 @@ fn warnings(situation: &Situation, text: &str) -> Vec<String> {
         json!({ "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": { "name": "galera-instance-nodeconfig", "namespace": scene::NAMESPACE }, "data": { "galera.cnf": text } })
     };
-    let body = json!({
-        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-        "request": {
-            "uid": "1", "operation": "UPDATE", "namespace": scene::NAMESPACE, "name": "galera-instance-nodeconfig",
-            "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
-            "resource": { "group": "", "version": "v1", "resource": "configmaps" },
-            "userInfo": { "username": "editor" }, "oldObject": map(File::Old.text()), "object": map(text),
-        },
-    });
-    let body = body.to_string();
-    let incoming = review::read(body.as_bytes(), Origin::Validating, rulebook().kinds()).unwrap();
-    let (world, settings) = (situation.world(), Settings::default());
-    let decision = rulebook().evaluate(&incoming.review, &View::new(&world, scene::now(), &settings));
-    report::warnings(&incoming.review.subject(), &decision)
+    let (review, decision) = judged(situation, "UPDATE", &map(File::Old.text()), Some(&map(text)));
+    report::warnings(&review.subject(), &decision)
 }
 
 #[test]
@@ -48,19 +55,17 @@ fn a_change_of_a_file_is_answered_with_what_restarts_and_why() {
         format!("{restarts}: [client] port, a, b and 2 more")
     );
     // Neither a change of formatting nor of the address restarts a member.
-    assert_eq!(reported("# mine\n[server]\nmax-connections = 1\n"), "");
+    assert_eq!(reported("# mine\n[server]\nmax-connections = 1\n"), "", "only the formatting changed");
     let address = reported("[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://a,b\n");
     assert!(address.starts_with("[G06]") && !address.contains("restart"), "{address}");
-    // A change that is refused restarts no member.
     let broken = reported("[mysqld]\nmax_connections=1\n[broken\n");
-    assert_eq!(broken, "");
+    assert_eq!(broken, "", "a change that is refused restarts no member");
 }
 
 #[test]
 fn where_no_member_restarts_the_answer_says_so() {
-    let when = |set: serde_json::Value| {
-        warnings(&Situation { set, ..Situation::recorded() }, File::New.text()).join("\n")
-    };
+    let when =
+        |set: Value| warnings(&Situation { set, ..Situation::recorded() }, File::New.text()).join("\n");
     let none = "members of galera-instance-galera read this when they restart, but gatera restarts none";
     assert_eq!(
         when(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "paused" } } })),
@@ -84,23 +89,9 @@ fn where_no_member_restarts_the_answer_says_so() {
 /// Only the guard needs a snapshot, and only the guard can change it, so the advice for other ConfigMaps does not apply.
 #[test]
 fn the_advice_about_a_snapshot_is_to_keep_it() {
-    let (situation, snapshot) = (Situation::recorded(), File::Old.snapshot());
-    let name = snapshot["metadata"]["name"].as_str().unwrap();
-    let mut old = snapshot.clone();
-    old["metadata"]["namespace"] = json!(scene::NAMESPACE);
-    let body = json!({
-        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-        "request": {
-            "uid": "1", "operation": "DELETE", "namespace": scene::NAMESPACE, "name": name,
-            "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
-            "resource": { "group": "", "version": "v1", "resource": "configmaps" },
-            "userInfo": { "username": "editor" }, "oldObject": old,
-        },
-    });
-    let body = body.to_string();
-    let incoming = review::read(body.as_bytes(), Origin::Validating, rulebook().kinds()).unwrap();
-    let (world, settings) = (situation.world(), Settings::default());
-    let decision = rulebook().evaluate(&incoming.review, &View::new(&world, scene::now(), &settings));
+    let mut snapshot = File::Old.snapshot();
+    snapshot["metadata"]["namespace"] = json!(scene::NAMESPACE);
+    let (_, decision) = judged(&Situation::recorded(), "DELETE", &snapshot, None);
     let finding = &decision.judged[0].finding;
     let says = "it is gatera's snapshot of the configuration with which members of galera-instance-galera start (3 of 3 members Synced, seen now)";
     assert_eq!((finding.rule, &*finding.says), ("G10", says));

@@ -34,10 +34,10 @@ fn pod(ordinal: usize, change: &Value) -> Value {
     pod
 }
 
-/// Returns the pod as it starts, and the snapshots that must be created for it.
-fn started(situation: &Situation, pod: &Value, made: &[String]) -> (Value, Vec<Value>) {
+/// Returns the pod as it starts after these snapshots were created, and the snapshots that must still be created for it.
+fn started(situation: &Situation, pod: &Value, created: &[String]) -> (Value, Vec<Value>) {
     let (world, settings) = (situation.world(), Settings::default());
-    let view = View { new_snapshots: made, ..View::new(&world, scene::now(), &settings) };
+    let view = View { new_snapshots: created, ..View::new(&world, scene::now(), &settings) };
     let body = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {
@@ -65,14 +65,16 @@ fn snapshot_name(file: File) -> String {
     file.snapshot()["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
+#[track_caller]
 fn assert_starts_with(situation: &Situation, ordinal: usize, file: File) {
     let (pod, _) = started(situation, &pod(ordinal, &json!({})), &[]);
-    assert_eq!(mounted(&pod), snapshot_name(file));
-    assert_eq!(pod["metadata"]["annotations"]["gatera.dev/revision"], file.revision());
+    assert_eq!(mounted(&pod), snapshot_name(file), "the snapshot that member {ordinal} reads");
+    let revision = &pod["metadata"]["annotations"]["gatera.dev/revision"];
+    assert_eq!(*revision, file.revision(), "the revision of member {ordinal}");
 }
 
 #[test]
-fn a_member_starts_with_what_was_good_until_its_turn_comes() {
+fn a_member_starts_with_the_good_file_until_its_turn_comes() {
     let old = ("ready", File::Old);
     let new = Situation { live: File::New.text(), ..Situation::recorded() };
     assert_starts_with(&new, 2, File::Old);
@@ -93,13 +95,13 @@ fn a_pod_of_a_new_template_starts_with_the_new_file() {
     let newer = json!({ "metadata": { "labels": { "controller-revision-hash": "b" } } });
     let (it, ..) = started(&rolls, &pod(2, &newer), &[]);
     assert_eq!(mounted(&it), snapshot_name(File::New));
-    // A revision that failed before is not tried again…
+    // A revision that failed before is not tried again.
     let failed =
         json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "x" } });
     let mut failed = Situation { record: failed, ..rolls };
     let (it, ..) = started(&failed, &pod(2, &newer), &[]);
     assert_eq!(mounted(&it), snapshot_name(File::Old));
-    // …unless a person asks for another try.
+    // A person asks for another try.
     failed.set["metadata"]["annotations"]["gatera.dev/rollout"] = json!("retry");
     let (it, ..) = started(&failed, &pod(2, &newer), &[]);
     assert_eq!(mounted(&it), snapshot_name(File::New));
@@ -128,7 +130,7 @@ fn a_second_injection_changes_nothing() {
     let situation = Situation::recorded();
     let (once, ..) = started(&situation, &pod(1, &json!({})), &[]);
     let (twice, ..) = started(&situation, &once, &[]);
-    assert_eq!(once, twice);
+    assert_eq!(once, twice, "the second injection changed the pod");
     let (world, settings) = (situation.world(), Settings::default());
     let view = View::new(&world, scene::now(), &settings);
     let doubt = |pod: &Value| {

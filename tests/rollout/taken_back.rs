@@ -30,26 +30,26 @@ fn members(scene: &Scene, revisions: &[&str], since: &str) -> Vec<Value> {
 
 /// Returns the stage and the next step after template b was taken back in favour of a.
 fn stage(words: &[&'static str], revisions: &[&str], since: &str) -> (String, String) {
-    let scene = Scene { members: words.iter().map(|it| (*it).to_owned()).collect(), ..Scene::default() };
-    let it = Situation {
-        set: json!({ "status": { "currentRevision": "a", "updateRevision": "a" } }),
-        members: words.iter().map(|word| (*word, Some(File::Old))).collect(),
-        also: members(&scene, revisions, since),
-        ..Situation::recorded()
-    };
-    it.stage()
+    stage_of(words, members(&scene_of(words), revisions, since), None)
 }
 
 /// Returns the same if this was the last state that a probe of member 2 saw.
 fn stage_with_probe(words: &[&'static str], state: &'static str, since: &str) -> (String, String) {
-    let scene = Scene { members: words.iter().map(|it| (*it).to_owned()).collect(), ..Scene::default() };
-    let mut also = members(&scene, &["a", "a", "b"], since);
-    also[2]["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!(since);
+    let mut pods = members(&scene_of(words), &["a", "a", "b"], since);
+    pods[2]["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!(since);
+    stage_of(words, pods, Some(state))
+}
+
+fn scene_of(words: &[&str]) -> Scene {
+    Scene { members: words.iter().map(|it| (*it).to_owned()).collect(), ..Scene::default() }
+}
+
+fn stage_of(words: &[&'static str], pods: Vec<Value>, probe: Option<&'static str>) -> (String, String) {
     let it = Situation {
         set: json!({ "status": { "currentRevision": "a", "updateRevision": "a" } }),
         members: words.iter().map(|word| (*word, Some(File::Old))).collect(),
-        also,
-        probe: Some(state),
+        also: pods,
+        probe,
         ..Situation::recorded()
     };
     it.stage()
@@ -85,9 +85,9 @@ fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten
     // no command is printed.
     let (says, _) = stage(&["ready", "starting", "ready"], &["a", "b", "b"], "2026-12-01T09:25:00Z");
     assert!(says.ends_with("after 10 minutes without progress it is replaced"), "{says}");
-    // Another member is missing, so no member leaves.
+    // Another member is not Ready, so no member leaves.
     let (_, does) = stage(&["ready", "starting", "starting"], &["a", "a", "b"], "2026-12-01T09:00:00Z");
-    assert_eq!(does, "");
+    assert_eq!(does, "", "galera-2 is replaced although galera-1 is not Ready");
 }
 
 /// Members with higher ordinals may have been removed before: their pods are created once this member is Ready.
@@ -95,9 +95,9 @@ fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten
 fn missing_members_with_higher_ordinals_do_not_delay_the_replacement() {
     let words = ["ready", "ready", "stuck", "absent", "absent"];
     assert_eq!(stage(&words, &["a", "a", "b"], "2026-12-01T09:00:00Z").1, "evict galera-2 after 30s");
-    let before = ["ready", "absent", "stuck"];
+    let missing_below = ["ready", "absent", "stuck"];
     assert_eq!(
-        stage(&before, &["a", "a", "b"], "2026-12-01T09:00:00Z").1,
+        stage(&missing_below, &["a", "a", "b"], "2026-12-01T09:00:00Z").1,
         "",
         "galera-1 would be created first"
     );

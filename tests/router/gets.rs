@@ -62,7 +62,11 @@ async fn a_missing_config_map_is_not_requested_for_every_review() {
         let says = "ConfigMap dump is not examined: it is larger than 512 KiB";
         assert!(answer["warnings"].to_string().contains(says), "{answer}");
     }
-    assert_eq!(asked.load(Ordering::Relaxed), 0, "the view answers for both");
+    assert_eq!(
+        asked.load(Ordering::Relaxed),
+        0,
+        "neither dump nor gone is requested while the template is unchanged"
+    );
     let mut other = set.clone();
     other["metadata"]["name"] = json!("other");
     other["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = json!("unheard-of");
@@ -70,20 +74,20 @@ async fn a_missing_config_map_is_not_requested_for_every_review() {
     assert_eq!(
         asked.swap(0, Ordering::Relaxed),
         3,
-        "what nothing reads, what may be new, and what found no room and is read anew"
+        "a new StatefulSet reads unheard-of, dump and gone, which may have been created with it"
     );
     let mut new = set.clone();
     new["spec"]["template"]["metadata"]["annotations"]["restarted"] = json!("now");
     changed(set.clone(), new).await;
-    assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "what may be new");
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "gone may have been created with the changed template");
     guard.replace_world(World::build(
         guard.world.load().facts().clone(),
         Freshness::Stale(SignedDuration::from_mins(1)),
     ));
     changed(set.clone(), set.clone()).await;
-    assert_eq!(asked.swap(0, Ordering::Relaxed), 0, "where nothing changes nothing becomes worse");
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 0, "an update without a change needs no ConfigMap");
     let mut more = set.clone();
     more["spec"]["replicas"] = json!(5);
     changed(set.clone(), more).await;
-    assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "and what the watches have not reported");
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "a stale view may lack a ConfigMap");
 }
