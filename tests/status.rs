@@ -17,12 +17,11 @@ use report::status;
 use serde_json::{Value, json};
 
 use crate::published_events::deletion;
-use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
-const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
 
-/// Returns a member in a crash loop, with this termination message of its container.
+/// Returns the pod of a member that is not Ready, with this termination message of its last run.
 fn member(ordinal: u8, words: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -71,7 +70,7 @@ fn a_waiting_member_shows_where_it_starts_from() {
         ("in the middle of a DDL", [at(ID, 21, "in a DDL or grastate.dat was lost"), at(ID, 21, crashed), at(ID, 20, crashed)]),
         ("two histories", [at(ID, 363, crashed), at(OTHER, 900, crashed), at(ID, 146, crashed)]),
         (
-            "one has nothing, one says why it does not start",
+            "a member is empty, and the step script of another refused to start the server",
             [
                 reported("empty, safe_to_bootstrap unknown"),
                 "gatera did not start the server: there are prepared transactions: commit or roll them back (XA RECOVER), or have this member copy everything anew\n".into(),
@@ -130,8 +129,8 @@ fn the_audit_shows_where_members_start_from() {
 
 /// The last result of a probe is in the Events of its kubelet.
 #[test]
-fn whom_members_wait_for_is_reported() {
-    let sees = |doing: &str| {
+fn what_waiting_members_do_is_reported() {
+    let startup_report = |doing: &str| {
         let words = format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0");
         let line = format!("the server is {doing}; start of 2026-12-01T09:20:01Z: {words}");
         format!("Startup probe failed: {line}\n")
@@ -139,22 +138,31 @@ fn whom_members_wait_for_is_reported() {
     let mut text = String::new();
     for (what, doing) in [
         ("one node is away", [Some((false, "CONNECTED")), Some((false, "CONNECTED")), Some((false, "AWAY"))]),
-        ("the last pod is not made", [Some((false, "CONNECTED")), Some((false, "CONNECTED")), None]),
+        ("the last pod does not exist", [Some((false, "CONNECTED")), Some((false, "CONNECTED")), None]),
         (
-            "they lost their majority to nodes that are away",
+            "a member lost its majority to nodes that do not answer",
             [Some((true, "CONNECTED")), Some((false, "AWAY")), Some((false, "AWAY"))],
         ),
-        ("they do not find together", [Some((false, "CONNECTED")); 3]),
-        ("a member copies", [Some((false, "JOINING")), Some((false, "DISCONNECTED")), None]),
-        ("they lost their majority", [Some((true, "CONNECTED")), Some((true, "DISCONNECTED")), None]),
+        ("all run, and wait for different last views", [Some((false, "CONNECTED")); 3]),
         (
-            "one waits for a view of which another has nothing",
+            "a member receives a state transfer",
+            [Some((false, "JOINING")), Some((false, "DISCONNECTED")), None],
+        ),
+        ("no member has a majority", [Some((true, "CONNECTED")), Some((true, "DISCONNECTED")), None]),
+        (
+            "two wait for a last view that the third does not know",
             [Some((false, "CONNECTED")), Some((false, "DISCONNECTED")), Some((false, "CONNECTED"))],
         ),
-        ("others serve", [Some((true, "SYNCED")), Some((true, "CONNECTED")), Some((true, "DISCONNECTED"))]),
-        ("another serves", [Some((false, "DISCONNECTED")), Some((true, "SYNCED")), Some((false, "JOINING"))]),
         (
-            "one serves elsewhere, one is frozen",
+            "a member serves, and two have lost their cluster",
+            [Some((true, "SYNCED")), Some((true, "CONNECTED")), Some((true, "DISCONNECTED"))],
+        ),
+        (
+            "a member serves, and two join",
+            [Some((false, "DISCONNECTED")), Some((true, "SYNCED")), Some((false, "JOINING"))],
+        ),
+        (
+            "a member is Synced in another cluster, and one does not answer",
             [
                 Some((true, "SYNCED")),
                 Some((
@@ -165,7 +173,7 @@ fn whom_members_wait_for_is_reported() {
             ],
         ),
         (
-            "something went wrong",
+            "a state transfer stalls, and a disk is full",
             [
                 Some((true, "SYNCED")),
                 Some((false, "JOINING, and nothing comes in")),
@@ -190,13 +198,13 @@ fn whom_members_wait_for_is_reported() {
             facts.put(Object::read(Kind::Pod, &pod.to_string()).unwrap());
             let (id, uid) =
                 (Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}")), format!("pod-{ordinal}"));
-            let mut hear = |message: &str| facts.add_report(&id, &uid, scene::now(), message);
-            hear(&sees("DISCONNECTED"));
+            let mut add_report = |message: &str| facts.add_report(&id, &uid, scene::now(), message);
+            add_report(&startup_report("DISCONNECTED"));
             match doing {
                 "SYNCED" | "AWAY" => false,
-                "FROZEN" => hear("Readiness probe failed: the server does not answer on its port\n"),
-                _ if served => hear(&format!("Readiness probe failed: the server is {doing}\n")),
-                _ => hear(&sees(doing)),
+                "FROZEN" => add_report("Readiness probe failed: the server does not answer on its port\n"),
+                _ if served => add_report(&format!("Readiness probe failed: the server is {doing}\n")),
+                _ => add_report(&startup_report(doing)),
             };
         }
         let world = World::build(facts, Freshness::Current);
@@ -220,11 +228,12 @@ fn a_report_from_before_the_last_run_does_not_count() {
     let seqno =
         |fact: &PodFact| fact.start_report.as_deref().and_then(StartReport::position).map(|it| it.seqno);
     let pod = member(0, &reported(&format!("position {ID}:1, recovered after a crash, safe_to_bootstrap 0")));
-    for (at, heard) in [("2026-12-01T09:19:59Z", 1), ("2026-12-01T09:20:00Z", 7), ("2026-12-01T09:21:00Z", 7)]
+    for (at, expected) in
+        [("2026-12-01T09:19:59Z", 1), ("2026-12-01T09:20:00Z", 7), ("2026-12-01T09:21:00Z", 7)]
     {
         let mut fact = self::fact(&pod);
         fact.take_report(note(at, 7));
-        assert_eq!(seqno(&fact), Some(heard), "{at}");
+        assert_eq!(seqno(&fact), Some(expected), "the position after a report of {at}");
     }
     let mut started = pod.clone();
     started["status"]["containerStatuses"][0]["started"] = json!(true);
@@ -235,14 +244,14 @@ fn a_report_from_before_the_last_run_does_not_count() {
     // With other probes nothing clears the report that an earlier start left.
     let mut own = pod.clone();
     own["spec"]["containers"][0]["startupProbe"] = Value::Null;
-    assert_eq!(seqno(&self::fact(&own)), None);
+    assert_eq!(seqno(&self::fact(&own)), None, "it has another startup probe");
 
     // A refusal in an earlier run no longer counts once the next run reports a start.
     let refused = member(0, "gatera did not start the server: a reason\n");
     let mut fact = self::fact(&refused);
     assert!(matches!(fact.start_report.as_deref(), Some(StartReport::Refused(_))));
     fact.take_report(note("2026-12-01T09:21:00Z", 7));
-    assert_eq!(seqno(&fact), Some(7));
+    assert_eq!(seqno(&fact), Some(7), "the report of the next run replaces the refusal");
 }
 
 /// One case is a member on a node that does not answer, the others are clusters without an identity.
@@ -257,7 +266,7 @@ fn conditions_of_a_node_and_of_a_whole_cluster_are_reported() {
     );
     let mut text = String::new();
     for (what, members) in [
-        ("a node is away", vec![member(2, ""), node]),
+        ("a node does not answer", vec![member(2, ""), node]),
         ("a member comes back into a cluster without an identity", vec![member(1, &zeros)]),
     ] {
         text += &format!("# {what}\n{}\n", status_of(&members).0);
@@ -270,7 +279,7 @@ fn conditions_of_a_node_and_of_a_whole_cluster_are_reported() {
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let all = ClusterStatus::all(&view);
-    text += &format!("# it is known to have none\n{}", status::text(&all, false));
+    text += &format!("# a cluster that is known to have no identity\n{}", status::text(&all, false));
     let json = status::json(&all, &[]);
     assert_eq!(json["clusters"][0]["matters"][0]["condition"], "NO-IDENTITY");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
@@ -286,11 +295,11 @@ fn every_condition_has_a_row_in_the_manual() {
         manual.lines().filter_map(|line| line.trim().strip_prefix("| ")?.split(" |").next()).collect();
     for condition in Condition::all() {
         let found = names.iter().filter(|it| it.split(", ").any(|name| name == condition.name()));
-        assert_eq!(found.count(), 1, "{}", condition.name());
+        assert_eq!(found.count(), 1, "rows of G02 that name {}", condition.name());
     }
 }
 
-/// The condition is reported even for a member that serves: after the next crash it would be too late.
+/// The condition BLIND is reported even for a member that serves: after the next crash it would be too late.
 #[test]
 fn a_member_that_cannot_recover_its_position_is_named() {
     let bare = |ordinal: u8, ready: &str| {
@@ -330,15 +339,15 @@ fn clusters_are_a_table() {
     let settings = Settings::default();
     let absent = || Scene { members: vec!["absent".into(); 3], ..Scene::default() };
     let metadata = json!({ "metadata": { "creationTimestamp": "2026-12-01T07:00:00Z" } });
-    let release = "G11 until=2026-12-01T10:00:00Z reason=moving";
-    let overridden = json!({ "metadata": { "annotations": { "gatera.dev/override": release } } });
+    let override_text = "G11 until=2026-12-01T10:00:00Z reason=moving";
+    let overridden = json!({ "metadata": { "annotations": { "gatera.dev/override": override_text } } });
     let mut text = String::new();
     for (what, scene) in [
-        ("well", Scene { stateful_set: metadata, ..Scene::default() }),
+        ("all members are Synced", Scene { stateful_set: metadata, ..Scene::default() }),
         ("down", absent()),
         ("stopped", Scene { replicas: Some(0), ended: vec![363, 360, 351], ..absent() }),
         (
-            "one fails",
+            "a member fails",
             Scene {
                 members: vec!["ready".into(), "ready".into(), "refused its disk is full".into()],
                 ..Scene::default()

@@ -11,7 +11,7 @@ use objects::{ConfigMap, Kind, Object, Unreadable};
 use serde_json::{Value, json};
 
 /// The size in bytes above which the view does not keep a custom resource.
-const LARGEST: usize = 128 << 10;
+const MAX_RESOURCE_BYTES: usize = 128 << 10;
 
 fn rds_kind() -> Kind {
     rulebook().kinds().named("otc.mcsps.de", "Rds")
@@ -50,6 +50,17 @@ fn service(namespace: &str, name: &str, size: usize) -> Object {
     Object::read(Kind::Service, &format!(r#"{{"metadata":{meta}}}"#)).unwrap()
 }
 
+/// Returns the review of the deletion of this object.
+fn deletion(namespace: &str, name: &str, object: Object) -> Review {
+    Review {
+        operation: Operation::Delete,
+        user: "editor".to_owned(),
+        old: Some(object.clone()),
+        new: None,
+        ..Review::as_created(Origin::Validating, object.kind(), namespace, name, Ok(object))
+    }
+}
+
 #[test]
 fn an_object_that_is_too_large_is_known_to_exist() {
     let (large, small) = (rds("it", 4000, "a text"), rds("it", 1, "a text"));
@@ -62,15 +73,8 @@ fn an_object_that_is_too_large_is_known_to_exist() {
         in_view(&facts, |view| view.resources(rds_kind(), "db").count() == 0),
         "the older object does not stand in for it"
     );
-    let deletes = |object: &Object| Review {
-        operation: Operation::Delete,
-        user: "editor".to_owned(),
-        old: Some(object.clone()),
-        new: None,
-        ..Review::as_created(Origin::Validating, object.kind(), "db", "it", Ok(object.clone()))
-    };
     let definition = Object::read(Kind::Definition, r#"{"metadata":{"name":"rdss.otc.mcsps.de"}}"#).unwrap();
-    let decision = in_view(&facts, |view| rulebook().evaluate(&deletes(&definition), view));
+    let decision = in_view(&facts, |view| rulebook().evaluate(&deletion("db", "it", definition), view));
     assert!(format!("{decision:?}").contains("and their instances in the cloud (2, "), "{decision:?}");
     let found = in_view(&facts, |view| audit::run(rulebook(), view));
     let says: Vec<_> = found.objects.iter().map(|it| &*it.decision.judged[0].finding.says).collect();
@@ -93,37 +97,25 @@ fn deleting_a_definition_whose_objects_cannot_be_listed_needs_an_override() {
             let json = format!(r#"{{"metadata":{{"name":"{called}","annotations":{{{marks}}}}}}}"#);
             Object::read(Kind::Definition, &json).unwrap()
         };
-        let deletes = |definition: Object| Review {
-            operation: Operation::Delete,
-            user: "editor".to_owned(),
-            old: Some(definition.clone()),
-            new: None,
-            ..Review::as_created(Origin::Validating, Kind::Definition, "", &called, Ok(definition))
-        };
         let mut facts = Facts::default();
         let judge = |facts: &Facts, marks: &str| {
-            in_view(facts, |view| rulebook().evaluate(&deletes(definition(marks)), view))
+            in_view(facts, |view| rulebook().evaluate(&deletion("", &called, definition(marks)), view))
         };
-        assert!(judge(&facts, "").allowed(), "there are no objects");
+        assert!(judge(&facts, "").allowed(), "{rule}: refused, although there are no objects");
         facts.kept.set_listed(kind, false);
         let unknown = judge(&facts, "");
         let words = format!("{unknown:?}");
         assert!(!unknown.allowed() && words.contains("cannot be listed") && words.contains(rule), "{words}");
-        let namespace = Review {
-            old: Some(Object::read(Kind::Namespace, r#"{"metadata":{"name":"web"}}"#).unwrap()),
-            name: "web".to_owned(),
-            kind: Kind::Namespace,
-            ..deletes(definition(""))
-        };
-        let ends = in_view(&facts, |view| rulebook().evaluate(&namespace, view));
+        let namespace = Object::read(Kind::Namespace, r#"{"metadata":{"name":"web"}}"#).unwrap();
+        let decision = in_view(&facts, |view| rulebook().evaluate(&deletion("", "web", namespace), view));
         assert!(
-            ends.allowed(),
-            "a pack does not keep a namespace without known objects of its kinds: {ends:?}"
+            decision.allowed(),
+            "a pack does not keep a namespace without known objects of its kinds: {decision:?}"
         );
         let confirmed = format!(r#""gatera.dev/override":"{rule} until=2026-12-01T09:50:00Z reason=gone""#);
         assert!(judge(&facts, &confirmed).allowed(), "{:?}", judge(&facts, &confirmed));
         facts.kept.set_listed(kind, true);
-        assert!(judge(&facts, "").allowed());
+        assert!(judge(&facts, "").allowed(), "{rule}: refused, although the objects can be listed again");
     }
 }
 
@@ -132,21 +124,21 @@ fn an_object_that_is_too_large_counts_by_name_and_its_content_is_not_guessed() {
     let wordpress = rulebook().kinds().named("example.com", "Wordpress");
     let version = rulebook().kinds().named("kudo.dev", "OperatorVersion");
     let mut facts = Facts::default();
-    facts.put(object(wordpress, "blog", &json!({ "sqlrootpassword": "x".repeat(LARGEST) })));
+    facts.put(object(wordpress, "blog", &json!({ "sqlrootpassword": "x".repeat(MAX_RESOURCE_BYTES) })));
     let second = object(wordpress, "shop", &json!({ "sqlrootpassword": "secretRef:a/b" }));
     let second = Review::as_created(Origin::Validating, wordpress, "db", "shop", Ok(second));
     let decision = in_view(&facts, |view| rulebook().evaluate(&second, view));
     assert!(format!("{decision:?}").contains("namespace db already has Wordpress blog"), "{decision:?}");
     let plans = json!({ "plans": { "deploy": {}, "update": {} } });
     facts.put(object(version, "galera-0.1.0", &plans));
-    facts.put(object(version, "galera-0.1.0", &json!({ "plans": { ("x".repeat(LARGEST)): {} } })));
+    facts.put(object(version, "galera-0.1.0", &json!({ "plans": { ("x".repeat(MAX_RESOURCE_BYTES)): {} } })));
     assert_eq!(in_view(&facts, |view| view.resources(version, "db").count()), 0);
     assert_eq!(in_view(&facts, |view| view.resource_names(version, "db").count()), 1);
 }
 
 /// A ConfigMap that is too large is treated neither as empty nor as missing.
 #[test]
-fn readers_of_a_config_map_that_is_too_large_are_judged_without_it_and_this_is_reported() {
+fn readers_of_a_config_map_that_is_too_large_are_judged_without_it_with_a_finding() {
     let mount = r#""volumeMounts":[{"name":"v","mountPath":"/docker-entrypoint-initdb.d"}]"#;
     let containers = format!(r#"[{{"name":"mariadb","image":"mariadb:10.11",{mount}}}]"#);
     let volumes = r#"[{"name":"v","configMap":{"name":"dump"}}]"#;
@@ -176,18 +168,11 @@ fn readers_of_a_config_map_that_is_too_large_are_judged_without_it_and_this_is_r
 }
 
 #[test]
-fn nothing_is_deleted_where_a_cluster_may_be_missing_in_the_view() {
+fn nothing_is_deleted_where_a_cluster_may_be_missing_from_the_view() {
     let mut facts = Facts::default().with_memory(1 << 20);
     let deletes = |kind: Kind, namespace: &str, name: &str| {
         let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"1"}}}}"#);
-        let object = Object::read(kind, &json).unwrap();
-        Review {
-            operation: Operation::Delete,
-            user: "editor".to_owned(),
-            old: Some(object.clone()),
-            new: None,
-            ..Review::as_created(Origin::Validating, kind, namespace, name, Ok(object))
-        }
+        deletion(namespace, name, Object::read(kind, &json).unwrap())
     };
     for (full, allowed) in [(false, true), (true, false)] {
         if full {
@@ -197,7 +182,7 @@ fn nothing_is_deleted_where_a_cluster_may_be_missing_in_the_view() {
         let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
         for review in [deletes(Kind::Namespace, "", "db"), deletes(Kind::Claim, "db", "data-galera-0")] {
             let decision = rulebook().evaluate(&review, &view);
-            assert_eq!(decision.allowed(), allowed, "{full}: {decision:?}");
+            assert_eq!(decision.allowed(), allowed, "an object did not fit: {full}; {decision:?}");
             let says = "part of its namespace did not fit into gatera's memory";
             assert_eq!(format!("{decision:?}").contains(says), full, "{decision:?}");
         }

@@ -23,7 +23,8 @@ use crate::caller::{Answered, Caller, config, connect, update};
 use crate::router;
 use crate::scene::{self, Scene};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest wait for an answer or for the end of a connection.
+const DEADLINE: Duration = Duration::from_secs(20);
 
 struct Served {
     address: SocketAddr,
@@ -76,7 +77,7 @@ impl Served {
         Caller::open(self.address, &config(&self.material.bundle(), own)).await
     }
 
-    /// Waits until a caller with this certificate is answered.
+    /// Waits until a caller with this client certificate is answered.
     async fn until_proven(&self, own: (&str, &str)) {
         let known = async {
             loop {
@@ -88,7 +89,7 @@ impl Served {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        assert!(allowed(&timeout(PATIENCE, known).await.expect("the new CA counts")));
+        assert!(allowed(&timeout(DEADLINE, known).await.expect("the new client CA is in use")));
     }
 }
 
@@ -142,9 +143,9 @@ async fn with_client_cas_only_a_proven_caller_is_answered() {
     served.until_proven((&strange, &strange_key)).await;
 }
 
-/// A handler that panics ends its connection.
+/// A handler that panics ends the connection of its request.
 #[tokio::test]
-async fn a_connection_that_broke_is_not_counted_as_open() {
+async fn a_connection_that_a_panic_ended_is_not_counted_as_open() {
     let breaks = |_| Router::new().route("/validate", post(async || -> &str { panic!("a handler breaks") }));
     let served = served_by(breaks, None, None).await;
     let mut caller = served.open(None).await.unwrap();
@@ -155,7 +156,7 @@ async fn a_connection_that_broke_is_not_counted_as_open() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, closed).await.expect("it is not open any more");
+    timeout(DEADLINE, closed).await.expect("the connection is not counted as open any more");
 }
 
 /// API servers keep idle connections for 90 seconds; the deadline for the first headers is 10 seconds.
@@ -172,10 +173,10 @@ async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
         let read = slow.read(&mut [0; 64]).await.unwrap_or_default();
         (read, silent.read(&mut [0; 64]).await.unwrap_or_default())
     };
-    assert_eq!(timeout(PATIENCE, gone).await.expect("both connections are closed"), (0, 0));
+    assert_eq!(timeout(DEADLINE, gone).await.expect("both connections are closed"), (0, 0));
     assert!(
         allowed(&idle.ask("/validate", &review()).await.unwrap()),
-        "it was idle for longer than the slow one"
+        "a connection that was idle for longer than the slow one was open is kept"
     );
 }
 
@@ -190,12 +191,12 @@ async fn a_leaving_guard_asks_to_close_the_connection_with_every_answer() {
     let answer = one.ask("/validate", &review()).await.unwrap();
     assert!(allowed(&answer));
     assert_eq!(answer.1["connection"], "close");
-    timeout(PATIENCE, one.closed()).await.expect("the guard closes the connection");
+    timeout(DEADLINE, one.closed()).await.expect("the guard closes the connection");
     let mut late = served.open(None).await.unwrap();
     assert!(allowed(&late.ask("/validate", &review()).await.unwrap()), "still served");
-    timeout(PATIENCE, late.closed()).await.expect("the guard closes the connection");
+    timeout(DEADLINE, late.closed()).await.expect("the guard closes the connection");
     served.stage.send_replace(ShutdownStage::Closing);
-    timeout(PATIENCE, served.ended).await.expect("no request is under way").unwrap();
+    timeout(DEADLINE, served.ended).await.expect("no request is under way").unwrap();
 }
 
 /// New connections are refused, and a request that is under way is answered.
@@ -219,10 +220,10 @@ async fn a_request_that_is_under_way_is_answered_to_the_end() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, refused).await.expect("no further connection is accepted");
+    timeout(DEADLINE, refused).await.expect("no further connection is accepted");
     stream.write_all(&body[100..]).await.unwrap();
     let mut text = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap().ok();
+    timeout(DEADLINE, stream.read_to_string(&mut text)).await.unwrap().ok();
     assert!(text.starts_with("HTTP/1.1 200 OK") && text.contains("\"allowed\":true"), "{text}");
-    timeout(PATIENCE, served.ended).await.expect("that was the last request").unwrap();
+    timeout(DEADLINE, served.ended).await.expect("that was the last request").unwrap();
 }

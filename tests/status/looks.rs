@@ -1,4 +1,4 @@
-//! What starts a cluster again of which no member serves and each looks for the others.
+//! What starts a cluster again if no member serves and each looks for the others.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn what_starts_a_cluster_again_depends_on_what_drives_it() {
         ),
     ] {
         let text = status_of_looking(scene);
-        assert!(text.contains(&says), "{says}{text}");
+        assert!(text.contains(&says), "the output does not contain {says}{text}");
     }
 }
 

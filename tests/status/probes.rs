@@ -1,4 +1,4 @@
-//! How long the result of a probe counts, and which of two members goes first if waiting helps neither.
+//! How long the result of a probe counts, and which of two members is deleted first if neither becomes Ready by waiting.
 
 use super::*;
 
@@ -13,27 +13,27 @@ fn a_probe_result_counts_until_something_newer_replaces_it() {
     let (settings, id) = (Settings::default(), Id::new(NAMESPACE, &format!("{STATEFUL_SET}-0")));
     let mut facts = rulebook().facts(&settings.adoption);
     facts.put(read(&pod));
-    let hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<JoinPhase>| {
+    let assert_seen = |facts: &mut Facts, uid: &str, at: &str, message: &str, seen: Option<JoinPhase>| {
         facts.add_report(&id, uid, at.parse().unwrap(), message);
-        assert_eq!(facts.pod(&id).unwrap().seen, doing, "{at} {message}");
+        assert_eq!(facts.pod(&id).unwrap().seen, seen, "after {at}, of pod {uid}: {message}");
     };
-    hear(
+    assert_seen(
         &mut facts,
         "pod-0",
         "2026-12-01T09:19:59Z",
         "Readiness probe failed: the server is CONNECTED\n",
         None,
     );
-    hear(&mut facts, "other", RUNS, "Readiness probe failed: the server is CONNECTED\n", None);
-    hear(&mut facts, "pod-0", RUNS, "Startup probe failed: the server is DISCONNECTED\n", None);
+    assert_seen(&mut facts, "other", RUNS, "Readiness probe failed: the server is CONNECTED\n", None);
+    assert_seen(&mut facts, "pod-0", RUNS, "Startup probe failed: the server is DISCONNECTED\n", None);
     let waits = Some(JoinPhase::Waits);
-    hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is CONNECTED\n", waits);
-    hear(&mut facts, "pod-0", RUNS, "Liveness probe failed: x\n", waits);
+    assert_seen(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is CONNECTED\n", waits);
+    assert_seen(&mut facts, "pod-0", RUNS, "Liveness probe failed: x\n", waits);
     pod["metadata"]["resourceVersion"] = json!("2");
     facts.put(read(&pod));
     assert_eq!(facts.pod(&id).unwrap().seen, waits, "another version of the same pod");
-    hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINED\n", None);
-    hear(
+    assert_seen(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINED\n", None);
+    assert_seen(
         &mut facts,
         "pod-0",
         RUNS,
@@ -41,22 +41,22 @@ fn a_probe_result_counts_until_something_newer_replaces_it() {
         Some(JoinPhase::Receives),
     );
     let frozen = "Readiness probe failed: the server does not answer on its port\n";
-    hear(&mut facts, "pod-0", RUNS, frozen, Some(JoinPhase::Freezes));
+    assert_seen(&mut facts, "pod-0", RUNS, frozen, Some(JoinPhase::Freezes));
     let stray = format!(
         "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, but {ID} is recorded; x\n"
     );
-    hear(&mut facts, "pod-0", RUNS, &stray, Some(JoinPhase::Strays));
-    hear(&mut facts, "pod-0", RUNS, "Readiness probe errored and resulted in unknown state: x", None);
+    assert_seen(&mut facts, "pod-0", RUNS, &stray, Some(JoinPhase::Strays));
+    assert_seen(&mut facts, "pod-0", RUNS, "Readiness probe errored and resulted in unknown state: x", None);
     pod["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-12-01T09:21:00Z");
     facts.put(read(&pod));
-    hear(
+    assert_seen(
         &mut facts,
         "pod-0",
         "2026-12-01T09:20:29Z",
         "Readiness probe failed: the server is CONNECTED\n",
         None,
     );
-    hear(
+    assert_seen(
         &mut facts,
         "pod-0",
         "2026-12-01T09:20:30Z",
