@@ -1,11 +1,11 @@
 #!/bin/sh
 # Prints the path of gatera: of the one on the PATH, or of the release that this revision belongs to. A release is downloaded
-# once, into the cache, and only if its checksum is right; where gh is installed, it must have been built by the workflow of
-# the repository, too.
+# once, and goes into the cache only if its checksum is right and, for a repository on github.com and with gh installed, if the
+# workflow of the repository built it.
 #
 # usage: get.sh [URL TAG]      default: origin and tag of the checkout that this script is in
 #
-# Exit status: 1 it failed, 2 wrong usage, 3 this revision or platform has no release.
+# Exit status: 1 it failed, 2 wrong usage, 3 this revision or platform has no release, or it could not be downloaded.
 set -eu
 umask 022
 unset CDPATH
@@ -17,7 +17,7 @@ cd "$(dirname "$0")"
 case $# in
 0)
     url=$(git remote get-url origin)
-    # pre-commit fetches one commit without its tags, so the repository is asked for the tag of this version.
+    # pre-commit fetches one commit without its tags, so this asks the repository for the tag of this version.
     tag=v$(sed -n 's/^version = "\(.*\)"/\1/p' ../Cargo.toml | head -n 1)
     git ls-remote origin "refs/tags/$tag" "refs/tags/$tag^{}" | grep -q "^$(git rev-parse HEAD)" || tag= ;;
 2) url=$1 tag=$2 ;;
@@ -66,7 +66,7 @@ if [ ! -x "$program" ]; then
         if command -v gh >/dev/null; then gh attestation verify "$name.tar.gz" --repo "${url#https://github.com/}" >&2; fi ;;
     esac
     tar -xzf "$name.tar.gz"
-    # Of two that download at once, the first one counts.
+    # If two processes download at once, the program of the first one stays.
     mv "$name" "$cache/" 2>/dev/null || [ -x "$program" ]
 fi
 echo "$program"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Builds the files of a release. The same commit gives the same files, byte by byte, wherever its tree lies.
+# Builds the files of a release. The same commit gives the same files, byte by byte, in any folder.
 #
 # usage: release.sh platform|common [FOLDER]      default: target/release-VERSION
 #
 #   platform  what is built for the platform of this machine: the archive and, on Linux, a Debian package and an image
-#   common    the rest, once all platforms are there: the charts, install.yaml, the list of crates (SBOM), the manifest of a
-#             kubectl plugin for krew, and the checksums of all files
+#   common    the rest, when the files of all platforms are in the folder: the charts, install.yaml, the list of crates (SBOM), the
+#             manifest of a kubectl plugin for krew, and the checksums of all files
 #
 # GATERA_TARGET=TARGET            another Rust target than this machine's, for example x86_64-apple-darwin on arm64
 # GATERA_REPOSITORY=URL           the repository whose releases people download from: for krew, and for links in the charts
@@ -22,13 +22,13 @@ say() { printf '%s\n' "$*" >&2; }
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 folder=${2:-target/release-$version}
-# No file is older or newer than its commit.
+# Every file gets the time of the commit.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 # macOS has a tar of its own.
 tar=$(command -v gtar || command -v tar)
 
-# usage: pack FOLDER NAME >ARCHIVE; what is the same for everybody: the order, the clock, numbers instead of names.
+# usage: pack FOLDER NAME >ARCHIVE; order, times and owners (numbers instead of names) are the same on every machine.
 pack() {
     "$tar" --create --format=gnu --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
         --directory="$1" "$2" | gzip --no-name --best
@@ -39,7 +39,7 @@ build() {
     case $target in
     *linux* | *windows*) flags="-C target-feature=+crt-static $flags" ;;
     esac
-    # A folder of its own: the build must not find what other flags have left.
+    # A target folder of its own, so that the build finds nothing that was compiled with other flags.
     RUSTFLAGS=$flags GATERA_COMMIT=$(git rev-parse HEAD) CARGO_INCREMENTAL=0 \
         cargo build --quiet --locked --release --bin gatera --target "$target" --target-dir target/shipped
     program=target/shipped/$target/release/gatera
@@ -48,7 +48,7 @@ build() {
     esac
 }
 
-# usage: fill FOLDER; the manual pages and completions, as the program of this machine prints them.
+# usage: fill FOLDER; writes the manual pages and completions, as the built program prints them.
 fill() {
     mkdir -p "$1/man" "$1/completions"
     "$program" man >"$1/man/gatera.1"
@@ -106,7 +106,7 @@ platform() {
     esac
 }
 
-# usage: chart NAME; as `helm package` makes it, with the order and the clock of every archive here.
+# usage: chart NAME; packs a chart like `helm package`, with order, times and owners as in every archive here.
 chart() {
     cp -R "charts/$1" "$work/charts/"
     if [ "$1" = gatera ]; then
@@ -115,7 +115,7 @@ chart() {
         rm "$work/charts/gatera/values.yaml.before"
     fi
     if [ "${GATERA_REPOSITORY:-}" ]; then
-        # In the package there is nothing that the links of this tree lead to.
+        # Relative links lead to files of this tree that the package does not have.
         printf 'home: %s\nsources: [%s]\n' "$GATERA_REPOSITORY" "$GATERA_REPOSITORY" >>"$work/charts/$1/Chart.yaml"
         pages=$GATERA_REPOSITORY/blob/v$version
         sed -i.before -e "s|](\.\./\.\./|]($pages/|g" -e "s|](\.\./|]($pages/charts/|g" "$work/charts/$1/README.md"
@@ -133,7 +133,7 @@ install_yaml() {
     "$helm" template gatera "$work/charts/gatera" --namespace gatera --include-crds --skip-tests
 }
 
-# usage: krew_platform OS ARCHITECTURE TARGET [PROGRAM]; nothing if there is no such archive.
+# usage: krew_platform OS ARCHITECTURE TARGET [PROGRAM]; prints nothing if the folder has no archive for TARGET.
 krew_platform() {
     name=gatera-$version-$3.tar.gz
     [ -f "$folder/$name" ] || return 0

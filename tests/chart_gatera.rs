@@ -224,7 +224,7 @@ fn bad_values_are_refused_with_an_explanation() {
         ),
         ("webhooks.timeoutSeconds=31", "at '/webhooks/timeoutSeconds': maximum: got 31, want 30"),
         ("tls.issuerRef.kind=Issuer", "tls.issuerRef needs a name"),
-        ("tls.issuerRef.name=a,tls.existingSecret=b", "tls: existingSecret and issuerRef exclude each other"),
+        ("tls.issuerRef.name=a,tls.existingSecret=b", "tls: set only one of existingSecret and issuerRef"),
         ("image.digest=abc", "at '/image/digest': 'abc' does not match pattern"),
         ("adoptDefaults=false", "adoptDefaults: false needs selectors in adopt"),
         ("image=gatera:1", "at '/image': got string, want object"),

@@ -282,7 +282,7 @@ fn only_a_kubelet_may_report_what_a_probe_said_of_a_cluster() {
     let refused = |output: &Output| {
         output.status == 1
             && output.stderr.contains("ValidatingAdmissionPolicy 'gatera-events'")
-            && output.stderr.contains("only a kubelet may report what a probe said of a Galera cluster")
+            && output.stderr.contains("only a kubelet may report results of probes of a Galera cluster")
     };
     eventually("the policy to be in force", || {
         refused(&create(&event("a", "Unhealthy", reported), &["--dry-run=server"])).then_some(())

@@ -24,7 +24,7 @@ instance: {{ .Release.Name }}
 {{ .Values.auth.existingSecret | default (printf "%s-secret" .Release.Name) }}
 {{- end }}
 
-{{/* MariaDB takes at most 32 bytes. */}}
+{{/* The name of the Galera cluster, for which MariaDB takes at most 32 bytes. */}}
 {{- define "galera.clusterName" -}}
 {{- $name := printf "%s-%s" .Release.Namespace .Release.Name -}}
 {{- if le (len $name) 32 }}{{ $name }}{{ else }}{{ printf "%s-%s" ($name | trunc 23) ($name | sha256sum | trunc 8) }}{{ end -}}
@@ -40,7 +40,7 @@ instance: {{ .Release.Name }}
 kubectl -n {{ .Release.Namespace }} delete deployment/{{ .Release.Name }}-bootstrap service/{{ .Release.Name }}-bootstrap-svc configmap/{{ .Release.Name }}-bootstrap
 {{- end }}
 
-{{/* Arguments: root, and an image of the values. */}}
+{{/* The fields about a container's image. Arguments: root, and an image of the values. */}}
 {{- define "galera.image" -}}
 {{- $registry := (.root.Values.global).imageRegistry | default .image.registry }}
 {{- $name := printf "%s:%s" .image.repository .image.tag -}}
@@ -48,7 +48,7 @@ image: {{ printf "%s%s%s" (empty $registry | ternary "" (printf "%v/" $registry)
 imagePullPolicy: {{ .image.pullPolicy | default "IfNotPresent" }}
 {{- end }}
 
-{{/* What every pod here says of images and nodes. */}}
+{{/* Fields of every pod of this chart about images and nodes. */}}
 {{- define "galera.placed" -}}
 {{- with concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) }}
 imagePullSecrets:
@@ -154,7 +154,7 @@ mariadbd
 {{- if include "galera.announcesIst" . }}, "--wsrep-provider-options={{ include "galera.provider" . }};ist.recv_addr=$(POD_IP):{{ int (include "galera.listens" . | fromJson).ist }}"{{ end }}
 {{- end }}
 
-{{/* Ports for probes, hook and step, if they are not the default. */}}
+{{/* Variables with the ports for probes, preStop hook and step script, if they are not the default. */}}
 {{- define "galera.lookAt" -}}
 {{- $ports := include "galera.listens" . | fromJson }}
 {{- $usual := dict "mysql" 3306 "sst" 4444 "replication" 4567 "ist" 4568 }}
@@ -211,12 +211,11 @@ securityContext:
 {{- include "galera.placed" . }}
 {{- end }}
 
-{{/* The server container, without its mounts. Usually the image starts as root, gives the data to its own user and becomes that
-     user: those are the capabilities, and KILL, to pass SIGTERM on to it. */}}
+{{/* The beginning of the server container, up to its environment. */}}
 {{- define "galera.server" -}}
 name: mariadb
 {{ include "galera.image" (dict "root" . "image" .Values.image) }}
-# The step in front of the server: after a crash it starts from where its data is.
+# The step script: after a crash, it starts the server from the position of its data.
 command: [sh, /etc/galera/start-member.sh, docker-entrypoint.sh]
 args: [{{ include "galera.arguments" . }}]
 env:
@@ -226,7 +225,8 @@ env:
 {{- include "galera.lookAt" . }}
 {{- end }}
 
-{{/* The rest of the server container, after its environment. */}}
+{{/* The rest of the server container, after its environment. Usually the image starts as root, gives the data to its own user and
+     becomes that user, for which it needs these capabilities, and KILL to pass SIGTERM on to the server. */}}
 {{- define "galera.serves" -}}
 {{- $ports := include "galera.listens" . | fromJson -}}
 ports:
@@ -238,7 +238,7 @@ securityContext:
   allowPrivilegeEscalation: false
   {{ include "galera.capabilities" (dict "root" . "add" "CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID") }}
 terminationMessagePolicy: FallbackToLogsOnError
-# An hour to copy the whole database.
+# A member has an hour to copy the whole database.
 startupProbe:
   exec: {command: [/etc/galera/wait-for-sync.sh, started]}
   periodSeconds: 2
@@ -277,7 +277,7 @@ resources:
 {{- end }}
 {{- end }}
 
-{{/* The volumes of those mounts. Arguments: root, the ConfigMap with the option file, the one with the script. */}}
+{{/* The volumes of those mounts. Arguments: root, the ConfigMap with the option file, the one with the scripts. */}}
 {{- define "galera.volumes" -}}
 - name: config
   projected:
@@ -296,7 +296,7 @@ resources:
 - name: gatera-run
   emptyDir: {}
 {{- with (include "galera.tls" .root | fromJson).secret }}
-# Readable in the pod by everyone, since the server is not root: a group for it would change the owner of all data, too.
+# Readable by every user of the pod, because the server is not root: an fsGroup would change the group of all data, too.
 - name: tls
   secret:
     secretName: {{ . }}
@@ -307,7 +307,7 @@ resources:
 {{- end }}
 {{- end }}
 
-{{/* The affinity of members: the given one, and no two on one node. */}}
+{{/* The affinity of members: the given one, and with antiAffinity no two on one node. */}}
 {{- define "galera.affinity" -}}
 {{- $affinity := deepCopy (.Values.affinity | default dict) }}
 {{- if .Values.antiAffinity }}

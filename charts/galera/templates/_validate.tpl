@@ -114,7 +114,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Of the user and the files of the first start. */}}
+{{/* The user and the files of the first start. */}}
 {{- define "galera.validate.first" -}}
 {{- $auth := .Values.auth }}
 {{- if and $auth.password (not $auth.username) }}
@@ -130,7 +130,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Of the Secret that is there already. Without a cluster, as in `helm template`, there is none to look at. */}}
+{{/* The Secret that exists already. Without a cluster, as in `helm template`, `lookup` finds none. */}}
 {{- define "galera.validate.secret" -}}
 {{- $name := include "galera.secret" . }}
 {{- with lookup "v1" "Secret" .Release.Namespace $name }}
@@ -163,7 +163,7 @@
 {{- fail (printf "\nconfig sets wsrep_provider_options, and a server uses only the last line of that name: members would not speak the TLS that you chose; add to that line: %s" (include "galera.providerTls" .)) }}
 {{- end }}
 {{- if and $tls.secret (not $tls.acceptPlain) (regexMatch "(?m)^[^#\n]*socket\\.dynamic[ \\t]*=[ \\t]*(?i:y|true|on|1)" $config) }}
-{{- fail "\nconfig sets socket.dynamic, so members would go on accepting connections without TLS; take it out of wsrep_provider_options, or set tls.acceptPlain=true" }}
+{{- fail "\nconfig sets socket.dynamic, so members would still accept connections without TLS; take it out of wsrep_provider_options, or set tls.acceptPlain=true" }}
 {{- end }}
 {{- with $tls.secret }}
 {{- with lookup "v1" "Secret" $.Release.Namespace . }}
@@ -184,18 +184,18 @@
 {{- range (lookup "v1" "PersistentVolumeClaim" .Release.Namespace "").items }}
 {{- $claim := .metadata.name }}
 {{- if regexMatch (printf "^%s-datadir-%s-galera-[0-9]+$" $name $name) $claim }}
-{{- fail (printf "\nPersistentVolumeClaim %s/%s is left from an earlier installation: a bootstrap node would found an empty cluster, and the data would be lost when its members join.\nTo keep the data: --set bootstrap.enabled=false, and start from the newest member: gatera start %s-galera -n %s (without Gatera: README.md of this chart).\nTo begin anew, without the data: kubectl -n %s delete deployment,service,configmap,pvc -l 'app in (galera, galera-bootstrap),instance=%s'" $.Release.Namespace $claim $name $.Release.Namespace $.Release.Namespace $name) }}
+{{- fail (printf "\nPersistentVolumeClaim %s/%s is left from an earlier installation: a bootstrap node would found an empty cluster, and the data would be lost when its members join.\nTo keep the data: --set bootstrap.enabled=false, and start from the newest member: gatera start %s-galera -n %s (without Gatera: README.md of this chart).\nTo begin again, without the data: kubectl -n %s delete deployment,service,configmap,pvc -l 'app in (galera, galera-bootstrap),instance=%s'" $.Release.Namespace $claim $name $.Release.Namespace $.Release.Namespace $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* What the API server would refuse in words of its own, or let happen. */}}
+{{/* Changes that the API server would allow, or refuse without a way out. */}}
 {{- define "galera.validate.upgrade" -}}
 {{- with lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-galera" .Release.Name) }}
 {{- $old := int .spec.replicas }}
 {{- $new := int $.Values.nodeCount }}
-{{- /* The last but one may leave in order: there is no majority of two without both. */ -}}
+{{- /* From two members one may leave in order, although two have no majority without it. */ -}}
 {{- $majority := ternary 1 (add (div $old 2) 1 | int) (eq $old 2) }}
 {{- if lt $new $majority }}
 {{- $odd := ternary $majority (add $majority 1 | int) (eq (mod $majority 2) 1) }}
@@ -215,13 +215,14 @@
 {{- range .spec.volumeClaimTemplates }}
 {{- $size := .spec.resources.requests.storage }}
 {{- if ne (include "galera.bytes" $size) (include "galera.bytes" $.Values.volumeSize) }}
-{{- fail (printf "\nvolumeSize %s -> %s: a StatefulSet's volumes are fixed when it is made. README.md of this chart shows how to enlarge them; until then set volumeSize=%s" $size $.Values.volumeSize $size) }}
+{{- fail (printf "\nvolumeSize %s -> %s: a StatefulSet's volumes are fixed when it is created. README.md of this chart shows how to enlarge them; until then set volumeSize=%s" $size $.Values.volumeSize $size) }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* Members with TLS and members without it meet only by tls.acceptPlain, which all members must have first. The same at the end. */}}
+{{/* Members with TLS and members without it can connect only with tls.acceptPlain, which all members must have before TLS is
+     required, or removed. */}}
 {{- define "galera.validate.tlsStep" -}}
 {{- $set := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-galera" .Release.Name) }}
 {{- $map := lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-nodeconfig" .Release.Name) }}

@@ -1,4 +1,4 @@
-{{/* Names are fixed: one guard serves the whole cluster, and a second one would only repeat its answers. */}}
+{{/* Names are fixed, because one guard serves the whole cluster. */}}
 {{- define "gatera.labels" -}}
 {{ include "gatera.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -33,7 +33,7 @@ imagePullSecrets:
 {{/* The Secret with a certificate that the guard does not make itself; empty: it makes its own. */}}
 {{- define "gatera.certificate" -}}
 {{- if and .Values.tls.existingSecret .Values.tls.issuerRef }}
-{{- fail "tls: existingSecret and issuerRef exclude each other" }}
+{{- fail "tls: set only one of existingSecret and issuerRef" }}
 {{- end }}
 {{- if .Values.tls.issuerRef }}gatera-issued{{ else }}{{ .Values.tls.existingSecret }}{{ end }}
 {{- end }}
@@ -52,8 +52,8 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* The rights of the test, which come first, go when it succeeds. Its pod stays until the next test: Helm 3 reads the log after
-     it has deleted what goes. */}}
+{{/* The rights of the test are created before its pod and deleted when it succeeds. The pod stays until the next test, because Helm 3
+     reads the log after it has deleted hooks that succeeded. */}}
 {{- define "gatera.testHook" -}}
 helm.sh/hook: test
 helm.sh/hook-weight: {{ . | quote }}

@@ -8,7 +8,7 @@ mkdir .unfinished
 
 MYSQL_PWD=$DB_PASSWORD mariadb-dump --protocol=tcp --host="$DB_HOST" --user="$DB_USER" --single-transaction "$DB_NAME" >.unfinished/database.sql
 gzip .unfinished/database.sql
-# 1: a file changed while it was read.
+# Exit status 1: a file changed while it was read, which is no failure.
 tar -C "$SITE" -czf .unfinished/files.tar.gz . || [ $? -eq 1 ]
 
 name=$(date -u +%Y-%m-%dT%H-%M-%SZ)

@@ -32,7 +32,7 @@ tier: {{ .tier }}
 {{- with .Values.database.galera }}{{ . }}-cs{{ else }}{{ .Values.namePrefix }}wordpress-mysql{{ end -}}
 {{- end }}
 
-{{/* Arguments: root, and an image of the values. */}}
+{{/* The fields about a container's image. Arguments: root, and an image of the values. */}}
 {{- define "wordpress.image" -}}
 {{- $registry := (.root.Values.global).imageRegistry | default .image.registry }}
 {{- $name := printf "%s:%s" .image.repository .image.tag -}}
@@ -94,8 +94,8 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Gives a volume to the user that writes there: not every kind of volume supports fsGroup. The only container that is root; an item of
-       a list, or nothing. Arguments: root, the volume's name, its place, the user's number. */}}
+{{/* The container that gives a volume to the user that writes there, because not every kind of volume supports fsGroup; the only one that
+     runs as root. An item of a list, or nothing. Arguments: root, the volume's name, its path, the user's number. */}}
 {{- define "wordpress.prepares" -}}
 {{- if dig "enabled" true (.root.Values.volumePermissions | default dict) -}}
 - name: volume

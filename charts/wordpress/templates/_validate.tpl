@@ -24,7 +24,7 @@
 {{- if .Release.IsInstall }}{{ include "wordpress.validate.names" . }}{{ else }}{{ include "wordpress.validate.upgrade" . }}{{ end }}
 {{- end }}
 
-{{/* Of a Secret of your own. Without a cluster, as in `helm template`, there is none to look at. */}}
+{{/* A Secret of your own. Without a cluster, as in `helm template`, `lookup` finds none. */}}
 {{- define "wordpress.validate.secret" -}}
 {{- with .Values.auth.existingSecret }}
 {{- with lookup "v1" "Secret" $.Release.Namespace . }}
@@ -38,7 +38,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Helm's own words for this name no way out. */}}
+{{/* Helm's own errors in these cases name no way out. */}}
 {{- define "wordpress.validate.names" -}}
 {{- $claim := printf "%smysql-pv-claim" .Values.namePrefix }}
 {{- $secret := include "wordpress.secret" . }}
@@ -56,7 +56,7 @@
 {{- end }}
 {{- end }}
 
-{{/* What was written stays where it was written. */}}
+{{/* A release stays on the database that has its posts. */}}
 {{- define "wordpress.validate.upgrade" -}}
 {{- with lookup "apps/v1" "Deployment" .Release.Namespace (printf "%swordpress" .Values.namePrefix) }}
 {{- range (index .spec.template.spec.containers 0).env }}
