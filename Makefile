@@ -1,9 +1,9 @@
 # The commands of this project. `make help` lists them.
 
 CARGO ?= cargo
-# No process waits for a terminal.
+# Cargo uses colours only on a terminal.
 export CARGO_TERM_COLOR ?= auto
-# Releases in the lab, if not the usual ones: tests/lab/tools/build.sh and tests/e2e/images/build.sh read them.
+# Versions in the lab, if not the usual ones: tests/lab/tools/build.sh and tests/e2e/images/build.sh read these variables.
 export GATERA_KUBERNETES ?= $(KUBERNETES)
 export GATERA_HELM ?= $(HELM)
 export GATERA_MARIADB ?= $(MARIADB)
@@ -18,13 +18,13 @@ demo: ## watch a real API server refuse the commands that destroy a Galera clust
 	@tests/lab/tools/build.sh >/dev/null & $(CARGO) build --quiet --bin gatera --example demo; built=$$?; wait $$! && exit $$built
 	@KEEP="$(KEEP)" target/debug/examples/demo
 
-test: tools ## run all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another release in tests/lab/tools)
+test: tools ## run all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another version that is pinned in tests/lab/tools)
 	$(CARGO) test
 
 matrix: ## run the tests with Kubernetes 1.30, 1.33 and 1.36, with Helm 3, and on real nodes with each MariaDB (hours; not in CI)
 	@tests/lab/matrix.sh
 
-# `make test` runs these for seconds.
+# `make test` runs the same searches for some seconds.
 sim: ## run deep searches: simulated clusters, users and faults, with events of watches, replicas and members in any order (an hour)
 	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} GATERA_RECOVER_DEPTH=$${GATERA_RECOVER_DEPTH:-7} GATERA_ANYTHING=40 GATERA_START_LIVES=80 \
 	$(CARGO) test --profile search --test gatera -- --nocapture sim::no_seed_breaks_a_law recover::search anything:: inject::injection check::odd::any_text secrets::no_secret script::lives
@@ -33,10 +33,10 @@ sim: ## run deep searches: simulated clusters, users and faults, with events of 
 	GATERA_CRASHES=all GATERA_HARMS=all GATERA_ROUNDS=$${GATERA_ROUNDS:-20} $(CARGO) test --test gatera -- crash:: live::the_next_leader heals:: reservations::simultaneous
 	GATERA_HOSTILE=2000 $(CARGO) test --profile search --test gatera -- --nocapture hostile::lists
 
-# Tests that install the guard in their own way, or not at all, or close all nodes, have a lab of their own; the others share one.
-# One lab at a time, with one cluster in it: with more, two cores are too slow for the time limits.
+# Tests that install the guard in their own way, or not at all, or cordon all nodes, have a lab of their own; the others share one.
+# Only one lab runs at a time, with one Galera cluster: with more, two cores would be too slow for the time limits.
 ALONE = recover seed guard_life
-# These take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
+# Tests that take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
 UNGUARDED = unguarded from_before
 DRILLS = drills race driven day flux argo_cd scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends restricted tls metrics wordpress kudo upgrade healthcheck weather
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
@@ -48,7 +48,7 @@ e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, 
 e2e-shared:
 	$(E2E) --nocapture --test-threads=1 --skip lab:: $(DRILLS:%=--skip %::) $(ALONE:%=--skip %::) $(UNGUARDED:%=--skip %::)
 
-# Nodes know one MariaDB; these are the others.
+# Every node has the image of one series of MariaDB; these are the other series.
 OTHERS = $(filter-out $(or $(GATERA_MARIADB),10.11),10.11 11.4 11.8)
 WITH_OTHERS = others=$$(for series in $(OTHERS); do folder=$$(GATERA_MARIADB=$$series tests/e2e/images/build.sh mariadb) || exit; \
 	echo $$folder/mariadb.tar; done) && GATERA_MARIADB_IMAGES="$$others"
@@ -56,7 +56,7 @@ WITH_OTHERS = others=$$(for series in $(OTHERS); do folder=$$(GATERA_MARIADB=$$s
 e2e-upgrade:
 	$(WITH_OTHERS) $(E2E) --nocapture --test-threads=1 upgrade::
 
-# The node lab reaches no network: what it runs is built before.
+# The nodes have no access to the internet, so what they run is built first.
 WITH_ENGINES = { command -v redis-server >/dev/null || { echo "Argo CD needs redis-server: apt-get install redis-server" >&2; exit 1; }; } && \
 	tests/lab/tools/build.sh argocd helm-controller kustomize-controller source-controller >/dev/null &&
 e2e-flux e2e-argo_cd:
@@ -86,7 +86,7 @@ drills: gatera-image ## test every kind of power failure and outage during write
 
 lab: gatera-image ## open a shell in a cluster with three real nodes (root, Linux; RUN='…' runs that command instead)
 	@$(CARGO) build --quiet --example lab
-	@echo "starting three nodes; the first time, Kubernetes and the images are built before (a quarter of an hour)" >&2
+	@echo "starting three nodes; the first time, Kubernetes and the images are built before that (a quarter of an hour)" >&2
 	@GATERA_IMAGE=$(GATERA_IMAGE) GATERA_FOLDER=$(CURDIR)/$(dir $(STATIC)) RUN="$$RUN" tests/lab/machines/enter.sh target/debug/examples/lab
 
 pages: ## write what is derived from the rules: pages, tables of the docs, values and rights of the chart, snapshots of cases
@@ -113,28 +113,28 @@ lint: ## check formatting, clippy with warnings denied, documentation, scripts, 
 	@tests/lab/tools/crate.sh cargo-deny --locked --log-level error check --hide-inclusion-graph licenses bans sources
 	@$$(tests/lab/tools/build.sh actionlint)/actionlint
 
-# The shipped build, unless PROFILE names another.
+# The profile of releases, unless PROFILE names another.
 PROFILE ?= release
 BENCH = RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --profile $(PROFILE:release=bench) --target $(HOST) --bench guard
-bench: ## measure throughput, latency, CPU and memory against a server that does nothing; writes bench.json (TRY=1: only checks that it runs)
+bench: ## measure throughput, latency, CPU and memory against a server that does nothing; writes bench.json (TRY=1: only check that it runs)
 	$(BENCH) $(if $(TRY),-- --test)
 
 profile: ## count the instructions of each decision, by kind of request and phase, and of whole servers; keep the profiles (valgrind)
 	KEEP=1 $(BENCH) -- instructions
 
-tools: # built once in some minutes, and kept outside the tree; the last three take half a minute of that, promtool and kube-score a minute or more each
+tools: # builds these programs once, in some minutes, and keeps them outside the tree; promtool and kube-score take a minute or more each
 	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null
 	@tests/lab/tools/build.sh promtool >/dev/null
 	@tests/lab/tools/build.sh kube-score >/dev/null
 
-# The program as the Dockerfile builds it, in an image.
+# The guard's image contains only the static program, like that of the Dockerfile.
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_ENV := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p' | tr a-z- A-Z_)
 STATICALLY = -C target-feature=+crt-static
 STATIC = target/$(HOST)/$(PROFILE:dev=debug)/gatera
 export GATERA_IMAGE = $(CURDIR)/target/gatera-image.tar
 
-# The build of the tests contains the program; a separate one would compile everything again.
+# The build of the e2e tests builds the program, too; a separate build would compile everything again.
 GUARD = $(if $(filter dev,$(PROFILE)),test --no-run --test e2e,build --bin gatera --profile $(PROFILE))
 
 gatera-image:
