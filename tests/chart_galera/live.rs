@@ -135,15 +135,10 @@ fn the_printed_command_removes_the_remains_of_a_failed_installation() {
     assert!(named.contains(&format!("Deployment {}/galera-instance-bootstrap runs", alive.ns)), "{named}");
 
     let output = alive.install(&[]);
-<<<<<<< HEAD
     let (_, command) = output
         .stderr
-        .split_once("To begin anew, without the data: kubectl ")
+        .split_once("To begin again, without the data: kubectl ")
         .expect("the refusal prints a command");
-=======
-    let (_, command) =
-        output.stderr.split_once("To begin again, without the data: kubectl ").expect("a command");
->>>>>>> fac97e0a (docs(charts, ci): pages, values and comments say what they mean; fix(charts): refusals and notes are plain)
     let (command, selector) = command.trim_end().split_once(" -l ").unwrap();
     let words: Vec<_> =
         command.split(' ').chain(["-l", selector.trim_matches('\''), "--wait=false"]).collect();

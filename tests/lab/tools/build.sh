@@ -84,7 +84,7 @@ require_go() {
     exit 3
 }
 
-# One builder at a time: a second one waits and then finds everything built. Without flock both build, which is only slow,
+# One builder at a time: a second one waits and then finds everything built. Without flock both build, which costs only time,
 # because a program gets its name when it is complete.
 lock() {
     command -v flock >/dev/null || return 0
@@ -102,7 +102,7 @@ pinned() {
 }
 
 # Without these flags, the API server would report version v0.0.0, which misleads clients that compare versions; and Helm 3
-# would render charts as for Kubernetes 1.20, and not for the version that its releases know.
+# would render charts for Kubernetes 1.20 instead of the version that its releases render them for.
 version_flags() {
     flags="-s -w"
     version=$(pinned k8s.io/kubernetes)
@@ -143,7 +143,7 @@ heartbeat() {
     done
 }
 
-# All at once: what they share is compiled once, and while one is linked the others are compiled.
+# Builds all programs at once: what they share is compiled once, and while one is linked the others are compiled.
 build() {
     packages=
     for tool; do packages="$packages $(package_of "$tool")"; done
@@ -202,7 +202,7 @@ if ! all_built "$@"; then
     lock
     temporary=$(mktemp -d "$folder/.building.XXXXXX")
     beats=
-    # The heartbeat may be gone by then, which is no failure of the build.
+    # If the heartbeat has ended by then, that is not a failure of the build.
     trap 'rm -rf "$temporary"; kill $beats 2>/dev/null || :' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
