@@ -155,18 +155,23 @@ fn permits(scene: &Scene, to: i64) -> bool {
 /// permits every scale request of both commands except the one to 0, which needs an override.
 #[test]
 fn the_guard_permits_the_scale_requests_of_stop_and_start() {
-    let words = ["ready", "starting", "stuck", "going", "absent"];
+    let states = ["ready", "starting", "stuck", "going", "absent"];
     let (mut left, mut scaled) = (0, 0);
-    for number in 0..words.len().pow(3) {
-        let word =
-            |ordinal: usize| words[number / words.len().pow(u32::try_from(ordinal).unwrap()) % words.len()];
+    for number in 0..states.len().pow(3) {
+        let state_of = |ordinal: usize| {
+            states[number / states.len().pow(u32::try_from(ordinal).unwrap()) % states.len()]
+        };
         for (replicas, ended, parallel) in (0..=3).flat_map(|replicas| {
             [vec![], vec![0; 3], vec![0, 360, 351]]
                 .into_iter()
                 .flat_map(move |ended| [false, true].map(|parallel| (replicas, ended.clone(), parallel)))
         }) {
-            let scene =
-                Scene { replicas: Some(replicas), ended, parallel, ..members([word(0), word(1), word(2)]) };
+            let scene = Scene {
+                replicas: Some(replicas),
+                ended,
+                parallel,
+                ..members([state_of(0), state_of(1), state_of(2)])
+            };
             if let StopStep::Leave { member, to, .. } = next(&scene) {
                 let kept = usize::try_from(replicas).unwrap();
                 assert_eq!((member, to), (format!("{STATEFUL_SET}-{to}"), replicas - 1), "{scene:?}");
