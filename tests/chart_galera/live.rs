@@ -52,7 +52,7 @@ fn a_release_is_installed_scaled_and_uninstalled_under_the_guard() {
     );
     assert_refused(
         &alive.upgrade_chart(&["--set=nodeCount=5,volumeSize=9Gi"]),
-        "volumeSize 8Gi -> 9Gi: a StatefulSet's volumes are fixed when it is made.",
+        "volumeSize 8Gi -> 9Gi: a StatefulSet's volumes are fixed when it is created.",
     );
     assert_refused(
         &alive.upgrade_chart(&["--set=auth.rootPassword=another-one"]),

@@ -119,7 +119,7 @@ fn tls_that_cannot_work_is_refused_with_an_explanation() {
     template(INSTANCE, &[OWN, &own_line]).succeeded();
     let plain_too = own_line.replace(PROVIDER, &format!("{PROVIDER};socket.dynamic=yes"));
     let output = template(INSTANCE, &[OWN, &plain_too]);
-    let words = "config sets socket.dynamic, so members would go on accepting connections without TLS";
+    let words = "config sets socket.dynamic, so members would still accept connections without TLS";
     assert!(output.status != 0 && output.stderr.contains(words), "{output}");
     // An upgrade that keeps the values of a release from before TLS was added.
     template(INSTANCE, &["--set=tls=null"]).succeeded();

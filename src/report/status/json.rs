@@ -66,8 +66,7 @@ struct MemberItem<'a> {
     /// Its readiness probe proves that it is Synced.
     verified: bool,
     node: Option<&'a str>,
-    /// What a probe last saw of a member that has joined and is not Ready: looks, waits, receives, stalls, full, strays or
-    /// freezes.
+    /// What a probe last saw of a member that joined and is not Ready: looks, waits, receives, stalls, full, strays, freezes.
     seen: Option<&'static str>,
     /// What it reported of its last start, while it is not Ready.
     start: Option<StartItem>,
