@@ -31,7 +31,7 @@ const GUARD_CATCH_UP: Duration = Duration::from_secs(60);
 const LONGEST_CONCLUSIVE_LOOK: Duration = Duration::from_secs(10);
 /// The time limit for deleting the reader pods after a failed run, so that the command ends when the API server is away.
 const CLEANUP_DEADLINE: Duration = Duration::from_secs(30);
-/// The number of tries of the same step.
+/// The largest number of tries of the same step.
 const MOST_TRIES: u32 = 5;
 
 /// Options of `gatera recover`.
@@ -139,6 +139,9 @@ impl RecoverRun<'_> {
             let proposal = format!("{}{}", guided.state, report::proposal(cluster, &step));
             return Ok(AfterLook::Confirm(proposal));
         }
+        if self.tries_of(&step).is_some_and(|tries| *tries >= MOST_TRIES) {
+            return Ok(self.give_up(&step, seen));
+        }
         if let Some(end) = guided.step(report::step_text(&step))? {
             return Ok(end);
         }
@@ -177,27 +180,28 @@ impl RecoverRun<'_> {
         }
     }
 
+    /// Ends the run after a step that was tried often without an effect; if it read a member, goes on without that member.
+    fn give_up(&mut self, step: &RecoveryStep, seen: &ObservedCluster) -> AfterLook {
+        let logs = match step {
+            // The reader pod was not created, because another pod has its name: this member cannot be read.
+            RecoveryStep::Read { uid, .. } => {
+                self.want.unreadable.push(uid.clone());
+                return AfterLook::Pause;
+            }
+            RecoveryStep::Restart { member, .. } => {
+                format!("; `kubectl -n {} logs {member}` shows why", seen.id.namespace)
+            }
+            _ => String::new(),
+        };
+        AfterLook::End(Exit::Undecided, format!("tried {MOST_TRIES} times without success{logs}\n"))
+    }
+
     async fn act(
         &mut self,
         guided: &mut GuidedRun<'_>,
         step: &RecoveryStep,
         seen: &ObservedCluster,
     ) -> anyhow::Result<AfterLook> {
-        if self.tries_of(step).is_some_and(|tries| *tries >= MOST_TRIES) {
-            if let RecoveryStep::Read { uid, .. } = step {
-                // The reader pod was not created, because another pod has its name: this member cannot be read.
-                self.want.unreadable.push(uid.clone());
-                return Ok(AfterLook::Pause);
-            }
-            let logs = match step {
-                RecoveryStep::Restart { member, .. } => {
-                    format!("; `kubectl -n {} logs {member}` shows why", seen.id.namespace)
-                }
-                _ => String::new(),
-            };
-            let text = format!("tried {MOST_TRIES} times without success{logs}\n");
-            return Ok(AfterLook::End(Exit::Undecided, text));
-        }
         self.acted |= !matches!(step, RecoveryStep::Wait(_) | RecoveryStep::Serves);
         match actions::act(seen, step).await {
             Ok(()) => {

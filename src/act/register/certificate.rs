@@ -54,7 +54,7 @@ impl Registrar {
         let secret = Secret { data: Some(next.data()), ..secret };
         match self.secrets().replace(&self.registration.secret, &PostParams::default(), &secret).await {
             Ok(secret) => {
-                info!("the certificates in the Secret were replaced");
+                info!("new certificates were written to the Secret");
                 self.known.secret = Watched::There(secret);
                 Ok(())
             }

@@ -175,7 +175,7 @@ pub fn last<'a>(text: &'a str, key: &str) -> Option<Setting<'a>> {
 }
 
 /// Returns the value that a server uses for this key. A text that does not contain the key's last word is skipped: MariaDB
-/// accepts only lower case in the name of an option.
+/// distinguishes case in the names of options, and the last word of each is in lower case.
 pub fn effective<'a>(text: &'a str, key: &str) -> Option<OptionValue<'a>> {
     text.contains(last_word(key)).then(|| last(text, key))??.value
 }

@@ -75,7 +75,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let upgrade = CommandLine::new(format!(
             "kubectl kudo upgrade FOLDER --instance {name} --namespace {namespace}"
         ));
-        let instead = say("in params.yaml set a trigger whose plan has no bootstrap steps (node_update), give the operator a plan update \
+        let instead = say("in params.yaml give the parameter a trigger whose plan has no bootstrap steps (node_update), give the operator a plan update \
                            without them, and raise operatorVersion in operator.yaml")
         .then(say("then ").run(upgrade).say(" (FOLDER: where the operator is), and repeat the command"));
         let says = format!("{names} {runs} plan {DEPLOY} again {for_cluster}");

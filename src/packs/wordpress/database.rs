@@ -3,7 +3,7 @@
 //! Refuses more than one replica, another volume or folder for the data (also by `--datadir`), an image of another vendor, of an
 //! older series, or of a newer series if that skips one with long-term support, and an earlier release of MySQL 8.0 (8.0.32 to
 //! 8.0.28). Changes a strategy that would start the new server before the old one has ended to Recreate. Warns about an earlier
-//! release of another series, about an image that can change by itself, and about a new server with an existing claim, because it
+//! release of any other series than 8.0, about an image that can change by itself, and about a new server with an existing claim, because it
 //! is not known which version wrote its data.
 //!
 //! # Why

@@ -288,7 +288,7 @@ fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
 }
 
-/// Returns an upper bound for the number of values in a JSON text: every value but the first needs one `{`, `[` or `,` before it.
+/// Returns an upper bound for the number of values after the first in a JSON text: each needs one `{`, `[` or `,` before it.
 /// Those in strings are left out only if there seem to be more than `many` values; counting then stops above `most`.
 pub fn value_count(json: &[u8], many: usize, most: usize) -> usize {
     const BEGINNINGS: [u8; 3] = *b"{[,";
