@@ -64,7 +64,7 @@ impl ConfigMaps {
         Self(Some((client, Arc::new(slots))))
     }
 
-    /// Reads the first [`MAX_CONFIG_MAPS`] of these ConfigMaps, and returns those that exist and are readable; none if a request
+    /// Reads the first `MAX_CONFIG_MAPS` of these ConfigMaps, and returns those that exist and are readable; none if a request
     /// fails or takes too long. An unknown ConfigMap is not judged. Returns `None` if other requests occupied all slots for the
     /// whole time.
     pub async fn read(&self, namespace: &str, names: Vec<String>) -> Option<Vec<objects::ConfigMap>> {

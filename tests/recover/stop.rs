@@ -59,7 +59,7 @@ fn what_stop_and_start_print() {
     let no_identity = mark("gatera.dev/identity", "none");
     let overrides =
         |reason| mark("gatera.dev/override", &format!("G01 until=2026-12-01T10:00:00Z reason={reason}"));
-    let (anothers, ours) = (overrides("moving house"), overrides(stop::OVERRIDE_REASON));
+    let (foreign, ours) = (overrides("moving house"), overrides(stop::OVERRIDE_REASON));
     let rows = [
         ("all are Ready", members(["ready"; 3])),
         ("all are Ready, and the stop is recorded", Scene { ended: vec![0; 3], ..members(["ready"; 3]) }),
@@ -85,7 +85,7 @@ fn what_stop_and_start_print() {
         ("a claim is being deleted", Scene { also: vec![deleted_claim], ..members(["ready"; 3]) }),
         ("a member has no step script", Scene { also: vec![blind], ..members(["ready"; 3]) }),
         ("it has no identity", Scene { stateful_set: no_identity, ..members(["ready"; 3]) }),
-        ("another override is set", Scene { stateful_set: anothers, ..members(["ready"; 3]) }),
+        ("another override is set", Scene { stateful_set: foreign, ..members(["ready"; 3]) }),
         (
             "the override of an earlier stop was left",
             Scene { stateful_set: ours, ended: vec![0, 0, 0], ..members(["ready"; 3]) },
