@@ -78,7 +78,7 @@ fn an_unreadable_object_is_admitted_with_a_warning() {
     assert!(decision.allowed());
     let warnings = report::warnings(&review.subject(), &decision);
     assert!(warnings.iter().any(|it| it.starts_with("[G00] ")), "{warnings:?}");
-    assert!(warnings.iter().any(|it| it.starts_with("until 2026-12-01T10:00:00Z nothing is refused in namespace db (when that is done: kubectl annotate namespace db gatera.dev/break-glass-): a node burns")), "{warnings:?}");
+    assert!(warnings.iter().any(|it| it.starts_with("until 2026-12-01T10:00:00Z refusals are suspended in namespace db (to end it: kubectl annotate namespace db gatera.dev/break-glass-): a node burns")), "{warnings:?}");
 }
 
 /// An audit is not a request, so break-glass hides none of its findings: they are what will be refused again afterwards.
@@ -220,7 +220,7 @@ fn break_glass_is_opened_reported_and_closed() {
     assert_eq!(scaled.status, 0, "{scaled}");
     assert!(
         scaled.stderr.contains("(overridden until ")
-            && scaled.stderr.contains("nothing is refused in namespace"),
+            && scaled.stderr.contains("refusals are suspended in namespace"),
         "{scaled}"
     );
     let status = it.gatera(&["status", "--namespace", &it.ns]);

@@ -152,6 +152,8 @@ fn a_failed_start_prints_the_reason_once() {
     let path = no_kubeconfig.path().to_str().unwrap();
     let contexts = tempfile::NamedTempFile::new().unwrap();
     let text = json!({
+        // As `kubectl config unset current-context` leaves it.
+        "current-context": "",
         "clusters": [
             { "name": "far", "cluster": { "server": "https://127.0.0.1:1" } },
             { "name": "nowhere", "cluster": { "server": "https://127.0.0.1:1", "certificate-authority": "/nowhere/ca.crt" } },

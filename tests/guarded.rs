@@ -40,7 +40,7 @@ pub struct Guard {
 pub struct Start {
     /// The name of the replica, which is also part of the name of its log.
     pub identity: String,
-    /// The guard's own namespace, if it is not `gatera`. In any other it has no rights, so it never becomes the leader.
+    /// The guard's own namespace, if it is not `home`. In another namespace it has no rights, so it never becomes the leader.
     pub namespace: Option<String>,
     /// The namespace in which the chart with its account and objects is installed, if it is not `gatera`.
     pub home: Option<String>,
@@ -66,7 +66,8 @@ pub fn shared() -> (&'static ControlPlane, &'static Guard) {
     (lab::shared(), &GUARD)
 }
 
-/// Returns a shared control plane with nodes, on which pods start and stop by themselves. It is started only if a test needs it.
+/// Returns a shared control plane with nodes, on which pods start and stop by themselves, and its guard. They are started only
+/// if a test needs them.
 pub fn shared_with_nodes() -> (&'static ControlPlane, &'static Guard) {
     static GUARDED: LazyLock<(ControlPlane, Guard)> = LazyLock::new(|| {
         let plane = ControlPlane::start_with_nodes(NODES);

@@ -62,7 +62,7 @@ impl Terminal {
     fn assert_page(&self, name: &str) {
         let mut page = self.page.clone();
         if self.plane.minor() <= 33 {
-            // This version of kubectl does not print the namespace.
+            // Up to version 1.33, kubectl does not print the namespace.
             assert!(!page.contains(" from db namespace"), "{page}");
             page = page.replace(" deleted (server", " deleted from db namespace (server");
         }
@@ -239,7 +239,7 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     it.add_to_page("kubectl create --filename=autoscaler.yaml", &output);
     assert!(output.stderr.contains("[G14] HorizontalPodAutoscaler "), "{output}");
 
-    // For one request that deletes many objects the API server sends a review for each object, and only one member may leave.
+    // A request that deletes many objects is judged once per object. A dry run reserves nothing, so it allows every pod.
     let pods = format!("/api/v1/namespaces/{ns}/pods?labelSelector=app%3Dgalera&dryRun=All");
     let output = it.run(&["delete", &format!("--raw={pods}")]);
     assert_eq!(output.status, 0, "a dry run reserves nothing, so each pod alone could be deleted: {output}");
@@ -248,7 +248,7 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     assert!(output.stderr.contains("[G03] StatefulSet "), "{output}");
     assert!(it.exists(&format!("statefulset/{STATEFUL_SET}")));
 
-    // These changes only look destructive.
+    // These changes do no harm, although some look destructive.
     it.assert_allowed(&format!("delete statefulset {STATEFUL_SET} --cascade=orphan --dry-run=server"));
     it.assert_allowed(&format!("delete pod {STATEFUL_SET}-2 --dry-run=server"));
     it.assert_allowed(&format!("annotate statefulset {STATEFUL_SET} team=databases"));
@@ -283,7 +283,7 @@ fn evictions_wait_with_429_and_go_through_one_at_a_time() {
     it.assert_page("paths-evictions");
 }
 
-/// During the first installation the bootstrap node is the only one that has the database.
+/// During the first installation only the bootstrap node holds the data.
 #[test]
 fn the_bootstrap_node_is_kept_while_members_join() {
     let (plane, _) = guarded::shared();

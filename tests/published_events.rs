@@ -197,7 +197,7 @@ fn a_recovery_is_reported_when_it_is_granted_and_when_it_is_over() {
     let down = Scene { members: [375, 363, 360].map(reported_at).to_vec(), ..Scene::default() };
     let down = down.world(&Settings::default());
     let event = only(reported(&down, &change(&granted, &with(json!({}))), true));
-    let back = format!("the recovery request was withdrawn, by alice: {STATEFUL_SET}-1 does not serve");
+    let back = format!("before {STATEFUL_SET}-1 was Ready, the recovery request was withdrawn, by alice");
     assert!(event.contains("\"RecoveryOver\"") && event.contains(&back), "{event}");
     let event = only(reported(&down, &change(&with(json!({})), &granted), true));
     let note = format!(

@@ -1,5 +1,5 @@
-//! The guard's settings and the time, which every command that looks at a cluster reads from it. The API server is a stand-in
-//! with prepared answers: its clock is two hours ahead, and its guard adopts by a label of its own.
+//! Every command that looks at a cluster uses the settings of the guard there and the clock of its API server. The API server is
+//! a stand-in with prepared answers: its clock is two hours ahead, and its guard adopts by a label that is not a default.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -206,7 +206,7 @@ fn as_subresource(object: &Value, sub: Option<&str>) -> Value {
     json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": object["metadata"], "spec": { "replicas": replicas }, "status": { "replicas": replicas } })
 }
 
-/// Returns a cluster with one member left, which is recorded as being stopped.
+/// Returns a cluster that is being stopped: all claims record that, and one member is left.
 fn one_member_left() -> Scene {
     Scene {
         replicas: Some(1),

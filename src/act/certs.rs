@@ -1,8 +1,9 @@
 //! The guard's own certificates: what they are, when they change, and the Secret that holds them.
 //!
-//! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::with_new_ca`], pure functions of what the Secret
-//! holds, what this replica took from it last, the registered caBundle and the time. Only the leader makes certificates; every
-//! replica reads them from the Secret, and `register/` puts the bundle into the webhook entries. Must not know: sockets.
+//! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::with_new_ca`]. These do no I/O: apart from the random
+//! keys that they generate, they depend only on what the Secret holds, what this replica took from it last, the registered
+//! caBundle and the time. Only the leader makes certificates; every replica reads them from the Secret, and `register/` puts the
+//! bundle into the webhook entries. Must not know: sockets.
 //!
 //! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and a leaf that
 //! this CA signed is made only when the *registered* bundle holds the CA. The old CA stays in the bundle until the next rotation.
@@ -131,8 +132,8 @@ impl Material {
         (stale && trusted).then(renewed).transpose()
     }
 
-    /// Makes a new CA, because no CA can be used. The leaf of `held` and the CA that signed it stay if they can be used;
-    /// otherwise the leaf is new, too.
+    /// Makes a new CA, because the Secret holds none that can be used. The leaf of `held` and the CA that signed it stay if they
+    /// can be used; otherwise the leaf is new, too.
     pub fn with_new_ca(
         held: Option<&Self>,
         names: &[String],
@@ -149,8 +150,8 @@ impl Material {
         }
     }
 
-    /// Returns this CA together with the leaf of `held` and the issuer of that leaf, if this material came from elsewhere and its
-    /// bundle does not trust that leaf. Both CAs stay for now.
+    /// Returns this CA together with the leaf of `held` and the CA that signed it, if that leaf can be used and this bundle does
+    /// not trust it, as after another writer replaced the content of the Secret.
     fn joined_with(&self, held: &Self, now: Timestamp) -> Option<Self> {
         let issuer = held.issuer(now).filter(|_| !held.leaf.trusted_by(&self.bundle()))?;
         Some(Self { ca: self.ca.clone(), previous_ca: Some(issuer.to_owned()), leaf: held.leaf.clone() })

@@ -24,7 +24,8 @@ use tracing::warn;
 use crate::act::api::{Fault, outcome_in_words};
 use crate::act::telemetry::repeated;
 
-/// The longest wait for a read or a snapshot: a pod waits for it, and API servers wait only two seconds for some answers.
+/// The deadline for creating snapshots, for the wait for a read slot, and for the read itself. A request waits for them, and API
+/// servers wait only two seconds for some answers.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
 
 /// The maximum number of ConfigMaps that are read for one request.
@@ -64,9 +65,9 @@ impl ConfigMaps {
         Self(Some((client, Arc::new(slots))))
     }
 
-    /// Reads the first `MAX_CONFIG_MAPS` of these ConfigMaps, and returns those that exist and are readable; none if a request
-    /// fails or takes too long. An unknown ConfigMap is not judged. Returns `None` if other requests occupied all slots for the
-    /// whole time.
+    /// Reads the first `MAX_CONFIG_MAPS` of these ConfigMaps, and returns those that exist and are readable; an empty list if a
+    /// read fails or takes too long, so that these ConfigMaps are not judged. Returns `None` if other requests occupied all slots
+    /// until the deadline.
     pub async fn read(&self, namespace: &str, names: Vec<String>) -> Option<Vec<objects::ConfigMap>> {
         let Some((client, slots)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
             return Some(Vec::new());
@@ -83,8 +84,8 @@ impl ConfigMaps {
         Some(found.into_iter().flatten().flatten().collect())
     }
 
-    /// Makes these snapshots, and returns their names; none if one of them fails or all take too long. The pod does not wait
-    /// longer: without a snapshot it reads the ConfigMap itself.
+    /// Creates these snapshots, and returns their names; an empty list if one of them fails or together they take too long. The
+    /// pod then starts without snapshots and reads the ConfigMap itself.
     pub async fn make_snapshots(&self, namespace: &str, snapshots: Vec<Value>) -> Vec<String> {
         let Some((client, _)) = self.0.as_ref().filter(|_| !snapshots.is_empty()) else { return Vec::new() };
         let all = async {
@@ -100,7 +101,7 @@ impl ConfigMaps {
     }
 }
 
-/// Returns the outcome, or nothing if the requests failed or took too long, which is logged.
+/// Returns the outcome. If the requests fail or take too long, logs that and returns an empty list.
 async fn in_time<T>(
     namespace: &str,
     message: &str,

@@ -1,11 +1,11 @@
 //! Events: what all users should see in `kubectl describe` and `kubectl get events`, not only the caller of a request.
 //!
-//! Owns: making an Event from a decision, or from a finding of the audit. Must not know: rules. Requests queue their Events and
+//! Owns: making Events, and the task that writes them. Must not know: how a rule decides. Requests queue their Events and
 //! continue; a full queue drops the newest, because a guard that waited for its own Events would cause an outage.
 //!
-//! Any client that reaches the port may forge a request. So Events are only about objects that the view contains with the uid
-//! that the request gives, at most a few are written per object and minute, and they name a user only if the API server has
-//! authenticated itself.
+//! Any client that reaches the port may forge a request. So an Event about a request is about an object in the view whose uid the
+//! request gives, or else about the StatefulSet of the cluster that the object belongs to; at most a few are written per object
+//! and minute, and they name a user only if the API server has authenticated itself.
 
 use std::collections::HashMap;
 
@@ -134,7 +134,7 @@ fn recovery_reason_and_note(change: &RecoveryChange, user: Option<&str>) -> (&'s
             (RECOVERY_OVER, format!("the recovery is done: {member} started the cluster from {position}{by}"))
         }
         RecoveryChange::TakenBack(Recovery { member, .. }) => {
-            (RECOVERY_OVER, format!("the recovery request was withdrawn{by}: {member} does not serve"))
+            (RECOVERY_OVER, format!("before {member} was Ready, the recovery request was withdrawn{by}"))
         }
     }
 }
@@ -161,7 +161,7 @@ fn about(review: &Review, view: &View<'_>, namespace_is_deleted: bool) -> Option
     is_genuine.then(|| regarding(*kind, namespace, name, Some(uid.to_owned())))
 }
 
-/// The number of Events per minute about requests for one object. Overrides are few, and each should be seen.
+/// The maximum number of Events per minute about requests for one object: enough for every override, because these are few.
 const EVENTS_PER_MINUTE: u32 = 6;
 /// The number of objects that are remembered before those of earlier minutes are forgotten.
 const MAX_REMEMBERED: usize = 1024;
@@ -200,7 +200,7 @@ pub fn audit_finding(news: &NewFindings<'_>) -> Notice {
 }
 
 /// Returns the Event about webhook configurations that were deleted. They have no namespace, so the Event is about the guard's
-/// Lease, where `kubectl get events` in the guard's namespace shows it. With one reason for all, the deletion of the second
+/// Lease: `kubectl get events` in the guard's namespace shows it. With one reason for all, the deletion of the second
 /// configuration would be merged into the Event about the first.
 pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> Notice {
     let reason = match kinds {
@@ -230,7 +230,7 @@ fn lease_reference(namespace: &str) -> ObjectReference {
 pub fn break_glass_began(namespace: &str, break_glass: &Override) -> Notice {
     let notice = exceptions::break_glass_notice(namespace, break_glass);
     let end = exceptions::end_break_glass_command(namespace);
-    let note = format!("{notice} (when that is done: {end}): {}", break_glass.reason);
+    let note = format!("{notice} (to end it: {end}): {}", break_glass.reason);
     // Events with the same reason and action are merged and keep the first text, so each break-glass has its own action.
     let action = format!("Open{:016x}", Fingerprint::of(&note).number());
     Notice {
@@ -244,7 +244,7 @@ pub fn break_glass_began(namespace: &str, break_glass: &Override) -> Notice {
 /// Returns the Event about a break-glass that has ended. If its annotation is still there, the annotation has no effect.
 pub fn break_glass_ended(namespace: &str) -> Notice {
     let note = format!(
-        "break-glass has ended: the guard refuses again in this namespace what its rules and modes refuse; if the annotation is still there: {}",
+        "break-glass has ended: rules and modes apply to this namespace again; to remove an annotation that is still there: {}",
         exceptions::end_break_glass_command(namespace)
     );
     let regarding = namespace_reference(namespace);
@@ -255,7 +255,7 @@ fn namespace_reference(name: &str) -> ObjectReference {
     regarding(Kind::Namespace, name, name, None)
 }
 
-/// Returns as much of the note as an Event can hold.
+/// Returns the note, cut to [`MAX_NOTE_BYTES`].
 fn truncated(note: &str) -> String {
     let end = (0..=note.len().min(MAX_NOTE_BYTES)).rev().find(|at| note.is_char_boundary(*at));
     note[..end.unwrap_or_default()].to_owned()

@@ -1,8 +1,8 @@
 //! The settings file: read at the start, and again whenever its content changes.
 //!
 //! Owns: the file, the effect of a change, and how any file is followed ([`follow_contents`]). Must not know: the meaning of the
-//! settings (`settings.rs`). Modes and webhook settings take effect at once; another adoption takes effect when the watches
-//! have listed what it selects (`watch.rs`), so that no request is answered by labels that the view does not know yet.
+//! settings (`settings.rs`). Modes and webhook settings take effect at once; a new adoption takes effect when the watches
+//! have listed what it selects (`watch.rs`), so that no request is judged by selectors whose objects are not in the view yet.
 //! A file that cannot be read changes nothing and is reported.
 
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// The reason why a settings file could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file does not exist, or may not be read.
+    /// The file could not be read, or is not UTF-8 text.
     #[error("reading the settings file {0}")]
     Read(PathBuf, #[source] std::io::Error),
     /// The file holds something other than valid settings.
@@ -46,8 +46,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
     rulebook().settings(text).map_err(|error| Error::Invalid(path.to_owned(), error))
 }
 
-/// Follows the file until the process ends. `adopted` receives the adoption if it changes; `changed` is incremented with each
-/// new content.
+/// Follows the file until the process ends. `adopted` receives the adoption if it changes. `changed` is incremented with each new
+/// content, including the first, and with each new reason why the file cannot be read.
 pub async fn follow(
     path: PathBuf,
     guard: Arc<Guard>,

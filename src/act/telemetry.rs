@@ -112,7 +112,11 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("gatera");
         let r = &mut registry;
         let mut metrics = Self {
-            reviews: registered(r, "reviews", "Admission reviews answered"),
+            reviews: registered(
+                r,
+                "reviews",
+                "Requests by endpoint and answer, or by the reason why they were not judged",
+            ),
             findings: registered(r, "findings", "Findings by rule, verdict and effect"),
             overrides: registered(r, "overrides", "Refusals that an override suspended"),
             decision_seconds: Histogram::new(DECISION_BUCKETS),
@@ -131,7 +135,7 @@ impl Default for Metrics {
             break_glass: registered(
                 r,
                 "break_glass_open",
-                "Namespaces with an active break-glass, on the leader: nothing is refused there",
+                "Namespaces in which break-glass suspends refusals, on the leader",
             ),
             view: registered(r, "view_objects", "Objects in the view"),
             view_current: registered(r, "view_current", "1 while every watch is running"),
@@ -179,7 +183,8 @@ fn registered<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, 
 }
 
 impl Metrics {
-    /// Starts the counters of these rules at 0: a counter that first appears as 1 shows no increase for its first event.
+    /// Starts the counters of overrides and refusals of these rules at 0: a counter that first appears as 1 shows no increase for
+    /// its first event.
     pub fn start_at_zero(&self, rules: impl Iterator<Item = &'static str>) {
         for rule in rules {
             let _ = self.overrides.get_or_create(&[("rule", rule)]);

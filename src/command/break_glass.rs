@@ -123,7 +123,7 @@ async fn open(
     let is_open = |it: &CanaryAnswer| matches!(it, CanaryAnswer::Admitted(warnings) if warnings.iter().any(|it| honours(it)));
     let answer = canary::send_until(site, ns, GUARD_CATCH_UP, is_open).await?;
     let (exit, message) = opening_result(&answer, ns, honours);
-    writeln!(out, "{}\nwhen that is done: gatera break-glass {ns} --close", visible(&message))?;
+    writeln!(out, "{}\nto end it: gatera break-glass {ns} --close", visible(&message))?;
     Ok(exit)
 }
 

@@ -39,7 +39,7 @@ pub fn end_break_glass_command(namespace: &str) -> CommandLine {
 
 /// Returns the beginning of each warning during a break-glass.
 pub fn break_glass_notice(namespace: &str, open: &Override) -> String {
-    format!("until {} nothing is refused in namespace {namespace}", open.until)
+    format!("until {} refusals are suspended in namespace {namespace}", open.until)
 }
 
 /// Returns the break-glass that applies, and adds a warning about it to the decision. Audits ignore it.
@@ -48,7 +48,7 @@ pub fn break_glass(review: &Review, view: &View<'_>, decision: &mut Decision) ->
     let open = view.active_break_glass(ns).filter(|_| review.origin != Origin::Audit)?;
     if review.origin.is_final() {
         let (notice, end) = (break_glass_notice(ns, &open), end_break_glass_command(ns));
-        decision.remarks.push(format!("{notice} (when that is done: {end}): {}", open.reason));
+        decision.remarks.push(format!("{notice} (to end it: {end}): {}", open.reason));
     }
     Some(open)
 }

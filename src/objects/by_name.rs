@@ -56,7 +56,7 @@ impl<T: fmt::Debug> fmt::Debug for ByName<T> {
     }
 }
 
-/// If two entries have the same name, the last one counts, as everywhere in JSON.
+/// If two entries have the same name, the last one counts, as for API servers.
 impl<T> FromIterator<(String, T)> for ByName<T> {
     fn from_iter<I: IntoIterator<Item = (String, T)>>(entries: I) -> Self {
         let mut all: Vec<_> = entries.into_iter().collect();
@@ -79,7 +79,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByName<T> {
     }
 }
 
-/// A visitor that keeps the entries whose names this function accepts. A null, where it is allowed, has no entries.
+/// A visitor that keeps the entries whose names this function accepts. With `deserialize_option`, a null is an empty map.
 pub(super) struct EntryVisitor<T>(fn(&str) -> bool, PhantomData<T>);
 
 impl<T> EntryVisitor<T> {

@@ -1,8 +1,8 @@
 //! A value that copies of an object share until one of them changes it.
 //!
-//! A request shows an object before and after a change, and most of both is the same. Rules also copy an object to judge it with
-//! another field. Copying a template takes a hundred allocations; copying a [`Shared`] takes none. It also caches the index of
-//! the server container, which many rules look for.
+//! A request contains an object before and after a change, and most of the two is the same. Rules also copy an object to judge
+//! it with one field changed. Copying a template takes a hundred allocations; copying a [`Shared`] takes none. It also caches the
+//! index of the server container, which many rules look up.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer};
 
-/// A value that is read like `T` itself. A change of one copy is not seen in the others.
+/// A value that dereferences to `T`. Changing one copy does not affect the others.
 #[derive(Clone, Default)]
 pub struct Shared<T>(Arc<SharedValue<T>>);
 

@@ -105,7 +105,7 @@ pub fn step_key(step: &PasswordStep, says: &str) -> String {
     if matches!(step, PasswordStep::Wait(_)) { kind } else { kind + says }
 }
 
-/// Returns why nothing is done; `own` is the separate Secret of a change that is under way.
+/// Returns the message that the password cannot be changed; `own` is the separate Secret of a change that is under way.
 pub fn cannot(cluster: &Cluster, why: &str, own: Option<&str>) -> String {
     let own = own.map(|own| {
         let delete = CommandLine::new(format!("kubectl -n {} delete secret {own}", cluster.id.namespace));

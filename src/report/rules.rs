@@ -18,7 +18,7 @@ pub fn markdown(rules: &[&Rule]) -> String {
     "| id | name | in short |\n|---|---|---|\n".to_owned() + &rules.iter().map(row).collect::<String>()
 }
 
-/// The rules.
+/// All rules, as `gatera explain --output=json` prints them.
 #[derive(Serialize, JsonSchema)]
 pub struct Document<'a> {
     version: u32,
@@ -36,7 +36,7 @@ struct RuleItem<'a> {
     page: String,
 }
 
-/// Objects that it judges, and on which requests.
+/// A kind of object that the rule judges, and the operations on it that are judged.
 #[derive(Serialize, JsonSchema)]
 struct Touched {
     kind: &'static str,

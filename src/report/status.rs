@@ -202,11 +202,11 @@ fn tree(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
     let Id { namespace, name } = &cluster.id;
     if let Some(active) = active_override {
         let end = exceptions::end_override_command(Kind::StatefulSet, namespace, name);
-        text += &(visible(&format!("├── Override {active} (when that is done: {end})")) + "\n");
+        text += &(visible(&format!("├── Override {active} (to end it: {end})")) + "\n");
     }
     if let Some(Override { until, reason, .. }) = break_glass {
         let end = exceptions::end_break_glass_command(namespace);
-        let effect = format!("nothing is refused until {until}: {reason} (when that is done: {end})");
+        let effect = format!("refusals are suspended until {until}: {reason} (to end it: {end})");
         text += &(visible(&format!("├── Break-glass: {effect}")) + "\n");
     }
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, member_state(it, *condition))).collect();

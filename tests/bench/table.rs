@@ -1,4 +1,4 @@
-//! What is printed, and the file `bench.json` beside Cargo.toml that keeps it, so that runs can be compared.
+//! The tables that a run prints, and `bench.json` beside Cargo.toml, which stores the figures so that runs can be compared.
 //!
 //! Some figures have targets, and a table shows whether each was reached. A missed target does not fail the run: the target was
 //! set on another machine.
@@ -41,7 +41,7 @@ impl Goal {
     }
 }
 
-/// Returns the cores and the model of the processor.
+/// Returns the number of cores and the model of the processor.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -34,8 +34,14 @@ exec 3<&- </dev/null
 wait "$program"
 status=$?
 # If the program ended by itself, the watcher still waits, and this signal ends it. A watcher that is killing the program
-# ignores the signal, and succeeds if the lifeline was closed.
-kill -TERM "$watcher" 2>/dev/null
+# ignores the signal, and succeeds if the lifeline was closed. One that has ended may have been reaped above, and then its number
+# may already be that of another process, which is no child of this shell.
+{ read -r state </proc/"$watcher"/stat; } 2>/dev/null || state=
+# shellcheck disable=SC2086 # its fields, after the name in parentheses
+set -- ${state##*) }
+if [ "${2:-}" = $$ ] || [ ! -e /proc/self/stat ]; then
+    kill -TERM "$watcher" 2>/dev/null
+fi
 if wait "$watcher" 2>/dev/null && [ -n "$folder" ]; then
     rm -rf "$folder"
 fi

@@ -1,7 +1,7 @@
 //! The body of a request: read within the budget and its deadlines. Its JSON values are counted before it is parsed.
 //!
-//! Owns: deadlines, sizes, and how many values a JSON text may hold. Must not know: reviews. Data: body in, bytes and their share
-//! of the budget out, or the reason for a refusal with a message for the client.
+//! Owns: deadlines, sizes, and how many values a JSON text may hold; the result is the bytes of the body with their share of the
+//! budget, or a refusal with a message for the client. Must not know: reviews.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const INITIAL_ROOM: usize = 64 * 1024;
 /// The number of JSON values above which only one body is judged at a time. A review of 17 KiB holds some 1,500 values; once
 /// parsed, a list of `{}` takes a hundred times its length in memory.
 const MANY_VALUES: usize = 8 * 1024;
-/// The number of JSON values above which a body is refused; no object that an API server stores has nearly as many.
+/// The number of JSON values above which a body is refused; in practice, no object of a watched kind has nearly as many.
 const MAX_VALUES: usize = 48 * 1024;
 
 /// The limits that all bodies share: the memory budget, and the permit for a body with many values.
@@ -60,7 +60,7 @@ pub(super) type Refusal = (StatusCode, &'static str, &'static str);
 /// The body is longer than [`MAX_BODY_BYTES`].
 const TOO_LONG: Refusal =
     (StatusCode::PAYLOAD_TOO_LARGE, "malformed", "the request body is too large: gatera reads at most 8 MiB");
-/// The body holds more values than any review.
+/// The body holds more than [`MAX_VALUES`] JSON values.
 const TOO_MANY_VALUES: Refusal = (
     StatusCode::PAYLOAD_TOO_LARGE,
     "malformed",

@@ -58,7 +58,7 @@ impl Pair {
         Ok(Arc::new(certified))
     }
 
-    /// Returns when the leaf expires.
+    /// Returns when the first certificate expires.
     pub fn expires(&self) -> Result<Timestamp, Error> {
         Ok(self.validity()?.1)
     }
@@ -87,13 +87,13 @@ impl Pair {
         if parsed(&der)?.is_ca() { Ok(()) } else { Err(Error::NotCa) }
     }
 
-    /// Returns whether a client that trusts this bundle accepts the leaf from a server at some time. Whether it does so now is
-    /// checked elsewhere.
+    /// Returns whether a client that trusts this bundle accepts the leaf as a server certificate at any point in time. Whether
+    /// the certificates are valid now is not checked.
     pub fn trusted_by(&self, bundle: &str) -> bool {
         let (Ok(cas), Ok(chain)) = (certificates_in(bundle), certificates_in(&self.certificate)) else {
             return false;
         };
-        // If the validities of all certificates in a path overlap, they overlap at the time when the last of them begins.
+        // If the validity periods of all certificates in a path overlap, the start of the latest one lies in all of them.
         let mut starts = chain.iter().chain(&cas).filter_map(|der| Some(validity_of(der).ok()?.0));
         starts.any(|starts| check_as_client(&chain, &cas, None, starts).is_ok())
     }
@@ -200,11 +200,11 @@ fn check_as_client(
     let (valid, invalid): (Vec<_>, Vec<_>) = cas.iter().partition(|ca| check_dates_of(ca, now).is_ok());
     match verified(&valid) {
         Ok(()) => Ok(()),
-        // A certificate that is its own CA is a path of one, which API servers accept, but the verifier does not look for.
+        // A certificate in the bundle is a path of its own. API servers accept such a path; the verifier does not look for it.
         Err(_) if cas.contains(first) => check_dates_of(first, now).and(check_server_usage(first)),
         // API servers accept what the verifier does not support: a leaf that is also a CA, and keys such as P-521.
         Err(error) if is_beyond_the_verifier(&error) => {
-            let signed = cas.iter().chain(others).any(|ca| names_as_issuer(first, ca));
+            let signed = valid.iter().copied().chain(others).any(|ca| names_as_issuer(first, ca));
             if signed { check_server_usage(first) } else { Err(Error::OtherCa) }
         }
         Err(error) => Err(match invalid.into_iter().find(|ca| verified(&[ca]).is_ok()) {

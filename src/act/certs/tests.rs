@@ -284,6 +284,12 @@ fn a_pair_is_accepted_only_if_api_servers_would_accept_it() {
         ),
         ("a CA as a leaf", custom_pair("leaf", Some(&root), long, ca), &root.certificate, ""),
         (
+            "a CA as a leaf, of an expired root",
+            custom_pair("leaf", Some(&old_root), long, ca),
+            &old_root.certificate,
+            another,
+        ),
+        (
             "an expired leaf",
             custom_pair("leaf", Some(&root), [-10, -1], plain),
             &root.certificate,

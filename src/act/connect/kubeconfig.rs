@@ -1,7 +1,7 @@
 //! The kubeconfig: which files are used, and the messages about what is wrong with them.
 //!
-//! Owns: the order in which kubectl looks for these files. A kubeconfig holds tokens, and its parser quotes what it reads, so
-//! the errors here name a file, a context or a path, and never quote the text.
+//! Owns: the order in which kubectl looks for these files. A kubeconfig holds tokens, and its parser quotes what it reads. So the
+//! errors here name files, contexts and clusters, and quote nothing else.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 
-/// A configuration, and its origin.
+/// The configuration of a client, and where it comes from.
 pub(super) struct ClientConfig {
     pub(super) config: Config,
     /// The context and the files, for error messages.
@@ -55,7 +55,12 @@ async fn load(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Client
     let files_text = files.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(" and ");
     let mut merged = Kubeconfig::default();
     for path in files {
-        merged = match Kubeconfig::read_from(path).and_then(|file| merged.merge(file)) {
+        // `kubectl config unset current-context` leaves an empty name.
+        let without_empty = |mut file: Kubeconfig| {
+            file.current_context.take_if(|name| name.is_empty());
+            file
+        };
+        merged = match Kubeconfig::read_from(path).map(without_empty).and_then(|file| merged.merge(file)) {
             Err(KubeconfigError::ReadConfig(error, path)) => {
                 return Err(error).with_context(|| format!("reading the kubeconfig {}", path.display()));
             }
@@ -79,7 +84,7 @@ async fn load(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Client
     }
 }
 
-/// Returns what is wrong with a context, without quoting any of its contents.
+/// Returns what is wrong with a context. Of its contents, only the name of a cluster and paths of files are quoted.
 fn description(problem: &KubeconfigError) -> String {
     let loading = |what: &str, problem: &LoadDataError| match problem {
         LoadDataError::ReadFile(error, path) => format!("reading its {what} {}: {error}", path.display()),

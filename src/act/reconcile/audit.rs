@@ -146,7 +146,7 @@ impl Reported {
         for (namespace, exception) in
             open.iter().filter(|(name, exception)| self.open.get(*name) != Some(exception))
         {
-            warn!(namespace, until = %exception.until, reason = exception.reason, "nothing is refused in this namespace: break-glass");
+            warn!(namespace, until = %exception.until, reason = exception.reason, "break-glass suspends the refusals in this namespace");
             guard.publish(events::break_glass_began(namespace, exception));
         }
         for namespace in self.open.keys().filter(|name| !open.contains_key(*name)) {

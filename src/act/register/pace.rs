@@ -1,8 +1,8 @@
 //! The pace at which the entries of one configuration are written.
 //!
-//! Owns: the pause while another writer undoes each write. Pure: the caller passes how long the process has run, on a clock that
-//! never jumps. Must not know: entries, clients. Each write makes every API server compile all entries again, and two writers
-//! that undo each other's work would write at full speed.
+//! Owns: the pause while another writer undoes each write. Each write makes every API server compile all entries again, and
+//! without a pause two writers that undo each other's work would write at full speed. Pure: the caller passes how long the
+//! process has run, on a clock that never jumps. Must not know: entries, clients.
 
 use std::collections::VecDeque;
 use std::time::Duration;

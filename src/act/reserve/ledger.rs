@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::note::ReservationNote;
 use super::{SHARDS, shard_of};
 
-/// The time for which a reservation counts. It is longer than an API server waits for another webhook after the guard has
-/// allowed the request (10 s by default, 30 s at most), and than the age up to which a view counts as current.
+/// The time for which a reservation counts. It is as long as an API server can wait for another webhook after the guard has
+/// allowed the request (10 s by default, 30 s at most), and longer than the age up to which a view counts as current.
 pub(super) const RESERVATION_LIFETIME: Duration = Duration::from_secs(30);
 /// The time within which another request to remove the same member needs no second note.
 const SAME_REMOVAL_PERIOD: Duration = Duration::from_secs(2);

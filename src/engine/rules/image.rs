@@ -1,20 +1,20 @@
 //! G17: a member's server has a known version, and is never older than its data.
 //!
-//! Refuses an image without a version (no tag, `latest`, and other tags that move), another vendor's server, a step back
-//! to an older series or over several series at once where a member has data, and calls of programs that the image does
-//! not have. Refuses an image that is set on a running pod, because that restarts the server at once. Allows one step
-//! forward with a warning that says how to do it. Within a series every step is allowed, with a warning about a release that
-//! can hardly exist.
+//! Refuses a server image without a version (no tag, or a tag such as `latest`, `lts` or `stable`), calls of programs that an
+//! image does not have and, where a member has data, another vendor's server, an older series, and a step over several series at
+//! once. Refuses an image that is set on a running pod, because that restarts its server at once. Allows the next series with a
+//! warning that says how to change to it. Within a series every change is allowed; a release number that can hardly exist gets a
+//! warning.
 //!
 //! # Why
 //!
-//! A pod that restarts by itself pulls the image that its tag names at that time. A newer server changes the data files when
-//! it starts, and older servers are not designed to read them: 10.11 starts on the data of 11.4 and serves, with only an error
-//! in its log that the change buffer is corrupted or has been removed. The way back is a full copy from a member that still
-//! has the old series, a dump or a backup. Two series in one cluster work as long as a member that restarts catches up from
-//! the others' write-set cache. A full copy between them depends on their scripts: 11.4 reads one that 10.11 sends, but 10.11
-//! cannot read one of 11.x. MariaDB's images have no programs called `mysql…` from 11.0 on: a probe that calls one fails on
-//! every member at once.
+//! A container that restarts may pull the image that its tag names at that time (`imagePullPolicy`, another node). A newer
+//! server changes the data files when it starts. Older servers are not designed to read them, but may not say so: 10.11
+//! starts on the data of 11.4 and serves, with only an error in its log that the change buffer is corrupted or has been
+//! removed. The way back is a full copy from a member that still has the old series, a dump or a backup. Two series in one
+//! cluster work as long as a member that restarts catches up from the others' write-set cache. A full copy between them
+//! depends on their scripts: 11.4 reads one that 10.11 sends, but 10.11 cannot read one of 11.x. MariaDB's images have no
+//! programs called `mysql…` from 11.0 on: a probe that calls one fails on every member at once.
 //!
 //! # Example
 //!
@@ -28,33 +28,39 @@
 //! Name a version, preferably with its digest. Upgrade in steps (10.6, 10.11, 11.4, 11.8, 12.3 are the series with long
 //! support):
 //!
-//! 1. Take a backup, and raise `gcache.size` so that a restart is shorter than what the cache holds.
-//! 2. Set the next image. The members restart one at a time; wait until all are Ready. Until then use nothing that only the
+//! 1. Take a backup, and raise `gcache.size` until the cache holds all that clients write during the restart of a member.
+//! 2. Set the next image. The members restart one at a time; wait until all are Ready. Until then use no feature that only the
 //!    new series has.
 //! 3. Run `mariadb-upgrade --user=root --skip-write-binlog` in each member, with the password in `MYSQL_PWD`. They keep serving.
 //! 4. Only then take the next step.
 //!
-//! To go back while at least one member still has the old series: set `wsrep_sst_donor` to the name of its pod, without a comma
-//! at the end (G09 warns of that: here no other donor will do), set an override of G17 (below; and of G14, if it waits for a
-//! member) and set the old image again. Each member that ran the new image must copy everything, even if its old server starts:
-//! when the rollout is over, or hangs, delete its claim (override of G07), then its pod, one member at a time. Remove
-//! `wsrep_sst_donor` when all are Ready. Once every member has the new series, and also to go to another vendor, restore a dump
-//! into a new cluster. Containers other than the server only get warnings.
+//! To go back while at least one member still has the old series:
 //!
-//! A reference without a version that can be compared (a digest alone, an image of your own with its own numbering) is
-//! allowed with a warning.
+//! 1. Set `wsrep_sst_donor` to the name of that member's pod, without a comma at the end. G09 warns about the missing comma; here
+//!    no other member may be the donor.
+//! 2. Set an override of G17 (below; and of G14, if that rule refuses because a member is not Ready), and set the old image
+//!    again.
+//! 3. Each member that ran the new image must copy everything, even if its old server starts. When the rollout is over, or hangs,
+//!    delete its claim (override of G07), then its pod, one member at a time.
+//! 4. When all are Ready, remove `wsrep_sst_donor`.
+//!
+//! When every member has the new series, and also to change to another vendor, restore a dump into a new cluster.
+//!
+//! An image of another container (a sidecar, an init container) that names no version only gets a warning.
+//!
+//! Allowed with a warning: a change from or to a reference without a version that can be compared (a digest alone, an image of
+//! your own with its own numbering), and a tag that is only a major version (`mariadb:11`).
 //!
 //! # What was tried
 //!
 //! `make drills` tries 10.11, 11.4, 11.8 on three members while a client commits rows: up to 11.4 on two of three, one of
 //! them with a full copy from 10.11, back to 10.11, then up to 11.8. No acknowledged row is lost. That 10.11 cannot read a
-//! copy of 11.x was tried without pods. Not tried: `mariadb-upgrade` of 11.4, because the lab's 11.4 has none (its scripts
-//! and its `mariadb-backup` are those of 11.8), and the step to 12.3.
+//! copy of 11.x was tried with servers outside Kubernetes. Not tried: `mariadb-upgrade` of 11.4, because the lab's 11.4 has
+//! none (its scripts and its `mariadb-backup` are those of 11.8), and the step to 12.3.
 //!
 //! # Exceptions
 //!
-//! Annotate the StatefulSet, for an hour at most:
-//! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
+//! Annotate the StatefulSet, for an hour at most: `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::template;
 use crate::rule::{Finding, Findings, OfTemplates, One, Review, Rule, Verb, Verdict, View, WRITTEN};

@@ -1,17 +1,18 @@
 //! G20: a cluster that is down is started only from its newest data.
 //!
-//! Refuses a recovery from the wrong data. `gatera recover` requests one with the annotation `gatera.dev/recover` on the
-//! StatefulSet, which says from which member to start, and where that member's data ends. The guard compares this with the
-//! positions that the members reported when they started. Only if they match does it write a mark of its own, and only with that
-//! mark may a new pod of that member start first. It refuses a recovery of a cluster that serves, a position that is not the
-//! member's, data of a cluster other than the recorded one, a recovery while a member that reported nothing may have newer data,
-//! and a second recovery while one is under way.
+//! Refuses a recovery from the wrong data. `gatera recover` requests a recovery with the annotation `gatera.dev/recover` on
+//! the StatefulSet: it names the member that starts first, and where that member's data ends. The guard compares this with
+//! the positions that the members reported when they started. Only if the position is right and no member has newer data
+//! (or you accept its loss) does the guard write a mark of its own, and only with that mark may a new pod of the named
+//! member start first. It refuses a recovery of a cluster that serves, a position that is not the member's, data of a
+//! cluster other than the recorded one, a recovery while a member that reported nothing may have newer data, and a second
+//! recovery while one is under way.
 //!
 //! # Why
 //!
 //! When every member has stopped, one has to start first, and the others discard the data that it lacks. Sequence
 //! numbers alone do not decide which: two clusters that were created separately count from the same start, and an empty directory
-//! is marked as safe to bootstrap. One user reported the loss of 500 GB in this way.
+//! is marked as safe to bootstrap.
 //!
 //! # Example
 //!
@@ -27,28 +28,31 @@
 //! starts the cluster once, if its data still ends at the same position; and restarts the others one after the other. You can
 //! run it again after any interruption. The fields of the StatefulSet do not change, so Helm and GitOps see no difference.
 //!
-//! If it says that data may be lost, bring back what holds that data: a node that does not answer, a claim that is missing. If
-//! that is not possible: `gatera recover galera -n db --from galera-0 --accept-loss "12 transactions"`, or with
-//! `--accept-loss unknown` if the amount is unknown.
+//! If the command says that data may be lost, bring back what holds that data: a node that does not answer, a claim that is
+//! missing. If that is not possible, accept the loss in the words of the command:
+//! `gatera recover galera -n db --from galera-0 --accept-loss "12 transactions"`, or `--accept-loss unknown`.
 //!
 //! # Without the step
 //!
-//! If servers start without gatera's step script (a command of your own, `gatera.dev/start: keep`, pods that are older than the
-//! guard), `gatera recover` creates no pod. Members that crashed and start together without their positions restore their last
-//! view and continue without comparing their data: some rows exist on some members only, and the cluster has no identity any more
-//! (`gatera explain G04`). Recover it by hand, here for pods of Bitnami's chart that were created without the guard, with three
-//! members of StatefulSet `galera` in namespace `db`:
+//! If servers start without gatera's step script (a command of your own, `gatera.dev/start: keep`, pods that are older than
+//! the guard), `gatera recover` creates no pod: members that crashed and start together without their positions restore
+//! their last view and continue without comparing their data. Then some rows exist on some members only, and the cluster
+//! has no identity any more (`gatera explain G04`). Recover such a cluster by hand. The steps here are for pods of
+//! Bitnami's chart that were created without the guard: three members of StatefulSet `galera` in namespace `db`.
 //!
 //! 1. Stop the remaining pods before they find each other: then nothing can write, and every volume is free. `gatera recover`
 //!    prints the commands, with the override (G01, G02, G04) that they need; annotate again if the override has ended. It
 //!    prints none if members would lose their data: `persistentVolumeClaimRetentionPolicy.whenScaled` has to be `Retain`, and
 //!    each member needs a claim that is not being deleted.
-//! 2. Find out where the data on each volume ends. The highest number behind the same id is the newest: N. A volume with
-//!    `sst_in_progress` holds an incomplete copy and is never N. If the ids differ, two clusters were created: change nothing,
-//!    and compare their tables first. If my.cnf gives InnoDB's files other paths or sizes, or encrypts them, add those options.
+//! 2. Find out where the data on each volume ends (`ID:NUMBER`). N is the ordinal of the member with the highest number, if
+//!    all have the same id. A volume with `sst_in_progress` holds an incomplete copy and is never N. If the ids differ, two
+//!    clusters were created: change nothing, and compare their tables first. If my.cnf gives InnoDB's files other paths or
+//!    sizes, or encrypts them, add those options.
 //! 3. Remove the last view from each volume, so that none is restored. On N only, set safe_to_bootstrap to 1.
-//! 4. Make N the only member. The image finds no other one by name, and starts the cluster from N's data.
-//! 5. If its tables are there, start the others: they copy everything. At the end remove the override.
+//! 4. Make N the only member. The image then finds the name of no other member, and starts the cluster from N's data.
+//! 5. If the tables are there, start the others: they copy everything. At the end remove the override.
+//!
+//! Run the commands step by step, in one shell: write your N into step 3 before you run it.
 //!
 //! ```text
 //! ns=db set=galera data=/bitnami/mariadb/data
@@ -78,11 +82,11 @@
 //! asks="$asks --wsrep-cluster-address=gcomm:// --binlog-format=ROW --innodb-autoinc-lock-mode=2 --wsrep-recover"
 //! for n in 0 1 2; do look $n "ls -d sst_in_progress; cat grastate.dat; $asks 2>&1 | grep 'Recovered position'"; done
 //! # 3.
-//! N=1
+//! N= # the ordinal from step 2
 //! for n in 0 1 2; do look $n "rm -f gvwstate.dat"; done
-//! look $N "sed -i 's/^safe_to_bootstrap: 0/safe_to_bootstrap: 1/' grastate.dat"
+//! look ${N:?} "sed -i 's/^safe_to_bootstrap: 0/safe_to_bootstrap: 1/' grastate.dat"
 //! # 4.
-//! kubectl -n $ns patch statefulset $set --patch "{\"spec\":{\"replicas\":1,\"ordinals\":{\"start\":$N}}}"
+//! kubectl -n $ns patch statefulset $set --patch "{\"spec\":{\"replicas\":1,\"ordinals\":{\"start\":${N:?}}}}"
 //! kubectl -n $ns wait statefulset/$set '--for=jsonpath={.status.readyReplicas}=1' --timeout=10m
 //! # 5.
 //! kubectl -n $ns patch statefulset $set --patch '{"spec":{"replicas":3,"ordinals":{"start":0}}}'
@@ -90,15 +94,15 @@
 //! kubectl -n $ns annotate statefulset $set gatera.dev/override-
 //! ```
 //!
-//! If the values of Bitnami's chart name another node in `galera.bootstrap.bootstrapFromNode`, remove that before step 4. With
-//! other images and commands a single member does not start by itself: set `wsrep_cluster_address = gcomm://` in the members'
-//! ConfigMap before step 4 (with an override of G04 on the ConfigMap), and set it back before step 5; the data is in another
-//! folder, and the server has another user.
+//! If the values of Bitnami's chart name another member in `galera.bootstrap.bootstrapFromNode`, remove that value before step 4.
+//! With other images and commands, a single member does not start by itself: set `wsrep_cluster_address = gcomm://` in the
+//! members' ConfigMap before step 4 (with an override of G04 on the ConfigMap), and set it back before step 5. Adapt the data
+//! folder, the provider's path and the user id in the commands.
 //!
 //! # Exceptions
 //!
-//! None: without the guard's mark no member starts first. `accept-loss=TEXT` at the end of the annotation accepts a loss of
-//! data.
+//! None: without the guard's mark no member starts first. To accept a loss of data, end the annotation with `accept-loss=TEXT`,
+//! where TEXT is the loss as the refusal names it.
 
 use crate::grant;
 use crate::rule::{Finding, One, Origin, Review, Rule, Verdict, View, WRITTEN, YieldsTo};

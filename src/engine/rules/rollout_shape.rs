@@ -1,20 +1,23 @@
 //! G14: members restart one at a time, with time to leave, and never while another is missing.
 //!
-//! A change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) waits until all members are Ready, and
-//! is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a disruption
-//! budget that allows two evictions at once or no longer protects the members, an autoscaler on a cluster (in either order of
-//! creation), and a command that replaces the server while members serve. Warns about `podManagementPolicy: Parallel`, a grace
-//! period below 60 s, `stopSignal: SIGKILL`, budgets that block every drain, evict members that are still joining, count two
-//! clusters together or no longer fit after a scale, and a StatefulSet that takes over the only running member and may restart
-//! it.
+//! Refuses a change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) until all members are
+//! Ready, while the cluster has no identity, and if the cluster has only one member. Refuses `maxUnavailable` above 1, a
+//! grace period of 0, a disruption budget that allows two evictions at once or no longer protects the members, an
+//! autoscaler on a cluster (in either order of creation), and a command that replaces the server while members serve. Warns
+//! about `podManagementPolicy: Parallel`, a grace period below 600 s (except 30 s, the default of API servers),
+//! `stopSignal: SIGKILL`, a budget that allows no eviction, that allows evictions of members that are still joining, that
+//! covers two clusters, or that allows two evictions after a scale, and a StatefulSet that takes over the only running
+//! member and may restart it.
 //!
 //! # Why
 //!
-//! A new template restarts every member in turn. If one is missing already, the next one leaves as well, perhaps while it
-//! sends its data to the first. Two members that stop together can count as two crashes, and the one left of three is not a
-//! majority. A member needs time to stop: it finishes a transfer to a joiner, leaves the cluster and writes its memory to
-//! disk; if it is killed before that, it needs a repair, often a full copy. More members do not make writing faster, because
-//! each applies every write, so an autoscaler only adds copies of the whole database to the load.
+//! A new template restarts every member in turn. With `podManagementPolicy: Parallel`, the StatefulSet controller does not
+//! wait for a member that is missing already: the next one leaves as well, perhaps while it sends its data to the first.
+//! With `OrderedReady` the controller waits, without a limit, and begins the rollout at a moment that you did not choose.
+//! Two members that stop together can count as two crashes, and the one left of three is not a majority. A member needs
+//! time to stop: it finishes a transfer to a joiner, leaves the cluster and writes its memory to disk; if it is killed
+//! before that, it needs a repair, often a full copy. More members do not make writing faster, because each applies every
+//! write, so an autoscaler only adds copies of the whole database to the load.
 //!
 //! # Example
 //!
@@ -26,19 +29,25 @@
 //!
 //! # What to do instead
 //!
-//! Wait until all members are Ready, then apply the change again. It is allowed where it can be the way out: when the members
-//! that are not Ready keep failing (crash loop, image that cannot be pulled) or have no node, and when no member is Ready at
-//! all. Delete such a pod afterwards; a StatefulSet does not replace a pod that was never Ready by itself. You may undo a
-//! rollout that hangs although its member runs (`helm rollback`, `kubectl rollout undo`, or the previous manifest) at once: the
-//! template of the Ready members is allowed. Then delete the pod that hangs, or wait: gatera replaces it when its probe has
-//! reported for ten minutes that its server waits, or when no node accepts it. Any other template has to wait, and so has the
-//! old one if gatera was started in the middle of the rollout and does not know it. Then pause the rollout with a `partition`
-//! above all ordinals, delete the pod that hangs (it restarts with the old template), and when all members are Ready, undo the
-//! change and set the partition to 0; or use the override. A `partition` above all ordinals and `OnDelete` restart no member
-//! and never wait; lowering the partition continues the rollout, so it waits.
+//! Wait until all members are Ready, then apply the change again. It is allowed at once where it may be the repair:
+//!
+//! * **All members that are not Ready keep failing** (crash loop, image that cannot be pulled) or, without `Parallel`, have no
+//!   node; or no member is Ready, except during a first installation. A StatefulSet does not by itself replace a pod that is
+//!   not Ready. gatera replaces one that keeps failing, if the others are Ready; delete the pod if the old one is still there
+//!   after a minute.
+//! * **A rollout hangs although the server of its member runs.** You may return to the template of the Ready members at once
+//!   (`helm rollback`, `kubectl rollout undo`, or the previous manifest). Then delete the pod that hangs, or wait: if it has not
+//!   been Ready for ten minutes, gatera replaces it, provided that its probe reports what its server waits for, or that no node
+//!   accepts it.
+//!
+//! Every other template is refused meanwhile; so is the old one if gatera started in the middle of the rollout and has never seen
+//! that template. In that case pause the rollout: set `partition` above all ordinals, and delete the pod that hangs (it restarts
+//! with the old template). When all members are Ready, undo the change and set the partition to 0. Or use the override. A
+//! `partition` above all ordinals and `OnDelete` restart no member and are never refused for this reason; a lower partition
+//! continues the rollout, so it is judged like a new template.
 //!
 //! Budget: one per cluster, `maxUnavailable: 1`, which stays correct when the cluster grows. The guard answers evictions
-//! itself, but only while it runs; the budget always works, so the last one must stay while a member runs. To replace
+//! itself, but only while it runs; the budget also works without it. So the last budget must stay while a member runs: to replace
 //! it, create the new one first. Leave `unhealthyPodEvictionPolicy` out.
 //!
 //! Grace period: gatera raises it to 600 s when a pod is created. The template's value counts while gatera is down, so

@@ -1,6 +1,6 @@
-//! An object in a text, as a request would contain it.
+//! An object in a manifest, as a request would contain it.
 //!
-//! Owns: the way from a document to a request. Must not know: rules, other objects.
+//! Owns: the conversion of a YAML document into a request. Must not know: rules, other objects.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use objects::{Kind, Object, Unreadable};
 
 use super::NamedObject;
 
-/// An object in a text.
+/// An object in a manifest; `source` is the index of the manifest in the session.
 #[derive(Debug)]
 pub(super) struct ManifestItem {
     pub(super) source: usize,
@@ -36,7 +36,7 @@ pub(super) enum NotAnObject {
     WithoutApiVersion(Place, &'static str),
 }
 
-/// Reads the object of a document. If it names no namespace, it is in that of the options.
+/// Reads the object in a document. An object that names no namespace gets the namespace of the options.
 pub(super) fn of(
     source: usize,
     document: YamlDocument,
@@ -92,7 +92,7 @@ impl ManifestItem {
         self.object.as_ref().ok()
     }
 
-    /// Returns whether it is a Galera cluster.
+    /// Returns whether the object is the StatefulSet of a Galera cluster.
     pub(super) fn is_cluster(&self, adoption: &Adoption) -> bool {
         matches!(self.object(), Some(Object::StatefulSet(set)) if view::is_cluster(set, adoption))
     }

@@ -32,7 +32,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<DoctorRow> {
                 "namespace {ns}: refusals are suspended by break-glass until {}: {}",
                 active.until, active.reason
             );
-            (says, say("when that is done: ").run(close))
+            (says, say("to end it: ").run(close))
         } else if let Some(mode) = view.invalid_mode(ns) {
             let says =
                 format!("namespace {ns} has {MODE_LABEL}: {mode}, which is not a mode and counts as enforce");

@@ -1,15 +1,16 @@
 //! K05: a cluster is not deleted together with its Instance.
 //!
 //! Refuses to delete an Instance that owns a cluster with data, to give it an owner with which it would be deleted, or to delete
-//! the definition `instances.kudo.dev`, because all Instances are deleted with it.
-//! Deleting only the object (`--cascade=orphan`) is allowed, and so is deleting the Instance of a cluster that `gatera stop` has
-//! stopped, if its StatefulSet keeps its claims.
+//! the CustomResourceDefinition `instances.kudo.dev`, with which all Instances are deleted. Deleting only the Instance
+//! (`--cascade=orphan`) is allowed, and so is deleting the Instance of a cluster that `gatera stop` has stopped, if its
+//! StatefulSet keeps its claims. `--cascade=orphan` does not help for the CustomResourceDefinition.
 //!
 //! # Why
 //!
-//! The Instance owns everything that KUDO creates: with it the StatefulSet and all its members at once, the Services and the
-//! configuration are deleted. The garbage collector does this, and no rule can stop it. `kubectl kudo uninstall` and removing KUDO itself
-//! (`kubectl kudo init --dry-run --output yaml | kubectl delete -f -`) do exactly that, without a question.
+//! The Instance owns everything that KUDO creates. When it is deleted, the garbage collector also deletes the StatefulSet, all
+//! members at once, the Services and the configuration, and no rule can stop that. `kubectl kudo uninstall` deletes the Instance,
+//! and removing KUDO itself (`kubectl kudo init --dry-run --output yaml | kubectl delete -f -`) deletes all Instances, without
+//! asking.
 //!
 //! # Example
 //!
@@ -20,14 +21,15 @@
 //!
 //! # What to do instead
 //!
-//! * To keep the cluster without KUDO: `kubectl delete instance NAME --cascade=orphan`. Everything keeps running.
-//! * To remove it temporarily: `gatera stop NAME -n NS`, then uninstall; its claims stay.
-//! * To remove it permanently: take a backup, confirm, uninstall.
+//! * To keep the cluster without KUDO: `kubectl -n NS delete instance INSTANCE --cascade=orphan`. Everything keeps running.
+//! * To remove it temporarily: `gatera stop CLUSTER -n NS`, where CLUSTER is the name of the StatefulSet, then uninstall. Its
+//!   claims stay, unless the StatefulSet deletes them (`whenDeleted: Delete`): then the deletion is still refused.
+//! * To remove it permanently: take a backup, set the override (below), uninstall.
 //!
 //! # Exceptions
 //!
-//! Annotate the Instance, or the definition, for an hour at most: `gatera.dev/override: "K05 until=TIME reason=…"`. Claims are still
-//! kept (G07), unless their StatefulSet deletes them (`whenDeleted: Delete`).
+//! Annotate the Instance, or the definition, for an hour at most: `gatera.dev/override: "K05 until=TIME reason=…"`. Claims
+//! are still kept (G07), unless their StatefulSet deletes them (`whenDeleted: Delete`).
 
 use super::INSTANCE;
 use engine::rule::{Finding, One, Review, Rule, Verb, View};

@@ -5,14 +5,14 @@
 //!
 //! # Why
 //!
-//! The cloud refuses any other window, the operator ignores the error, and the instance is never created. An instance without backups
-//! cannot be restored.
+//! The cloud refuses any other window, the operator ignores the error, and the instance is never created. An instance without
+//! backups cannot be restored.
 //!
 //! # Example
 //!
 //! ```text
 //! spec:
-//!   backupstarttime: 01:10-02:10          # refused: not a quarter of an hour
+//!   backupstarttime: 01:10-02:10          # refused: does not begin at :00, :15, :30 or :45
 //! ```
 //!
 //! # What to do instead
@@ -60,7 +60,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// Returns whether the text is one hour that begins at :00, :15, :30 or :45, as in 01:15-02:15.
 fn is_window(text: &str) -> bool {
     let read = |it: &str| {
-        let (hour, minute) = it.split_once(':').filter(|_| it.len() == 5)?;
+        let (hour, minute) =
+            it.split_once(':').filter(|(hour, _)| hour.len() == 2 && !hour.starts_with('+'))?;
         let hour: u8 = hour.parse().ok().filter(|it| *it < 24)?;
         ["00", "15", "30", "45"].contains(&minute).then(|| (hour, minute.to_owned()))
     };
