@@ -208,9 +208,8 @@ fn custom_pair(
 /// Certificates that users bring are used only if API servers would accept them; otherwise the error says why not.
 #[test]
 fn a_pair_is_accepted_only_if_api_servers_would_accept_it() {
-    let ca = |it: &mut rcgen::CertificateParams| {
-        it.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    };
+    use rcgen::{BasicConstraints, IsCa};
+    let ca = |it: &mut rcgen::CertificateParams| it.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let plain = |_: &mut rcgen::CertificateParams| {};
     let usage = |usage| |it: &mut rcgen::CertificateParams| it.extended_key_usages = vec![usage];
     let clients = || usage(rcgen::ExtendedKeyUsagePurpose::ClientAuth);
@@ -221,6 +220,7 @@ fn a_pair_is_accepted_only_if_api_servers_would_accept_it() {
     let no_ca = custom_pair("no CA", Some(&root), long, plain);
     let expired = custom_pair("expired", Some(&root), [-10, -1], ca);
     let old_root = custom_pair("old root", None, [-10, -1], ca);
+    let old_ca_leaf = custom_pair("leaf", Some(&old_root), long, ca);
     let leaf_of = |issuer: &Pair| custom_pair("leaf", Some(issuer), long, plain);
     let chain = |leaf: &Pair, others: &[&Pair]| {
         let others: String = others.iter().map(|it| &*it.certificate).collect();
@@ -283,12 +283,7 @@ fn a_pair_is_accepted_only_if_api_servers_would_accept_it() {
             "the CA in ca.crt that signed tls.crt cannot be used: a certificate expired at 2027-01-14",
         ),
         ("a CA as a leaf", custom_pair("leaf", Some(&root), long, ca), &root.certificate, ""),
-        (
-            "a CA as a leaf, of an expired root",
-            custom_pair("leaf", Some(&old_root), long, ca),
-            &old_root.certificate,
-            another,
-        ),
+        ("a CA as a leaf, of an expired root", old_ca_leaf, &old_root.certificate, another),
         (
             "an expired leaf",
             custom_pair("leaf", Some(&root), [-10, -1], plain),
