@@ -64,20 +64,14 @@ fn start_proposal(cluster: &Cluster, member: &str, at: &Position, loss: Option<&
         None => format!("{member} has the newest data. It starts the cluster from {at}; nothing is lost.\n"),
         Some(loss) => format!("{member} starts the cluster from {at}. This loses: {loss}.\n"),
     };
+    let each = |names: &str, several, one| if names.contains(", ") { several } else { one };
     if !others.is_empty() {
-        let each = if others.contains(", ") {
-            "are re-created one after the other and copy what they lack"
-        } else {
-            "is re-created and copies what it lacks"
-        };
+        let are_recreated = "are re-created one after the other and copy what they lack";
+        let each = each(&others, are_recreated, "is re-created and copies what it lacks");
         let _ = writeln!(text, "Then {others} {each}.");
     }
     if !held_up.is_empty() {
-        let each = if held_up.contains(", ") {
-            "join later, once their pods run"
-        } else {
-            "joins later, once its pod runs"
-        };
+        let each = each(&held_up, "join later, once their pods run", "joins later, once its pod runs");
         let _ = writeln!(text, "{held_up} {each}.");
     }
     text

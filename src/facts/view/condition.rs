@@ -233,7 +233,7 @@ impl<'a> ClusterConditions<'a> {
     /// Returns the condition of the whole cluster.
     fn of_cluster(&self) -> Option<(Condition, WayOut)> {
         let reports: Vec<_> = self.cluster.start_reports().map(|(_, report)| report).collect();
-        // After a cluster was created anew, members that join it with their old data also report no identity.
+        // After a cluster was created again, members that join it with their old data also report no identity.
         let unrecorded = self.cluster.identity().is_none();
         let no_identity_reported = unrecorded && reports.iter().any(|report| report.has_no_identity());
         if no_identity_reported && self.serves() {
