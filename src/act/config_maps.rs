@@ -18,14 +18,14 @@ use kube::{Api, Client, ResourceExt as _};
 use objects::{self, Kind, Object, Unreadable};
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use crate::act::api::{Fault, outcome_in_words};
 use crate::act::telemetry::repeated;
 
-/// The deadline for creating snapshots, for the wait for a read slot, and for the read itself. A request waits for them, and API
-/// servers wait only two seconds for some answers.
+/// The deadline for creating snapshots, and the one for a read together with the wait for its slot. A request waits for them, and
+/// API servers wait only two seconds for some answers.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
 
 /// The maximum number of ConfigMaps that are read for one request.
@@ -72,6 +72,7 @@ impl ConfigMaps {
         let Some((client, slots)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
             return Some(Vec::new());
         };
+        let begun = Instant::now();
         let own = slots.of_namespace(namespace);
         let permits = async {
             let _own_permit = own.acquire().await;
@@ -80,7 +81,9 @@ impl ConfigMaps {
         let _permit = timeout(REQUEST_DEADLINE, permits).await.ok()?;
         let one = async |name: String| get(client, &Id::new(namespace, &name)).await;
         let all = try_join_all(names.into_iter().take(MAX_CONFIG_MAPS).map(one));
-        let found = in_time(namespace, "the ConfigMaps that a template names could not be read", all).await;
+        let left = REQUEST_DEADLINE.saturating_sub(begun.elapsed());
+        let message = "the ConfigMaps that a template names could not be read";
+        let found = in_time(left, namespace, message, all).await;
         Some(found.into_iter().flatten().flatten().collect())
     }
 
@@ -97,17 +100,18 @@ impl ConfigMaps {
             }
             Ok(made)
         };
-        in_time(namespace, "a snapshot of a ConfigMap could not be created", all).await
+        in_time(REQUEST_DEADLINE, namespace, "a snapshot of a ConfigMap could not be created", all).await
     }
 }
 
 /// Returns the outcome. If the requests fail or take too long, logs that and returns an empty list.
 async fn in_time<T>(
+    limit: Duration,
     namespace: &str,
     message: &str,
     all: impl Future<Output = kube::Result<Vec<T>>>,
 ) -> Vec<T> {
-    outcome_in_words(REQUEST_DEADLINE, "no answer", all).await.unwrap_or_else(|error| {
+    outcome_in_words(limit, "no answer", all).await.unwrap_or_else(|error| {
         if let Some(times) = repeated::times(message, &error) {
             warn!(namespace, error, times, "{message}");
         }
@@ -194,7 +198,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_does_not_wait_for_an_api_server_that_does_not_answer() {
         let (maps, asked) = server(|_| Duration::MAX);
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         assert_eq!(maps.read("db", names(2)).await, Some(Vec::new()));
         assert!(
             begun.elapsed() >= REQUEST_DEADLINE && begun.elapsed() < REQUEST_DEADLINE * 2,
@@ -215,6 +219,20 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 0);
         drop(slots);
         assert_eq!(maps.read("db", names(2)).await.map(|found| found.len()), Some(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_a_slot_and_the_read_have_one_deadline() {
+        let (maps, asked) = server(|_| Duration::MAX);
+        let ConfigMaps(Some((_, slots))) = maps.clone() else { unreachable!("there is a client") };
+        let others = slots.shared.acquire_many(2).await.unwrap();
+        let begun = Instant::now();
+        let (found, ()) = tokio::join!(maps.read("db", names(2)), async {
+            tokio::time::sleep(REQUEST_DEADLINE * 3 / 4).await;
+            drop(others);
+        });
+        assert_eq!((found, asked.load(Ordering::Relaxed)), (Some(Vec::new()), 2));
+        assert!(begun.elapsed() < REQUEST_DEADLINE * 3 / 2, "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
