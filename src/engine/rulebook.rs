@@ -164,7 +164,8 @@ impl Rulebook {
         if exemptions::is_exempt(review, view) || exemptions::changes_nothing(review) {
             return decision;
         }
-        let unreadable_mode = view.mode(UNREADABLE, &review.namespace);
+        let mode_of = view.modes(&review.namespace);
+        let unreadable_mode = mode_of(UNREADABLE);
         if view.busy {
             let exception = exceptions::break_glass(review, view, &mut decision);
             decision.add(rules::unreadable::unread_config_maps(), unreadable_mode, false, exception.as_ref());
@@ -188,7 +189,7 @@ impl Rulebook {
         let checks = self.rules.iter().filter_map(|rule| Some((rule, rule.check(review.kind, verb)?)));
         let checks = checks.filter(|(_, check)| !(keeps_templates && matches!(check, Check::OfTemplates(_))));
         for (rule, check) in checks {
-            let mode = view.mode(rule.id, &review.namespace);
+            let mode = mode_of(rule.id);
             let is_off = mode == Mode::Off;
             if is_off && review.kind != Kind::Namespace {
                 continue;

@@ -279,7 +279,13 @@ impl<'a> View<'a> {
 
     /// Returns the mode of a rule in a namespace: the namespace's label can only make it milder.
     pub fn mode(&self, rule: &str, namespace: &str) -> Mode {
-        self.settings.mode(rule).min(self.namespace_mode(namespace).unwrap_or(Mode::Enforce))
+        self.modes(namespace)(rule)
+    }
+
+    /// Returns the function that returns the mode of each rule in a namespace.
+    pub fn modes(&self, namespace: &str) -> impl Fn(&str) -> Mode + use<'a> {
+        let (settings, mildest) = (self.settings, self.namespace_mode(namespace).unwrap_or(Mode::Enforce));
+        move |rule| settings.mode(rule).min(mildest)
     }
 
     /// Returns the mode in the namespace's label, if it is a valid one.

@@ -182,6 +182,14 @@ impl<'a> AdmissionAnswer<'a> {
         let response = Response { uid, allowed, status, ..Response::default() };
         Self { api_version: API_VERSION, kind: "AdmissionReview", response }
     }
+
+    /// Returns the text that is sent.
+    pub fn text(&self) -> serde_json::Result<Vec<u8>> {
+        const REST_BYTES: usize = 1024;
+        let patch = self.response.patch.as_ref().map_or(0, |patch| patch.get().len());
+        let mut text = Vec::with_capacity(patch + REST_BYTES);
+        serde_json::to_writer(&mut text, self).map(|()| text)
+    }
 }
 
 /// Room for a patch that injects the scripts into a pod, so that its text is copied less.

@@ -145,7 +145,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, proof: ClientProof, body: &[u
     }
     let answer =
         report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref(), &settings.pages);
-    match serde_json::to_vec(&answer) {
+    match answer.text() {
         Ok(text) if text.len() <= MAX_ANSWER_BYTES => {
             ([(header::CONTENT_TYPE, "application/json")], text).into_response()
         }

@@ -160,3 +160,13 @@ async fn a_replica_gives_up_only_its_own_lease() {
     give_up(&store, "other").await.unwrap();
     assert_eq!(holder(store.server.lock().unwrap().as_ref().unwrap()), "");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_answer_was_not_awaited_does_not_end_a_term() {
+    let store = StallingStore { server: Arc::default(), stalls: Arc::default() };
+    let mut election = Election { store, blank: Lease::default(), me: "me".into(), seen: None };
+    assert!(election.turn().await.unwrap());
+    let _cancelled = timeout(Duration::from_millis(1), election.turn()).await.unwrap_err();
+    sleep(Duration::from_secs(200)).await;
+    assert!(election.turn().await.unwrap(), "a conflict with its own write");
+}

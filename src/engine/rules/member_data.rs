@@ -341,14 +341,17 @@ fn restarts_with_old_data(
     view: &View<'_>,
 ) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
+    // Files do not show which pods run.
+    let is_not_new =
+        review.operation != Operation::Create || matches!(review.origin, Origin::Audit | Origin::Check);
+    if is_not_new || new.replicas() == 0 {
+        return None;
+    }
     let Backing::Template(template) = &place?.backing else { return None };
     let prefix = format!("{template}-{name}-");
     let own = view.claims_of(ns, new).into_iter();
     let held = own.filter(|claim| claim.bound && claim.name.starts_with(&prefix)).count();
-    // Files do not show which pods run.
-    let is_not_new =
-        review.operation != Operation::Create || matches!(review.origin, Origin::Audit | Origin::Check);
-    if is_not_new || held == 0 || new.replicas() == 0 {
+    if held == 0 {
         return None;
     }
     let says = format!(

@@ -78,11 +78,14 @@ pub(super) fn created_before(review: &Review, new: &Workload, view: &View<'_>) -
 
 /// Returns warnings about budgets that allow more evictions at once when a cluster has more members.
 pub(super) fn outgrown(review: &Review, labels: &Labels, from: i64, to: i64, view: &View<'_>) -> Findings {
+    if to <= from {
+        return Findings::new();
+    }
     let budgets = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
     let findings = budgets.filter_map(|budget| {
         let members = ProtectedClusters::by(&review.namespace, budget, None, view).members;
         let (before, after) = (budget.evictable(members)?, budget.evictable(members - from + to)?);
-        (to > from && before < 2 && after >= 2).then(|| {
+        (before < 2 && after >= 2).then(|| {
             let name = &budget.metadata.name;
             let says = format!("with {to} members PodDisruptionBudget {name} allows {after} evictions at once; with {from} it allowed {before}");
             RULE.warn("spec.replicas", says, WHY_ONE_AT_A_TIME, format!("write maxUnavailable: 1 in PodDisruptionBudget {name}"))

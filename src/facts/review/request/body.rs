@@ -111,7 +111,8 @@ fn without<'a>(body: &'a str, part: Range<usize>, values: &[Range<usize>]) -> Co
     if values.is_empty() {
         return Cow::Borrowed(&body[part]);
     }
-    let mut kept = String::with_capacity(part.len());
+    let left_out: usize = values.iter().map(Range::len).sum();
+    let mut kept = String::with_capacity(part.len() - left_out + values.len() * EMPTY.len());
     let mut from = part.start;
     for value in values {
         kept.push_str(&body[from..value.start]);
