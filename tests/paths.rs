@@ -167,7 +167,7 @@ fn destructive_commands() -> Vec<(String, &'static str)> {
             ),
             "G03",
         ),
-        (format!("set image pod/{STATEFUL_SET}-1 mariadb=mariadb:10.4"), "G17"),
+        (format!("set image pod/{STATEFUL_SET}-1 mariadb=mariadb:10.11.9"), "G17"),
         (format!("label pod {STATEFUL_SET}-1 --overwrite instance=other"), "G18"),
         (format!("label pod {STATEFUL_SET}-1 app-"), "G18"),
         ("create poddisruptionbudget loose --selector=app=galera --max-unavailable=2".to_owned(), "G14"),

@@ -32,7 +32,7 @@
 use crate::rule::{All, Finding, Findings, Review, Rule, Verb, View};
 use facts::view::is_cluster;
 use facts::way_out::{CommandLine, WayOut, run, say};
-use objects::{ClaimTemplate, Kind, Workload};
+use objects::{ClaimTemplate, Kind, Quantity, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G08",
@@ -102,33 +102,45 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
             new_cluster("the names of claim templates"),
         )];
     }
-    let pairs = before.iter().zip(after).filter(|(one, other)| one != other);
-    let found = pairs.map(|(one, other)| {
+    let found = before.iter().zip(after).flat_map(|(one, other)| {
         let name = &one.metadata.name;
-        let size =
-            |it: &ClaimTemplate| it.spec.resources.requests.get("storage").cloned().unwrap_or_default();
-        let (from, to) = (size(one), size(other));
-        if from == to {
-            let says = format!("{} of claim template {name} cannot be changed in place", changed(one, other));
-            return finding(field(name), says, orphan(review));
-        }
-        if to.bytes() < from.bytes() {
+        let of_template = |(says, instead)| finding(field(name), says, instead);
+        let changed = changed(one, other);
+        let changed = (!changed.is_empty()).then(|| {
             let says =
-                format!("storage {from} -> {to} in claim template {name}: a volume cannot be made smaller");
-            return finding(field(name), says, new_cluster(&from.to_string()));
-        }
-        let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
-        let Review { namespace, name: set, .. } = review;
-        let patch = CommandLine::new(format!("kubectl -n {namespace} patch pvc {name}-{set}-0 -p"))
-            .arg(format!(r#"{{"spec":{{"resources":{{"requests":{{"storage":"{to}"}}}}}}}}"#));
-        let grow = run(patch).say(", and the same for every member");
-        finding(field(name), says, grow.or("to change the template too, ").and(orphan(review)))
+                format!("{} of claim template {name} cannot be changed in place", changed.join(" and "));
+            (says, orphan(review))
+        });
+        resized(review, one, other).into_iter().chain(changed).map(of_template).collect::<Findings>()
     });
     found.collect()
 }
 
-/// Returns the parts of a claim template that differ: "labels and annotations".
-fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> String {
+fn size(template: &ClaimTemplate) -> Quantity {
+    template.spec.resources.requests.get("storage").cloned().unwrap_or_default()
+}
+
+/// Returns what is wrong with another size in a claim template, and the way out.
+fn resized(review: &Review, one: &ClaimTemplate, other: &ClaimTemplate) -> Option<(String, WayOut)> {
+    let (name, from, to) = (&one.metadata.name, size(one), size(other));
+    if from == to {
+        return None;
+    }
+    if to.bytes() < from.bytes() {
+        let says =
+            format!("storage {from} -> {to} in claim template {name}: a volume cannot be made smaller");
+        return Some((says, new_cluster(&from.to_string())));
+    }
+    let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
+    let Review { namespace, name: set, .. } = review;
+    let patch = CommandLine::new(format!("kubectl -n {namespace} patch pvc {name}-{set}-0 -p"))
+        .arg(format!(r#"{{"spec":{{"resources":{{"requests":{{"storage":"{to}"}}}}}}}}"#));
+    let grow = run(patch).say(", and the same for every member");
+    Some((says, grow.or("to change the template too, ").and(orphan(review))))
+}
+
+/// Returns the parts of a claim template that differ, except the size.
+fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> Vec<&'static str> {
     let [was, is] = [&one.spec, &other.spec];
     let parts = [
         ("labels", one.metadata.labels != other.metadata.labels),
@@ -136,9 +148,9 @@ fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> String {
         ("storageClassName", was.storage_class_name != is.storage_class_name),
         ("volumeAttributesClassName", was.volume_attributes_class_name != is.volume_attributes_class_name),
         ("accessModes", was.access_modes != is.access_modes),
-        ("resources", was.resources != is.resources),
+        ("resources", size(one) == size(other) && was.resources != is.resources),
     ];
-    parts.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect::<Vec<_>>().join(" and ")
+    parts.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
 
 fn orphan(review: &Review) -> WayOut {
