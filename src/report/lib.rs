@@ -185,6 +185,7 @@ impl<'a> AdmissionAnswer<'a> {
 
     /// Returns the text that is sent.
     pub fn text(&self) -> serde_json::Result<Vec<u8>> {
+        /// Room for all but the patch; a longer text makes the buffer grow.
         const REST_BYTES: usize = 1024;
         let patch = self.response.patch.as_ref().map_or(0, |patch| patch.get().len());
         let mut text = Vec::with_capacity(patch + REST_BYTES);

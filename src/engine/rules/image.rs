@@ -120,9 +120,10 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
             format!("write image: {} for container {} of StatefulSet {}", after.image, after.name, id.name),
         );
         let in_turn = set.then(format!("{} then gets it when its turn comes", pod.name));
-        // The StatefulSet does not take every image.
+        // Without this, the command could be one that this rule refuses.
         let place = ImagePlace { rule: &RULE, field: field.clone(), prefix: String::new() };
-        let step = place.step(&before.image, &after.image, Some(cluster), view);
+        let written = server::of(&cluster.workload.spec.template).map_or(&before.image, |it| &it.image);
+        let step = place.step(written, &after.image, Some(cluster), view);
         let of_set = place.unpinned(&after.image, true).into_iter().chain(step);
         let refused = of_set.into_iter().find(|it| it.verdict == Verdict::Deny);
         RULE.deny(field, says, why, refused.map_or(in_turn, |it| it.instead))
